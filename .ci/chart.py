@@ -24,6 +24,7 @@ MONITORED = {
     "metrics": {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}},
     "grafanaDashboard": {"enabled": True},
 }
+NAMESPACES = {"controllers": ["*", "namespace-controller"]}
 READERS = [{"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"}]
 FILES = {
     "rbac.yaml": ["rbac.yaml"],
@@ -35,6 +36,8 @@ FILES = {
     "monitoring/prometheusrule.yaml": ["prometheusrule.yaml"],
     "monitoring/dashboard.yaml": ["dashboard.yaml"],
 }
+# Files for what is off by default, with the values that turn it on.
+ON_REQUEST = {"namespaces/namespace-controller.yaml": ("namespace-controller.yaml", NAMESPACES)}
 # These are text, or are for Helm alone.
 NO_FILES = {"NOTES.txt", "preflight.yaml", "tests/rollout.yaml"}
 HEAD = """\
@@ -106,6 +109,7 @@ REFUSED = [
     ("authentication: {enabled: false}\nmetrics: {readers: [{kind: User, name: a}]}", "authentication.enabled=false"),
     ("tls: {secretName: a}\nmetrics: {serviceMonitor: {enabled: true, namespace: b}}", "serviceMonitor.namespace=b"),
     ("controllers: ['*', -deployment, -replicaset, -replicationcontroller, -daemonset]", "none of deployment-controller"),
+    ("controllers: [namespace]\nscope: {namespace: a}", "namespace-controller acts on the whole cluster"),
     ("serviceAccount: {create: false}", "needs serviceAccount.name"),
     ("scope: {selector: team=shop}", "test.labels={}: scope.selector=team=shop does not match these labels"),
     ("scope: {selector: team=shop}\ntest: {labels: {team: web}}", "set test.enabled=false"),
@@ -189,12 +193,14 @@ def plain(text):
 def deployed():
     """The text of each file in deploy/ that is rendered."""
     rendered = render(MONITORED)
-    known = {name for names in FILES.values() for name in names} | NO_FILES
+    known = {name for names in FILES.values() for name in names} | {name for name, _ in ON_REQUEST.values()} | NO_FILES
     check(set(rendered) == known, f"deploy/ leaves out {set(rendered) ^ known}")
     texts = {}
     for file, names in FILES.items():
         parts = [plain(rendered[name]).strip() + "\n" for name in names]
         texts[file] = HEAD + "---\n".join(parts)
+    for file, (name, values) in ON_REQUEST.items():
+        texts[file] = HEAD + plain(render(values)[name]).strip() + "\n"
     return texts
 
 
@@ -393,6 +399,10 @@ def main(arguments):
             done("two releases have alerts and dashboards of their own")
             number = chart_policy.check(documents(render({})["admissionpolicy.yaml"])[0], check)
             done(f"the admission policy allows or refuses {number} requests as expected")
+            texts = render(NAMESPACES)["namespace-controller.yaml"]
+            policies = [found for found in documents(texts) if found["kind"] == "ValidatingAdmissionPolicy"]
+            number = chart_policy.check_namespaces(policies[0], check)
+            done(f"the policy of the namespace controller allows or refuses {number} requests as expected")
             number = check_sets(target / "windlass", out)
             done(f"{len(value_sets())} files of values linted and rendered, {number} command lines accepted")
             check_deploy()

@@ -8,7 +8,7 @@ from cel_expr_python import cel
 USER = "system:serviceaccount:kube-system:windlass"
 # The libraries of an API server that the policy uses.
 LIBRARIES = cel.NewEnvConfigFromYaml("{name: policy, extensions: [{name: optional}, {name: strings}]}")
-NAMES = ("object", "oldObject", "request", "variables")
+NAMES = ("namespaceObject", "object", "oldObject", "request", "variables")
 
 
 def owner(kind, api_version="apps/v1", controller=True):
@@ -110,11 +110,25 @@ REQUESTS = [
 ]
 
 
-def refusal(spec, resource, before, after, user=USER):
+LIVING, DYING = {"metadata": {}}, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+
+# The same, with the namespace, for the policy of the namespace controller.
+IN_NAMESPACES = [
+    ("deletes a Secret of a namespace that is being deleted", "secrets", pod(), None, DYING, None),
+    ("deletes a Secret of a living namespace", "secrets", pod(), None, LIVING, "only namespaces that are being deleted"),
+    ("deletes a Node", "nodes", pod(), None, None, "only namespaces that are being deleted"),
+    ("finalizes a namespace that is being deleted", "namespaces", DYING, DYING, DYING, None),
+    ("finalizes a living namespace", "namespaces", LIVING, LIVING, LIVING, "only namespaces that are being deleted"),
+    ("deletes a pod, which the other policy judges", "pods", pod(), None, LIVING, None),
+]
+
+
+def refusal(spec, resource, before, after, user=USER, namespace=LIVING):
     """The error message, or None. An evaluation error is a refusal, as with `failurePolicy: Fail`."""
     operation = "CREATE" if before is None else "DELETE" if after is None else "UPDATE"
-    request = {"operation": operation, "resource": {"resource": resource}, "userInfo": {"username": user}}
-    data = {"object": after, "oldObject": before, "request": request, "variables": {}}
+    place = {"group": "apps" if resource in ("replicasets", "controllerrevisions", "deployments") else "", "resource": resource}
+    request = {"operation": operation, "resource": place, "userInfo": {"username": user}}
+    data = {"namespaceObject": namespace, "object": after, "oldObject": before, "request": request, "variables": {}}
     environment = cel.NewEnv(config=LIBRARIES, variables={name: cel.Type.DYN for name in NAMES})
 
     def evaluate(expression):
@@ -122,7 +136,7 @@ def refusal(spec, resource, before, after, user=USER):
 
     if not all(evaluate(condition["expression"]) is True for condition in spec["matchConditions"]):
         return None
-    for variable in spec["variables"]:
+    for variable in spec.get("variables", []):
         data["variables"][variable["name"]] = evaluate(variable["expression"])
     for validation in spec["validations"]:
         if evaluate(validation["expression"]) is not True:
@@ -136,4 +150,16 @@ def check(policy, check_that):
         check_that((message is None) == (words is None) and (words or "") in (message or ""), f"{what}: {message}")
         message = refusal(policy["spec"], resource, before, after, user="system:admin")
         check_that(message is None, f"{what}, by another user: {message}")
+        if after is None:
+            message = refusal(policy["spec"], resource, before, after, namespace=DYING)
+            check_that(message is None, f"{what}, in a namespace that is being deleted: {message}")
     return len(REQUESTS)
+
+
+def check_namespaces(policy, check_that):
+    for what, resource, before, after, namespace, words in IN_NAMESPACES:
+        message = refusal(policy["spec"], resource, before, after, namespace=namespace)
+        check_that((message is None) == (words is None) and (words or "") in (message or ""), f"{what}: {message}")
+        message = refusal(policy["spec"], resource, before, after, user="system:admin", namespace=namespace)
+        check_that(message is None, f"{what}, by another user: {message}")
+    return len(IN_NAMESPACES)

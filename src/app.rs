@@ -6,6 +6,7 @@
 
 mod build;
 mod life;
+mod root_ca;
 mod serving;
 mod tasks;
 mod work;
@@ -88,7 +89,8 @@ async fn start(
     // Without `..`, so that a new setting cannot be forgotten here.
     let Config {
         client,
-        controllers,
+        mut controllers,
+        root_ca_file,
         election,
         serving: secure,
         insecure_address,
@@ -103,6 +105,7 @@ async fn start(
         None => None,
         Some(options) => Some(Candidacy { client: connect().await?.client, options }),
     };
+    controllers.root_ca = root_ca::find(root_ca_file.as_deref(), &connection, &controllers.enabled)?;
     let metrics = Metrics::new();
     let parts = Parts {
         client: connection.client.clone(),

@@ -10,6 +10,7 @@ pub mod controllers;
 pub mod file;
 pub mod generic;
 pub mod serving;
+mod test_bed;
 pub mod unsupported_flags;
 
 use std::ffi::OsString;
@@ -22,7 +23,7 @@ use clap::{Args as Group, CommandFactory, FromArgMatches, Parser};
 use serde::Serialize;
 
 pub use controllers::ControllerArgs;
-pub use generic::{ClientArgs, ElectionArgs, GenericArgs, ScopeArgs};
+pub use generic::{AccountArgs, ClientArgs, ElectionArgs, GenericArgs, ScopeArgs};
 pub use serving::{AuthenticationArgs, AuthorizationArgs, InsecureArgs, SecureArgs};
 
 /// The Deployment, ReplicaSet, ReplicationController and DaemonSet controllers for Kubernetes, in one small daemon.
@@ -45,6 +46,10 @@ pub struct Args {
     #[command(flatten)]
     #[serde(flatten)]
     pub scope: ScopeArgs,
+    /// What namespaces get.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub accounts: AccountArgs,
     /// Where the flags come from.
     #[command(flatten)]
     #[serde(skip)]
@@ -137,7 +142,7 @@ pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Args, LoadError>
         .map_err(|error| named_by_its_variable(explained(error), &command, &argv))?;
     let path = matches.get_one::<PathBuf>("config").filter(|path| !path.as_os_str().is_empty());
     let Some(path) = path.cloned() else {
-        return Ok(read(&matches)?);
+        return Ok(read(&with_test_bed(&command, argv, matches)?)?);
     };
     let wrong = |reason: String| LoadError::File { path: path.clone(), reason };
     let settings = file::read(&path).and_then(|file| file.settings()).map_err(wrong)?;
@@ -153,8 +158,23 @@ pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Args, LoadError>
         .filter(|(name, _)| !is_set(name))
         .map(|(name, value)| OsString::from(format!("--{name}={value}")));
     argv.splice(1.min(argv.len())..1.min(argv.len()), from_file.collect::<Vec<_>>());
-    let matches = command.try_get_matches_from(&argv).map_err(|error| wrong(plain(&error)))?;
+    let matches = command.clone().try_get_matches_from(&argv).map_err(|error| wrong(plain(&error)))?;
+    let matches = with_test_bed(&command, argv, matches)?;
     read(&matches).map_err(|error| wrong(plain(&error)))
+}
+
+/// The same command line with the defaults of `--test-bed`, where that is set.
+fn with_test_bed(
+    command: &clap::Command,
+    mut argv: Vec<OsString>,
+    matches: clap::ArgMatches,
+) -> Result<clap::ArgMatches, clap::Error> {
+    let flags = test_bed::flags(command, &matches);
+    if flags.is_empty() {
+        return Ok(matches);
+    }
+    argv.splice(1.min(argv.len())..1.min(argv.len()), flags.into_iter().map(OsString::from));
+    command.clone().try_get_matches_from(&argv)
 }
 
 /// Reads a path that may be empty, which means that it is not given, as in Go: a template may leave the
@@ -188,6 +208,7 @@ fn read(matches: &clap::ArgMatches) -> Result<Args, clap::Error> {
         &mut args.authentication.requestheader_client_ca_file,
         &mut args.authorization.authorization_kubeconfig,
         &mut args.client.kubeconfig,
+        &mut args.accounts.root_ca_file,
     ] {
         path.take_if(|path| path.as_os_str().is_empty());
     }
@@ -345,6 +366,25 @@ mod tests {
         }
         let error = loaded(&["--config", "/does/not/exist"]).unwrap_err();
         assert!(error.starts_with("--config /does/not/exist: "), "{error}");
+    }
+
+    #[test]
+    fn a_test_bed_changes_defaults_and_nothing_that_is_set() {
+        let settings = |args: &Args| {
+            let port = args.secure.secure_port;
+            (args.election.leader_elect, args.generic.kube_api_qps, args.scope.on_conflict.clone(), port)
+        };
+        let args = loaded(&["--test-bed"]).unwrap();
+        assert_eq!(settings(&args), (false, -1.0, "ignore".to_owned(), 0));
+        let flags = ["--test-bed", "--leader-elect", "--kube-api-qps=7", "--on-conflict=exit"];
+        let set = loaded(&[&flags[..], &["--secure-port=10258"]].concat()).unwrap();
+        assert_eq!(settings(&set), (true, 7.0, "exit".to_owned(), 10258));
+        let from_file = with_file("test-bed: true\nkube-api-qps: 7\n", &["--leader-elect=true"]).unwrap();
+        assert_eq!(settings(&from_file), (true, 7.0, "ignore".to_owned(), 0));
+        let without = loaded(&["--test-bed=false"]).unwrap();
+        assert_eq!(settings(&without), settings(&loaded(&[]).unwrap()));
+        let printed = print(&args).unwrap();
+        assert_eq!(print(&with_file(&printed, &[]).unwrap()).unwrap(), printed);
     }
 
     #[test]

@@ -9,13 +9,14 @@ mod selector;
 mod serving;
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub use controllers::{ControllerConfig, Enabled, Workers};
 pub use selector::parse_selector;
 pub use serving::ServingConfig;
 
-use crate::args::{Args, ClientArgs, InsecureArgs, LoggingArgs};
+use crate::args::{AccountArgs, Args, ClientArgs, InsecureArgs, LoggingArgs};
 pub use crate::controllers::foreign_writers::OnConflict;
 pub use crate::controllers::scope::Scope;
 use crate::logging::{FILTER_VARIABLE, Format, LogOptions};
@@ -29,6 +30,8 @@ pub struct Config {
     pub client: ClientOptions,
     /// The controllers.
     pub controllers: ControllerConfig,
+    /// The file with the certificates of the CA; `None` for those of the client.
+    pub root_ca_file: Option<PathBuf>,
     /// The leader election; `None` = this daemon acts without one.
     pub election: Option<ElectionOptions>,
     /// HTTPS; `None` = not served.
@@ -72,6 +75,7 @@ impl TryFrom<Args> for Config {
             election,
             controllers,
             scope,
+            accounts,
             source: _,
             secure,
             insecure,
@@ -81,6 +85,7 @@ impl TryFrom<Args> for Config {
             client,
         } = args;
         let ClientArgs { kubeconfig, master } = client;
+        let AccountArgs { root_ca_file } = accounts;
         let InsecureArgs { insecure_port, insecure_bind_address } = insecure;
         let LoggingArgs { verbosity, logging_format } = logging;
 
@@ -103,6 +108,7 @@ impl TryFrom<Args> for Config {
         Ok(Config {
             client: ClientOptions { kubeconfig, master },
             controllers,
+            root_ca_file,
             election,
             serving,
             insecure_address: (insecure_port != 0)
@@ -195,10 +201,13 @@ pub(crate) mod tests {
             ("--bind-address", "localhost"),
             ("--v", "11"),
             ("--controllers", "job"),
+            ("--concurrent-namespace-syncs", "0"),
+            ("--namespace-deletion-delay", "-1s"),
+            ("--namespace-deletion-delay", "5"),
             ("--namespace", "Shop"),
             ("--namespace", "a,b"),
             ("--selector", "a in"),
-            ("--on-conflict", "ignore"),
+            ("--on-conflict", "panic"),
             ("--leader-elect", "perhaps"),
             ("--leader-elect-lease-duration", "0s"),
             ("--leader-elect-resource-lock", "endpoints"),
@@ -273,6 +282,7 @@ pub(crate) mod tests {
                 "--tls-cert-file",
             ),
             (&["--insecure-port=10257"], "--insecure-port", "--secure-port"),
+            (&["--controllers=namespace", "--namespace=shop"], "--namespace=shop", "namespace-controller"),
             (
                 &["--controllers=-deployment,-replicaset,-replicationcontroller,-daemonset,*"],
                 "--controllers",
@@ -282,6 +292,31 @@ pub(crate) mod tests {
             let error = config(flags).unwrap_err();
             assert!(error.contains(one) && error.contains(other), "{flags:?}: {error}");
         }
+    }
+
+    #[test]
+    fn a_test_bed_runs_every_controller_that_is_not_named_with_a_minus() {
+        let running = |flags: &[&str]| {
+            let config = config(flags).unwrap();
+            (config.controllers.enabled, config.election.is_some(), config.serving.is_some())
+        };
+        assert_eq!(running(&["--test-bed"]), (Enabled::all(), false, false));
+        let without = Enabled::all().without("daemonset-controller");
+        assert_eq!(running(&["--test-bed", "--controllers=*,-daemonset"]), (without, false, false));
+        let asked_for = running(&["--test-bed", "--leader-elect", "--secure-port=10257"]);
+        assert_eq!(asked_for, (Enabled::all(), true, true));
+        assert_eq!(running(&[]).0, Enabled::default());
+    }
+
+    #[test]
+    fn controllers_of_the_whole_cluster_do_not_run_in_one_namespace() {
+        for flags in
+            [&["--test-bed"][..], &["--controllers=*,pv-protection"], &["--controllers=serviceaccount"]]
+        {
+            let error = config(&[flags, &["--namespace=shop"]].concat()).unwrap_err();
+            assert!(error.contains("--namespace") && error.contains("cluster-scoped"), "{error}");
+        }
+        assert!(config(&["--controllers=*,pvc-protection", "--namespace=shop"]).is_ok());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Candidacy, Controllers, Parts};
 use crate::config::ControllerConfig;
 use crate::controllers::context::Settings;
-use crate::controllers::registry::Registry;
+use crate::controllers::registry::{Registry, Requests};
 use crate::controllers::setup::{self, Plumbing, Shell};
 use crate::runtime::api::Api;
 use crate::runtime::events::EventRecorder;
@@ -40,7 +40,7 @@ impl Controllers {
             recorder,
             draining: draining.clone(),
             // Each controller has a rate limiter of its own: a large scale-up delays no write of another controller.
-            api: &|| apis.fenced_and_retrying(&draining),
+            api: &|entry| apis.fenced_and_retrying(entry.requests, &draining),
             watch_api: apis.plain(),
             informers: InformerOptions {
                 namespace: config.scope.namespace.clone(),
@@ -56,6 +56,8 @@ impl Controllers {
             scope: config.scope.clone(),
             field_manager: config.field_manager.clone(),
             failed_pod_backoff: config.failed_pod_backoff,
+            namespace_deletion_delay: config.namespace_deletion_delay,
+            root_ca: config.root_ca.clone(),
         };
         let Shell { context, informers, workers } = setup::build(registry, settings, plumbing);
         let bulk = registry.kinds().iter().filter(|kind| kind.is_in_bulk).map(|kind| kind.resource).collect();
@@ -85,8 +87,13 @@ struct Apis<'a> {
 
 impl Apis<'_> {
     fn plain(&self) -> Api {
+        self.limited(Requests::AS_CONFIGURED)
+    }
+
+    fn limited(&self, requests: Requests) -> Api {
         let Parts { client, host, metrics, .. } = self.parts;
-        let rate_limiter = RateLimiter::new(self.config.qps, self.config.burst);
+        let (qps, burst) = (self.config.qps * requests.qps, self.config.burst.saturating_mul(requests.burst));
+        let rate_limiter = RateLimiter::new(qps, burst);
         Api::new(client.clone(), host, rate_limiter, metrics.clone())
     }
 
@@ -96,8 +103,8 @@ impl Apis<'_> {
     }
 
     /// Retries after `Retry-After`, until the shutdown.
-    fn fenced_and_retrying(&self, draining: &CancellationToken) -> Api {
-        self.behind_the_fence(self.plain().retrying(draining.clone()))
+    fn fenced_and_retrying(&self, requests: Requests, draining: &CancellationToken) -> Api {
+        self.behind_the_fence(self.limited(requests).retrying(draining.clone()))
     }
 
     fn behind_the_fence(&self, api: Api) -> Api {

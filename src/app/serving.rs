@@ -148,7 +148,8 @@ fn checks(controllers: &Controllers) -> Checks {
         checks = checks.ready(format!("informer-{name}"), move || ready.check());
     }
     let config = &controllers.config;
-    let workers = controllers.workers.iter().map(|worker| config.workers.of(worker.entry())).sum();
+    let running = controllers.workers.iter().filter(|worker| config.enabled.runs(worker.entry()));
+    let workers = running.map(|worker| config.workers.of(worker.entry())).sum();
     let limit = wedged_after(workers, config.qps);
     for (at, worker) in controllers.workers.iter().enumerate() {
         let (name, all) = (format!("{}-workers", worker.entry().short_name()), controllers.workers.clone());

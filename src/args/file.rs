@@ -53,8 +53,12 @@ pub struct File {
     pub namespace: Option<String>,
     pub selector: Option<String>,
     pub on_conflict: Option<String>,
+    pub test_bed: Option<bool>,
     pub failed_pod_backoff: Option<bool>,
+    pub namespace_deletion_delay: Option<String>,
     pub field_manager: Option<String>,
+
+    pub root_ca_file: Option<String>,
 
     pub profiling: Option<bool>,
     pub bind_address: Option<String>,

@@ -70,9 +70,12 @@ pub struct GenericArgs {
 
 fn controllers_help() -> String {
     let names = CONTROLLERS.map(|controller| controller.name).join(", ");
+    let off = CONTROLLERS.iter().filter(|controller| !controller.is_on_by_default);
+    let off: Vec<&str> = off.map(|controller| controller.name).collect();
     format!(
         "Controllers to run: '*' runs all that are on by default, 'foo' runs foo, '-foo' does not run it. Names: {names}, \
-         with or without '-controller'"
+         with or without '-controller'. Off by default: {}",
+        off.join(", ")
     )
 }
 
@@ -137,21 +140,43 @@ pub struct ScopeArgs {
     /// Deployments, and on matching ReplicaSets without a Deployment. Such as 'team=shop,tier!=db'.
     #[arg(long, value_name = "SELECTOR", env = "WINDLASS_SELECTOR")]
     pub selector: Option<String>,
-    /// What to do if another controller acts on the same objects: warn, or exit with an error.
-    #[arg(long, value_name = "ACTION", value_parser = ["warn", "exit"], default_value = "warn",
+    /// What to do if another controller acts on the same objects: warn, exit with an error, or ignore it.
+    #[arg(long, value_name = "ACTION", value_parser = ["warn", "exit", "ignore"], default_value = "warn",
           env = "WINDLASS_ON_CONFLICT")]
     pub on_conflict: String,
+    /// Run beside an API server that has no controller manager, such as envtest's: all controllers that
+    /// --controllers does not name with a '-', and unless set otherwise --leader-elect=false, --kube-api-qps=-1,
+    /// --on-conflict=ignore and --secure-port=0.
+    #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
+          require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(),
+          env = "WINDLASS_TEST_BED")]
+    pub test_bed: bool,
     /// Replace the pods of a ReplicaSet with growing delays while they fail at startup. false replaces each
     /// at once, as kube-controller-manager does.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(),
           env = "WINDLASS_FAILED_POD_BACKOFF")]
     pub failed_pod_backoff: bool,
+    /// Time that a namespace stays at least after its deletion, so that all API servers know of the deletion
+    /// before the last look at its content. 0s is enough for a single API server.
+    #[arg(long, value_name = "DURATION", default_value = "5s", env = "WINDLASS_NAMESPACE_DELETION_DELAY")]
+    pub namespace_deletion_delay: String,
     /// Field manager under which Windlass writes (managedFields). With kube-controller-manager, rules for
     /// that manager apply to Windlass too, such as Argo CD's managedFieldsManagers, and Windlass does not
     /// detect a real kube-controller-manager that acts on the same objects.
     #[arg(long, value_name = "NAME", default_value = "windlass", env = "WINDLASS_FIELD_MANAGER")]
     pub field_manager: String,
+}
+
+/// What the controllers put into each namespace.
+#[derive(Clone, Debug, Group, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[command(next_help_heading = "Serviceaccount controller flags")]
+pub struct AccountArgs {
+    /// File with the certificates of the CA (PEM) that root-ca-certificate-publisher-controller publishes in each
+    /// namespace. Default: those of the kubeconfig, or of the pod's service account.
+    #[arg(long, value_name = "FILE", value_parser = path(), env = "WINDLASS_ROOT_CA_FILE")]
+    pub root_ca_file: Option<PathBuf>,
 }
 
 /// How to reach the API server.

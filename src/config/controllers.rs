@@ -1,6 +1,7 @@
 //! The settings of the controllers.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::selector::parse_selector;
@@ -32,8 +33,12 @@ pub struct ControllerConfig {
     pub on_conflict: OnConflict,
     /// Whether pods that fail one after the other are replaced with growing delays.
     pub failed_pod_backoff: bool,
+    /// How long after its deletion a namespace stays at least.
+    pub namespace_deletion_delay: Duration,
     /// The field manager of our writes.
     pub field_manager: String,
+    /// The certificates of the API server's CA, in PEM; empty if they are not known.
+    pub root_ca: Arc<str>,
 }
 
 impl Default for ControllerConfig {
@@ -49,7 +54,9 @@ impl Default for ControllerConfig {
             scope: Scope::default(),
             on_conflict: OnConflict::default(),
             failed_pod_backoff: true,
+            namespace_deletion_delay: Duration::from_secs(5),
             field_manager: FIELD_MANAGER.to_owned(),
+            root_ca: "".into(),
         }
     }
 }
@@ -66,12 +73,32 @@ impl Workers {
 }
 
 /// Which controllers run: all but those that are switched off.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enabled {
     off: BTreeSet<&'static str>,
 }
 
+impl Default for Enabled {
+    /// Those that `--controllers=*` runs.
+    fn default() -> Self {
+        let off = CONTROLLERS.iter().filter(|controller| !controller.is_on_by_default);
+        Enabled { off: off.map(|controller| controller.name).collect() }
+    }
+}
+
 impl Enabled {
+    /// Every controller of the registry.
+    pub fn all() -> Self {
+        Enabled { off: BTreeSet::new() }
+    }
+
+    /// With the controller of this name, which is off by default.
+    #[must_use]
+    pub fn with(mut self, name: &'static str) -> Self {
+        self.off.remove(name);
+        self
+    }
+
     /// Without the controller of this name.
     #[must_use]
     pub fn without(mut self, name: &'static str) -> Self {
@@ -115,7 +142,15 @@ pub(super) fn controllers(
         kube_api_qps,
         kube_api_burst,
     } = generic;
-    let ScopeArgs { namespace, selector, on_conflict, failed_pod_backoff, field_manager } = scope;
+    let ScopeArgs {
+        namespace,
+        selector,
+        on_conflict,
+        test_bed,
+        failed_pod_backoff,
+        namespace_deletion_delay,
+        field_manager,
+    } = scope;
 
     let (qps, burst) = rate(kube_api_qps, kube_api_burst)?;
     let is_printable = |name: &str| !name.chars().any(char::is_control);
@@ -139,18 +174,40 @@ pub(super) fn controllers(
             error("selector", allowed, format!("{text:?}: {reason}"))
         })?),
     };
+    let enabled = enabled(&names, test_bed)?;
+    if let Some(namespace) = &namespace {
+        stay_in_one_namespace(&enabled, namespace)?;
+    }
     Ok(ControllerConfig {
         workers: workers(&controllers)?,
         qps,
         burst,
-        enabled: enabled(&names)?,
+        enabled,
         start_interval: duration("controller-start-interval", &controller_start_interval)?,
         resync_period: resync_period(&min_resync_period)?,
         scope: Scope { namespace, selector },
-        on_conflict: if on_conflict == "exit" { OnConflict::Exit } else { OnConflict::Warn },
+        on_conflict: match on_conflict.as_str() {
+            "exit" => OnConflict::Exit,
+            "ignore" => OnConflict::Ignore,
+            _ => OnConflict::Warn,
+        },
         failed_pod_backoff,
+        namespace_deletion_delay: duration("namespace-deletion-delay", &namespace_deletion_delay)?,
         field_manager,
+        root_ca: "".into(),
     })
+}
+
+/// Refuses controllers whose objects are in no namespace, where only one namespace is in scope.
+fn stay_in_one_namespace(enabled: &Enabled, namespace: &str) -> Result<(), ConfigError> {
+    let running = CONTROLLERS.iter().filter(|known| enabled.runs(known));
+    match running.filter(|known| !known.runs_in_one_namespace()).map(|known| known.name).next() {
+        None => Ok(()),
+        Some(name) => Err(contradiction(format!(
+            "{name} acts on cluster-scoped objects, and --namespace={namespace} allows one namespace only: remove \
+             --namespace, or add -{name} to --controllers"
+        ))),
+    }
 }
 
 fn workers(given: &ControllerArgs) -> Result<Workers, ConfigError> {
@@ -168,9 +225,9 @@ fn workers(given: &ControllerArgs) -> Result<Workers, ConfigError> {
 }
 
 /// Reads `--controllers` by upstream's rules: a controller runs if its name is there; it does not if
-/// `-name` is; else it runs if `*` is there. The first mention of a name counts, and the order of `*`
-/// does not matter.
-fn enabled(given: &[String]) -> Result<Enabled, ConfigError> {
+/// `-name` is; else it runs if `*` is there and it is on by default. The first mention of a name counts, and the
+/// order of `*` does not matter. On a test bed all are on by default.
+fn enabled(given: &[String], test_bed: bool) -> Result<Enabled, ConfigError> {
     let without_sign = |item: &str| item.strip_prefix('-').unwrap_or(item).to_owned();
     for item in given {
         if item != "*" && !CONTROLLERS.iter().any(|known| known.is_called(&without_sign(item))) {
@@ -182,7 +239,7 @@ fn enabled(given: &[String]) -> Result<Enabled, ConfigError> {
     let all = given.iter().any(|item| item == "*");
     let runs = |known: &&&ControllerEntry| {
         let mention = given.iter().find(|item| known.is_called(&without_sign(item)));
-        mention.map_or(all, |item| !item.starts_with('-'))
+        mention.map_or(all && (known.is_on_by_default || test_bed), |item| !item.starts_with('-'))
     };
     let off: BTreeSet<&'static str> =
         CONTROLLERS.iter().filter(|known| !runs(known)).map(|known| known.name).collect();
@@ -222,29 +279,48 @@ fn resync_period(given: &str) -> Result<Option<Duration>, ConfigError> {
 mod tests {
     use super::*;
 
-    #[track_caller]
-    fn check(list: &str, runs: [bool; 4]) {
+    fn chosen(list: &str) -> BTreeSet<&'static str> {
         let given: Vec<String> = list.split(',').map(str::to_owned).collect();
-        let enabled = enabled(&given).unwrap();
-        assert_eq!(CONTROLLERS.map(|controller| enabled.runs(controller)), runs, "{list}");
+        let enabled = enabled(&given, false).unwrap();
+        CONTROLLERS.iter().filter(|known| enabled.runs(known)).map(|known| known.short_name()).collect()
+    }
+
+    /// The controllers that are on by default, without and with these.
+    fn defaults(without: &[&str], with: &[&'static str]) -> BTreeSet<&'static str> {
+        let all = CONTROLLERS.iter().filter(|known| known.is_on_by_default).map(|known| known.short_name());
+        all.filter(|name| !without.contains(name)).chain(with.iter().copied()).collect()
     }
 
     #[test]
     fn controllers_are_chosen_as_upstream_does() {
-        check("*", [true; 4]);
-        check("*,-deployment-controller", [false, true, true, true]);
-        check("-deployment,*", [false, true, true, true]);
-        check("deployment", [true, false, false, false]);
-        check("replicaset,replicationcontroller-controller", [false, true, true, false]);
-        check("replicaset,-replicaset", [false, true, false, false]);
-        check("*,-replicationcontroller,replicationcontroller", [true, true, false, true]);
-        check("daemonset", [false, false, false, true]);
-        check("*,-daemonset-controller", [true, true, true, false]);
+        assert_eq!(chosen("*"), defaults(&[], &[]));
+        assert_eq!(chosen("*,-deployment-controller"), defaults(&["deployment"], &[]));
+        assert_eq!(chosen("-deployment,*"), defaults(&["deployment"], &[]));
+        assert_eq!(chosen("deployment"), ["deployment"].into());
+        let two = ["replicaset", "replicationcontroller"].into();
+        assert_eq!(chosen("replicaset,replicationcontroller-controller"), two);
+        assert_eq!(chosen("replicaset,-replicaset"), ["replicaset"].into());
+        let without = defaults(&["replicationcontroller"], &[]);
+        assert_eq!(chosen("*,-replicationcontroller,replicationcontroller"), without);
+        assert_eq!(chosen("daemonset"), ["daemonset"].into());
+        assert_eq!(chosen("*,-daemonset-controller"), defaults(&["daemonset"], &[]));
+    }
+
+    #[test]
+    fn what_is_off_by_default_runs_by_its_name_only() {
+        let off = CONTROLLERS.iter().filter(|known| !known.is_on_by_default);
+        for name in off.clone().map(|known| known.short_name()) {
+            assert!(!chosen("*").contains(name), "{name}");
+            assert_eq!(chosen(&format!("*,{name}")), defaults(&[], &[name]));
+            assert_eq!(chosen(name), [name].into());
+        }
+        assert!(off.clone().all(|known| !Enabled::default().runs(known) && Enabled::all().runs(known)));
+        assert!(off.clone().all(|known| Enabled::default().with(known.name).runs(known)));
     }
 
     #[test]
     fn an_unknown_controller_is_refused_with_the_known_ones() {
-        let error = enabled(&["-job".into()]).unwrap_err().to_string();
+        let error = enabled(&["-job".into()], false).unwrap_err().to_string();
         for controller in CONTROLLERS {
             assert!(error.contains(controller.name), "{error}");
         }

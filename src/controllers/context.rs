@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -14,6 +15,7 @@ use super::gated_field::GatedField;
 use super::in_doubt_writes::InDoubtWrites;
 use super::owner_memory::OwnerMemory;
 use super::recreate_guard::RecreateGuard;
+use super::registry::ControllerEntry;
 use super::scope::Scope;
 use super::status_throttle::{FailureTextThrottle, StatusThrottle};
 use super::write_lock::WriteLocks;
@@ -79,12 +81,18 @@ pub struct Settings {
     pub field_manager: String,
     /// Whether pods that fail at startup are replaced one by one, after a wait.
     pub failed_pod_backoff: bool,
+    /// How long after its deletion a namespace stays at least.
+    pub namespace_deletion_delay: Duration,
+    /// The certificates of the API server's CA, in PEM; empty if they are not known.
+    pub root_ca: Arc<str>,
 }
 
 /// The queue of a controller, and its client.
 #[derive(Debug)]
 pub(super) struct Control {
-    /// The kind of the keys.
+    /// The name of the controller.
+    pub controller: &'static str,
+    /// The kind of the keys. Several controllers may share it.
     pub kind: Resource,
     /// Keys to sync.
     pub queue: WorkQueue<ObjectKey>,
@@ -106,19 +114,35 @@ impl Context {
         store.unwrap_or_else(|| panic!("the registry lists no kind {}", T::RESOURCE.kind))
     }
 
-    /// The queue of the controller of this kind.
+    /// The queue of the controller of this kind: of several the first of the registry.
     pub fn queue_of<T: Record>(&self) -> &WorkQueue<ObjectKey> {
         &self.control(T::RESOURCE).queue
     }
 
-    /// The keys of this kind that wait for a cache.
+    /// The keys of this kind that wait for a cache: of several controllers those of the first of the registry.
     pub fn parked_keys_of<T: Record>(&self) -> &ParkedKeys<ObjectKey> {
         &self.control(T::RESOURCE).parked_keys
+    }
+
+    /// The queue of a controller that shares the kind of its keys with others.
+    pub fn queue_of_controller(&self, entry: &ControllerEntry) -> &WorkQueue<ObjectKey> {
+        &self.control_of(entry).queue
+    }
+
+    /// The API server, for the calls of a controller that shares the kind of its keys with others, in a sync of this
+    /// owner.
+    pub fn api_of_controller<O: Record>(&self, entry: &ControllerEntry, owner: &O) -> Api {
+        self.control_of(entry).api.on_behalf_of(&owner.meta().uid)
     }
 
     pub(super) fn control(&self, kind: Resource) -> &Control {
         let control = self.controls.iter().find(|control| control.kind == kind);
         control.unwrap_or_else(|| panic!("the registry lists no controller of {}", kind.plural))
+    }
+
+    pub(super) fn control_of(&self, entry: &ControllerEntry) -> &Control {
+        let control = self.controls.iter().find(|control| control.controller == entry.name);
+        control.unwrap_or_else(|| panic!("the registry lists no {}", entry.name))
     }
 
     /// The API server, for calls in a sync of this owner: the controller's rate limiter serves the owners in turn.

@@ -19,7 +19,7 @@ use super::event_handlers::{gathering, may_be_adopted_anew};
 use super::explanations::Explanation;
 use super::past_caches::{Children, OwnedBy};
 use super::patch;
-use super::registry::ControllerEntry;
+use super::registry::{ControllerEntry, Requests};
 use super::replicas::quota_queue::QuotaQueue;
 use super::setup::{HandlerOrder, Setup};
 use crate::metrics::set_gauge;
@@ -46,6 +46,8 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     component: "daemonset-controller",
     watches: &[DaemonSet::RESOURCE, ControllerRevision::RESOURCE, Node::RESOURCE, Pod::RESOURCE],
     stale_skips: Some(|metrics| &metrics.daemonset_stale_skips),
+    is_on_by_default: true,
+    requests: Requests::AS_CONFIGURED,
     install,
 };
 

@@ -18,7 +18,7 @@ use super::event_handlers::may_be_adopted_anew;
 use super::explanations::Explanation;
 use super::past_caches::{Children, OwnedBy};
 use super::patch;
-use super::registry::ControllerEntry;
+use super::registry::{ControllerEntry, Requests};
 use super::setup::{HandlerOrder, Setup};
 use crate::model::{Condition, Deployment, DeploymentStatus, Pod, Record, ReplicaSet, Resource, Strategy};
 use crate::plan::Urgency;
@@ -41,6 +41,8 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     component: "deployment-controller",
     watches: &[Deployment::RESOURCE, ReplicaSet::RESOURCE, Pod::RESOURCE],
     stale_skips: Some(|metrics| &metrics.deployment_stale_skips),
+    is_on_by_default: true,
+    requests: Requests::AS_CONFIGURED,
     install,
 };
 

@@ -72,8 +72,8 @@ impl<C: Controller> Driver<C> {
         let context = setup.context().clone();
         let driver = Arc::new(Driver {
             objects: context.store::<C::Object>(),
-            queue: context.queue_of::<C::Object>().clone(),
-            parked_keys: context.parked_keys_of::<C::Object>().clone(),
+            queue: context.control_of(entry).queue.clone(),
+            parked_keys: context.control_of(entry).parked_keys.clone(),
             entry,
             context,
             controller: controller.clone(),

@@ -43,7 +43,7 @@ impl Rig {
     pub fn woken(&self) -> Vec<String> {
         let mut woken = Vec::new();
         for entry in CONTROLLERS {
-            self.context.control(entry.kind).queue.retain(|key: &ObjectKey| {
+            self.context.control_of(entry).queue.retain(|key: &ObjectKey| {
                 woken.push(format!("{} {key}", entry.short_name()));
                 false
             });
@@ -78,7 +78,7 @@ pub(super) fn answering(code: impl Fn(&Request<Body>) -> u16 + Clone + Send + 's
         metrics,
         recorder,
         draining: Default::default(),
-        api: &|| api.clone(),
+        api: &|_| api.clone(),
         watch_api: api.clone(),
         informers: InformerOptions::default(),
         switched_off: Default::default(),
@@ -87,6 +87,8 @@ pub(super) fn answering(code: impl Fn(&Request<Body>) -> u16 + Clone + Send + 's
         scope: Default::default(),
         field_manager: "windlass".to_owned(),
         failed_pod_backoff: true,
+        namespace_deletion_delay: std::time::Duration::ZERO,
+        root_ca: "".into(),
     };
     let Assembly { context, mut setup, mut informers, .. } =
         setup::assemble(&Registry::standard(), settings, plumbing);

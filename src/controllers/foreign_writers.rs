@@ -60,6 +60,8 @@ pub enum OnConflict {
     Warn,
     /// Report it, and end with an error.
     Exit,
+    /// Do not look for it.
+    Ignore,
 }
 
 /// An object whose status another client has changed.
@@ -207,9 +209,11 @@ fn foreign_manager<'a>(managers: &'a [Manager], ours: &str) -> Option<&'a str> {
         .map(|entry| entry.manager.as_str())
 }
 
-/// The values of `--controllers` that switch our controllers off in a kube-controller-manager.
-fn without_ours() -> String {
-    CONTROLLERS.map(|controller| format!("-{}", controller.name)).join(",")
+/// The values of `--controllers` that switch our controllers off in a kube-controller-manager: those that run by default,
+/// and that of this kind.
+fn without_ours(kind: &str) -> String {
+    let ours = CONTROLLERS.iter().filter(|entry| entry.is_on_by_default || entry.kind.kind == kind);
+    ours.map(|controller| format!("-{}", controller.name)).collect::<Vec<_>>().join(",")
 }
 
 /// Another controller acts on the same objects.
@@ -217,7 +221,7 @@ fn without_ours() -> String {
 #[error(
     "{manager:?} also writes the status of {kind} {key}: switch its controllers off, for \
      kube-controller-manager by adding {without} to its list of --controllers, or run Windlass with --on-conflict=warn",
-    without = without_ours()
+    without = without_ours(kind)
 )]
 pub struct Conflict {
     /// Its field manager.
@@ -235,6 +239,9 @@ pub async fn guard(context: Arc<Context>, on_conflict: OnConflict) -> Conflict {
             "--field-manager={UPSTREAM}: Windlass cannot detect a kube-controller-manager that writes the same \
              objects, and --on-conflict has no effect; make sure that its controllers are switched off"
         );
+    }
+    if on_conflict == OnConflict::Ignore {
+        return std::future::pending().await;
     }
     context.foreign_writers.0.lock().enable();
     loop {

@@ -6,7 +6,10 @@
 //! * [`registry`]: the two lists, of the kinds and of the controllers.
 //! * [`controller`], [`driver`]: the interface of a controller, and what runs its steps.
 //! * [`setup`], [`context`]: how controllers are built and wired, and the services that they use.
-//! * [`deployment`], [`daemonset`], [`replicas`], [`replicaset`], [`replicationcontroller`]: the controllers.
+//! * [`deployment`], [`daemonset`], [`replicas`], [`replicaset`], [`replicationcontroller`], [`namespace`]: the
+//!   controllers.
+//! * [`serviceaccount`], [`root_ca_cert`], [`pvc_protection`], [`pv_protection`], [`clusterrole_aggregation`]: those of a
+//!   test bed.
 //! * [`event_handlers`]: a change in a store becomes the keys that it concerns.
 //! * [`execute`], [`patch`]: every write to workloads that Windlass makes.
 //! * [`live_reads`]: reads of the API server where a cache may lag.
@@ -24,6 +27,8 @@
 #[cfg(test)]
 mod fixture;
 
+mod cluster_writes;
+pub mod clusterrole_aggregation;
 pub mod context;
 pub mod controller;
 pub mod daemonset;
@@ -37,16 +42,21 @@ pub mod foreign_writers;
 pub mod gated_field;
 pub mod in_doubt_writes;
 pub mod live_reads;
+pub mod namespace;
 pub mod owner_memory;
 pub mod past_caches;
 pub mod patch;
+pub mod pv_protection;
+pub mod pvc_protection;
 pub mod recreate_guard;
 pub mod registry;
 pub mod replicas;
 pub mod replicaset;
 pub mod replicationcontroller;
 pub mod resync;
+pub mod root_ca_cert;
 pub mod scope;
+pub mod serviceaccount;
 pub mod setup;
 pub mod status_throttle;
 pub mod write_lock;

@@ -2,12 +2,14 @@
 //! resourceVersion that it was computed from, so that any write in between causes a conflict.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::model::{
-    CONTROLLER_REVISION_HASH, Condition, DaemonSetStatus, DeploymentStatus, Meta, ReplicaSetStatus, Uid,
+    CONTROLLER_REVISION_HASH, Condition, DaemonSetStatus, DeploymentStatus, Meta, NamespaceStatus,
+    ReplicaSetStatus, Uid,
 };
 use crate::plan::daemonset::revisions::RevisionChange;
 use crate::plan::deployment::Change;
@@ -171,6 +173,18 @@ pub fn daemon_set_status(
     fields.into_patch(daemon_set, &BTreeMap::new())
 }
 
+/// The status of a namespace. `None` when it would change nothing.
+pub fn namespace_status(
+    namespace: &Meta,
+    before: &NamespaceStatus,
+    after: &NamespaceStatus,
+) -> Option<Value> {
+    let NamespaceStatus { conditions } = after;
+    let mut fields = Fields::default();
+    fields.conditions(&before.conditions, conditions);
+    fields.into_patch(namespace, &BTreeMap::new())
+}
+
 /// Sets the hash label of a pod (merge patch).
 pub fn relabel(pod: &Meta, hash: &str) -> Value {
     json!({"metadata": {
@@ -194,6 +208,15 @@ pub fn change_revision(revision: &Meta, change: &RevisionChange) -> Value {
         patch["revision"] = json!(number);
     }
     patch
+}
+
+/// Sets the finalizers (merge patch).
+pub fn finalizers(object: &Meta, finalizers: &[Arc<str>]) -> Value {
+    json!({"metadata": {
+        "uid": object.uid,
+        "resourceVersion": object.resource_version.to_string(),
+        "finalizers": finalizers,
+    }})
 }
 
 /// The fields of a status that differ.

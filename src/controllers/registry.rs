@@ -11,29 +11,50 @@ use prometheus::IntCounterVec;
 
 use super::driver::Worker;
 use super::setup::Setup;
-use super::{daemonset, deployment, replicaset, replicationcontroller};
+use super::{
+    clusterrole_aggregation, daemonset, deployment, namespace, pv_protection, pvc_protection, replicaset,
+    replicationcontroller, root_ca_cert, serviceaccount,
+};
 use crate::metrics::Metrics;
 use crate::model::{
-    ControllerRevision, DaemonSet, Deployment, Node, Pod, Record, ReplicaSet, ReplicationController, Resource,
+    ClusterRole, ConfigMap, ControllerRevision, DaemonSet, Deployment, Namespace, Node, PersistentVolume,
+    PersistentVolumeClaim, Pod, Record, ReplicaSet, ReplicationController, Resource, ServiceAccount,
 };
 use crate::runtime::api::Api;
 use crate::runtime::informer::{Informer, InformerOptions};
 use crate::runtime::informers::AnyInformer;
 
 /// The kinds that are cached, in the order in which they are listed.
-pub static KINDS: [KindEntry; 7] = [
+pub static KINDS: [KindEntry; 13] = [
     KindEntry::of::<Deployment>(1),
     KindEntry::of::<ReplicaSet>(2),
     KindEntry::of::<ReplicationController>(4),
     KindEntry::of::<DaemonSet>(5),
     KindEntry::of::<ControllerRevision>(6),
     KindEntry::of::<Node>(7).of_the_cluster(),
+    KindEntry::of::<Namespace>(20).of_the_cluster(),
+    // One of each in a namespace.
+    KindEntry::of::<ServiceAccount>(21).selected_by("metadata.name=default"),
+    KindEntry::of::<ConfigMap>(22).selected_by("metadata.name=kube-root-ca.crt"),
+    KindEntry::of::<PersistentVolumeClaim>(23),
+    KindEntry::of::<PersistentVolume>(24).of_the_cluster(),
+    KindEntry::of::<ClusterRole>(25).of_the_cluster(),
     KindEntry::of::<Pod>(3).in_bulk(),
 ];
 
 /// The controllers, in the order in which they start.
-pub static CONTROLLERS: [&ControllerEntry; 4] =
-    [&deployment::ENTRY, &replicaset::ENTRY, &replicationcontroller::ENTRY, &daemonset::ENTRY];
+pub static CONTROLLERS: [&ControllerEntry; 10] = [
+    &deployment::ENTRY,
+    &replicaset::ENTRY,
+    &replicationcontroller::ENTRY,
+    &daemonset::ENTRY,
+    &namespace::ENTRY,
+    &serviceaccount::ENTRY,
+    &root_ca_cert::ENTRY,
+    &pvc_protection::ENTRY,
+    &pv_protection::ENTRY,
+    &clusterrole_aggregation::ENTRY,
+];
 
 /// A kind that is cached.
 #[derive(Clone, Copy)]
@@ -43,7 +64,9 @@ pub struct KindEntry {
     /// Distinguishes its jitter from that of the other kinds.
     seed: u64,
     /// Whether its objects are cluster-scoped.
-    is_of_the_cluster: bool,
+    pub is_of_the_cluster: bool,
+    /// The field selector of what is cached.
+    field_selector: Option<&'static str>,
     /// Whether no step waits for its first list: there are so many objects that it takes long.
     pub is_in_bulk: bool,
     build: fn(Api, InformerOptions) -> Built,
@@ -59,6 +82,7 @@ impl KindEntry {
             resource: T::RESOURCE,
             seed,
             is_of_the_cluster: false,
+            field_selector: None,
             is_in_bulk: false,
             build: build::<T>,
         }
@@ -68,6 +92,13 @@ impl KindEntry {
     #[must_use]
     pub const fn of_the_cluster(self) -> Self {
         KindEntry { is_of_the_cluster: true, ..self }
+    }
+
+    /// The same where only the objects that a field selector such as `metadata.name=default` matches are cached. All
+    /// controllers of the daemon see these alone.
+    #[must_use]
+    pub const fn selected_by(self, field_selector: &'static str) -> Self {
+        KindEntry { field_selector: Some(field_selector), ..self }
     }
 
     /// The same for a kind with so many objects that the process acts before its first list is complete: what it needs
@@ -80,6 +111,7 @@ impl KindEntry {
     pub(super) fn build(&self, api: Api, mut options: InformerOptions) -> Built {
         options.seed ^= self.seed;
         options.namespace = options.namespace.filter(|_| !self.is_of_the_cluster);
+        options.field_selector = self.field_selector;
         (self.build)(api, options)
     }
 }
@@ -112,8 +144,26 @@ pub struct ControllerEntry {
     pub watches: &'static [Resource],
     /// The counter of syncs that were skipped because a cache was behind.
     pub stale_skips: Option<fn(&Metrics) -> &IntCounterVec>,
+    /// Whether `--controllers=*` runs it. One that needs rights over everything runs only if it is named.
+    pub is_on_by_default: bool,
+    /// How many requests it may send.
+    pub requests: Requests,
     /// Builds it and registers its handlers.
     pub install: fn(&mut Setup) -> Box<dyn Worker>,
+}
+
+/// How many requests a controller may send, as multiples of `--kube-api-qps` and `--kube-api-burst`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Requests {
+    /// On average.
+    pub qps: f64,
+    /// At once.
+    pub burst: u32,
+}
+
+impl Requests {
+    /// What the flags say.
+    pub const AS_CONFIGURED: Requests = Requests { qps: 1.0, burst: 1 };
 }
 
 impl ControllerEntry {
@@ -125,6 +175,11 @@ impl ControllerEntry {
     /// Whether `--controllers` accepts this name for it.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.short_name() == name || self.aliases.contains(&name)
+    }
+
+    /// Whether it can act in a single namespace: its objects are in namespaces.
+    pub fn runs_in_one_namespace(&self) -> bool {
+        !KINDS.iter().any(|kind| kind.resource == self.kind && kind.is_of_the_cluster)
     }
 
     /// The environment variable of its flag.
@@ -195,7 +250,6 @@ mod tests {
         assert!(distinct(CONTROLLERS.iter().map(|entry| entry.name)));
         assert!(distinct(CONTROLLERS.iter().map(|entry| entry.flag)));
         assert!(distinct(CONTROLLERS.iter().map(|entry| entry.queue)));
-        assert!(distinct(CONTROLLERS.iter().map(|entry| entry.kind)));
         let names =
             CONTROLLERS.iter().flat_map(|entry| entry.aliases.iter().copied().chain([entry.short_name()]));
         assert!(distinct(names));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::context::Context;
-use super::registry::ControllerEntry;
+use super::registry::{ControllerEntry, Requests};
 use super::replicas::{self, ReplicaController, ReplicaKind};
 use super::setup::{HandlerOrder, Setup};
 use crate::model::{Deployment, Pod, Record, ReplicaSet};
@@ -21,6 +21,8 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     component: "replicaset-controller",
     watches: &[ReplicaSet::RESOURCE, Deployment::RESOURCE, Pod::RESOURCE],
     stale_skips: Some(|metrics| &metrics.replicaset_stale_skips),
+    is_on_by_default: true,
+    requests: Requests::AS_CONFIGURED,
     install: replicas::install::<ReplicaSet>,
 };
 

@@ -1,6 +1,6 @@
 //! The ReplicationController controller: the ReplicaSet's predecessor, which the same core serves.
 
-use super::registry::ControllerEntry;
+use super::registry::{ControllerEntry, Requests};
 use super::replicas::{self, ReplicaKind};
 use crate::model::{Pod, Record, ReplicaSet, ReplicaSetStatus, ReplicationController};
 
@@ -16,6 +16,8 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     component: "replication-controller",
     watches: &[ReplicationController::RESOURCE, Pod::RESOURCE],
     stale_skips: Some(|metrics| &metrics.replicaset_stale_skips),
+    is_on_by_default: true,
+    requests: Requests::AS_CONFIGURED,
     install: replicas::install::<ReplicationController>,
 };
 

@@ -16,6 +16,16 @@ pub struct Scope {
 }
 
 impl Scope {
+    /// Whether this namespace is in scope. Labels select workloads, not namespaces.
+    pub fn includes_namespace(&self, namespace: &str) -> bool {
+        self.namespace.as_ref().is_none_or(|only| only == namespace)
+    }
+
+    /// Whether objects in no namespace are in scope.
+    pub fn includes_the_cluster(&self) -> bool {
+        self.namespace.is_none()
+    }
+
     /// Whether an object without an owner is in scope.
     pub fn selects(&self, object: &Meta) -> bool {
         self.selector.as_ref().is_none_or(|selector| selector.matches(&object.labels))

@@ -32,8 +32,8 @@ pub struct Plumbing<'a> {
     pub recorder: EventRecorder,
     /// Cancelled at the shutdown.
     pub draining: CancellationToken,
-    /// Creates the client of one controller. No two share a rate limiter.
-    pub api: &'a dyn Fn() -> Api,
+    /// Creates the client of a controller. No two share a rate limiter.
+    pub api: &'a dyn Fn(&ControllerEntry) -> Api,
     /// The client of all informers.
     pub watch_api: Api,
     /// Which part of each kind the informers watch, and how.
@@ -156,7 +156,13 @@ pub(super) fn assemble(registry: &Registry, settings: Settings, plumbing: Plumbi
     let Plumbing { clock, metrics, recorder, draining, api, watch_api, informers, switched_off } = plumbing;
     let control = |entry: &&ControllerEntry| {
         let queue = WorkQueue::new(entry.queue, &metrics);
-        Control { kind: entry.kind, parked_keys: ParkedKeys::new(queue.clone()), queue, api: api() }
+        Control {
+            controller: entry.name,
+            kind: entry.kind,
+            parked_keys: ParkedKeys::new(queue.clone()),
+            queue,
+            api: api(entry),
+        }
     };
     let controls: Vec<Control> = registry.controllers().iter().map(control).collect();
     let (mut stores, mut by_resource) = (BTreeMap::new(), ByResource::new());

@@ -42,6 +42,11 @@ pub struct WorkloadMetrics {
     /// How many verdicts of DaemonSets on nodes were computed.
     pub daemonset_verdicts: IntCounter,
 
+    /// Namespaces that are being deleted, `{reason}`: what they wait for.
+    pub namespaces_terminating: IntGaugeVec,
+    /// Namespaces that were empty and lost their token.
+    pub namespaces_finalized: IntCounter,
+
     /// Bytes that the explanations of plans take.
     pub explanations_bytes: IntGauge,
 
@@ -95,6 +100,15 @@ impl WorkloadMetrics {
             daemonset_verdicts: catalogue.counter(
                 "windlass_daemonset_verdicts_total",
                 "Evaluations of whether a DaemonSet runs on a node. A node heartbeat causes none.",
+            ),
+            namespaces_terminating: catalogue.gauges(
+                "windlass_namespaces_terminating",
+                "Namespaces that are being deleted, by what they wait for: content, errors, discovery or delay.",
+                &["reason"],
+            ),
+            namespaces_finalized: catalogue.counter(
+                "windlass_namespaces_finalized_total",
+                "Namespaces that were emptied and finalized.",
             ),
             explanations_bytes: catalogue.gauge(
                 "windlass_explanations_bytes",

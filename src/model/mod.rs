@@ -4,16 +4,22 @@
 //! allocated, strings that many objects share are stored once, and a pod template stays raw JSON, so
 //! that a field newer than any type of ours survives the way from a Deployment to its pods.
 
+pub mod clusterrole;
 pub mod condition;
+pub mod configmap;
 pub mod container_text;
 pub mod controllerrevision;
 pub mod daemonset;
 pub mod deployment;
+pub mod discovered;
 pub mod int_or_percent;
 pub mod intern;
 pub mod meta;
+pub mod namespace;
 pub mod node;
 pub mod owner;
+pub mod persistentvolume;
+pub mod persistentvolumeclaim;
 pub mod pod;
 pub mod protobuf;
 pub mod quantity;
@@ -21,22 +27,29 @@ pub mod record;
 pub mod replicaset;
 pub mod replicationcontroller;
 pub mod selector;
+pub mod serviceaccount;
 pub mod template;
 pub mod template_equality;
 pub mod wire;
 
+pub use clusterrole::ClusterRole;
 pub use condition::Condition;
+pub use configmap::ConfigMap;
 pub use container_text::ContainerText;
 pub use controllerrevision::{CONTROLLER_REVISION_HASH, ControllerRevision};
 pub use daemonset::{AnnotatedDaemonSet, DaemonSet, DaemonSetStatus, UpdateStrategy};
 pub use deployment::{Deployment, DeploymentStatus, Strategy};
 pub use intern::Interner;
 pub use meta::{ControllerRef, Meta, ObjectKey, StringMap, Uid};
+pub use namespace::{Namespace, NamespaceStatus};
 pub use node::{Effect, Node, Taint};
 pub use owner::Owner;
+pub use persistentvolume::PersistentVolume;
+pub use persistentvolumeclaim::PersistentVolumeClaim;
 pub use pod::{Phase, Pod, Restarts, Waiting};
 pub use record::{Record, Resource};
 pub use replicaset::{ReplicaSet, ReplicaSetStatus};
 pub use replicationcontroller::ReplicationController;
 pub use selector::Selector;
+pub use serviceaccount::ServiceAccount;
 pub use template::{POD_TEMPLATE_HASH, Template};

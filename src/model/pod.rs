@@ -1,5 +1,6 @@
 //! A pod, in a few hundred bytes.
 
+pub mod claims;
 mod protobuf;
 mod target;
 
@@ -12,8 +13,9 @@ use serde::{Deserialize, Deserializer};
 use super::container_text::ContainerText;
 use super::intern::Interner;
 use super::meta::Meta;
-use super::record::{Record, Resource};
+use super::record::{Record, Resource, own_bytes};
 use super::wire::{MetaWire, Text, Time};
+use claims::{Claims, VolumesWire};
 use target::AffinityWire;
 
 /// The annotation that ranks pods for deletion (KEP-2255).
@@ -56,6 +58,8 @@ pub struct Pod {
     /// Whether the pod failed within a minute of its start, as one does that its node refuses
     /// (`OutOfcpu`, `NodeAffinity`) or evicts at once: its replacement may fail as well.
     pub failed_early: bool,
+    /// The PersistentVolumeClaims of its volumes.
+    pub claims: Claims,
 }
 
 /// How often containers were restarted, each time that of the container that restarted most. Compared as
@@ -107,6 +111,8 @@ struct SpecWire<'a> {
     affinity: Option<AffinityWire<'a>>,
     #[serde(borrow, default)]
     init_containers: Option<Vec<InitContainerWire<'a>>>,
+    #[serde(borrow, default)]
+    volumes: VolumesWire<'a>,
 }
 
 #[derive(Default, Deserialize)]
@@ -256,6 +262,10 @@ impl Record for Pod {
     fn meta(&self) -> &Meta {
         &self.meta
     }
+
+    fn heap_bytes(&self) -> usize {
+        own_bytes(self) + self.claims.heap_bytes()
+    }
 }
 
 impl PodWire<'_> {
@@ -284,6 +294,7 @@ impl PodWire<'_> {
         let bound = Some(spec.node_name.as_str()).filter(|node| !node.is_empty());
         let place = bound.or_else(|| spec.affinity.as_ref()?.target()).map(|node| interner.string(node));
         let is_bound = bound.is_some();
+        let is_shut_down = self.metadata.is_shut_down();
         let meta = self.metadata.into_meta(interner)?;
         Ok(Pod {
             failed_early: status.phase.as_str() == "Failed" && status.ended_early(meta.created),
@@ -300,6 +311,7 @@ impl PodWire<'_> {
             restarts,
             deletion_cost,
             waiting,
+            claims: spec.volumes.claims(&meta.key.name, is_shut_down),
             meta,
         })
     }
@@ -448,6 +460,7 @@ impl Pod {
             deletion_cost: 0,
             waiting: None,
             failed_early: false,
+            claims: Claims::default(),
         }
     }
 
@@ -572,8 +585,17 @@ mod tests {
         let spec = r#"{"nodeName":"n3","affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":
             {"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"In","values":["n1"]}]}]}}}}"#;
         assert_eq!(pod(spec, "{}").target().map(|node| &**node), Some("n3"));
-        type WithoutTarget =
-            (Meta, Phase, Option<Timestamp>, Option<Arc<str>>, Restarts, i32, Option<Box<Waiting>>, bool);
+        type WithoutTarget = (
+            Meta,
+            Phase,
+            Option<Timestamp>,
+            Option<Arc<str>>,
+            Restarts,
+            i32,
+            Option<Box<Waiting>>,
+            bool,
+            Claims,
+        );
         assert_eq!(size_of::<Pod>(), size_of::<WithoutTarget>());
     }
 

@@ -32,9 +32,10 @@ impl Resource {
         }
     }
 
-    /// The URL path of one object.
+    /// The URL path of one object; of a cluster-scoped one if the key has no namespace.
     pub fn path_of(&self, key: &ObjectKey) -> String {
-        format!("{}/{}", self.path(Some(&key.namespace)), key.name)
+        let namespace = Some(&*key.namespace).filter(|namespace| !namespace.is_empty());
+        format!("{}/{}", self.path(namespace), key.name)
     }
 
     /// The `apiVersion` of its objects: `v1` or `apps/v1`.
@@ -154,6 +155,13 @@ mod tests {
             Resource { group: "apps", version: "v1", kind: "ReplicaSet", plural: "replicasets" };
         assert_eq!(pods.path(Some("shop")), "/api/v1/namespaces/shop/pods");
         assert_eq!(replica_sets.path(None), "/apis/apps/v1/replicasets");
+        assert_eq!(pods.path_of(&ObjectKey::new("shop", "web")), "/api/v1/namespaces/shop/pods/web");
+        assert_eq!(
+            replica_sets.path_of(&ObjectKey::new("shop", "a")),
+            "/apis/apps/v1/namespaces/shop/replicasets/a"
+        );
+        let nodes = Resource { group: "", version: "v1", kind: "Node", plural: "nodes" };
+        assert_eq!(nodes.path_of(&ObjectKey::new("", "n1")), "/api/v1/nodes/n1");
         assert_eq!(replica_sets.api_version(), "apps/v1");
         assert_eq!(pods.api_version(), "v1");
     }

@@ -7,6 +7,7 @@ mod protobuf;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -137,8 +138,13 @@ pub struct MetaWire<'a> {
     /// Annotations, for the record to take what it needs.
     #[serde(borrow, default)]
     pub annotations: Pairs<'a>,
+    /// Finalizers, for the record to take what it needs.
+    #[serde(borrow, default)]
+    pub finalizers: Option<Vec<Text<'a>>>,
     #[serde(borrow, default)]
     owner_references: Option<Vec<OwnerWire<'a>>>,
+    #[serde(default)]
+    deletion_grace_period_seconds: Option<i64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -157,6 +163,16 @@ struct OwnerWire<'a> {
 }
 
 impl MetaWire<'_> {
+    /// The finalizers in their order, each stored once for all objects that have it.
+    pub fn shared_finalizers(&self, interner: &mut Interner) -> Box<[Arc<str>]> {
+        self.finalizers.iter().flatten().map(|finalizer| interner.string(finalizer.as_str())).collect()
+    }
+
+    /// Whether the object is being deleted, and no time is left to it.
+    pub fn is_shut_down(&self) -> bool {
+        self.deletion_timestamp.is_some() && self.deletion_grace_period_seconds == Some(0)
+    }
+
     /// The record's metadata.
     ///
     /// # Errors

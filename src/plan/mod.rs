@@ -4,9 +4,14 @@
 //! value that can be printed, compared, refused and simulated.
 
 pub mod claim;
+pub mod clusterrole_aggregation;
 pub mod daemonset;
 pub mod deployment;
+pub mod namespace;
+pub mod protection;
 pub mod replicaset;
+pub mod root_ca_cert;
+pub mod serviceaccount;
 
 use std::fmt;
 

@@ -168,6 +168,11 @@ impl ApiError {
         self.status().is_some_and(Status::is_invalid)
     }
 
+    /// The server does not read a body of this media type (415).
+    pub fn is_unsupported_media_type(&self) -> bool {
+        self.status().is_some_and(|status| status.code == 415)
+    }
+
     /// The resourceVersion or continue token is too old (410).
     pub fn is_gone(&self) -> bool {
         self.status().is_some_and(|status| {

@@ -50,6 +50,8 @@ pub struct Connection {
     pub host: String,
     /// Where the address came from, for the log.
     pub source: String,
+    /// The certificates of the CA that its configuration names, in DER.
+    pub root_ca: Vec<Vec<u8>>,
 }
 
 /// Why there is no client.
@@ -195,6 +197,7 @@ async fn connect_within(
         tracing::info!(source = name, "getting credentials from {plugin}");
     }
     let namespace = config.default_namespace.clone();
+    let root_ca = config.root_cert.clone().unwrap_or_default();
     let building = aside(limit, move || Transport::new(config, route)).await;
     let transport = building
         .ok_or_else(|| slow(plugin.as_deref().unwrap_or("reading the credentials")))?
@@ -211,7 +214,7 @@ async fn connect_within(
     // It retries nothing: a retried create makes a second pod, and a hidden retry outlives a
     // deadline. The callers know which requests they can retry.
     let client = kube::Client::new(transport, namespace);
-    Ok(Connection { client, host, source: name })
+    Ok(Connection { client, host, source: name, root_ca })
 }
 
 /// Runs work that may block on a thread of its own; `None` if it takes longer than `limit`. The thread then

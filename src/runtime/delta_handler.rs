@@ -150,8 +150,8 @@ impl<T: Record> DeltaHandler<T> {
         self.sink.apply(|store| store.bookmark(version));
     }
 
-    pub(crate) fn begin_list(&self, trusting: bool) {
-        self.store.begin_list(trusting);
+    pub(crate) fn begin_list(&self, accept_older: bool) {
+        self.store.begin_list(accept_older);
     }
 
     pub(crate) fn end_list(&self, version: u64) {

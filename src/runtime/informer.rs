@@ -24,6 +24,8 @@ pub struct InformerOptions {
     pub namespace: Option<String>,
     /// A label selector in the API's own notation.
     pub label_selector: Option<String>,
+    /// A field selector in the API's own notation, such as `metadata.name=default`.
+    pub field_selector: Option<&'static str>,
     /// Objects per page, where the list comes in pages; client-go's 500.
     pub page_size: u32,
     /// Seeds the jitter of timeouts and delays.
@@ -35,7 +37,14 @@ pub struct InformerOptions {
 
 impl Default for InformerOptions {
     fn default() -> Self {
-        InformerOptions { namespace: None, label_selector: None, page_size: 500, seed: 0, may_lag: false }
+        InformerOptions {
+            namespace: None,
+            label_selector: None,
+            field_selector: None,
+            page_size: 500,
+            seed: 0,
+            may_lag: false,
+        }
     }
 }
 
@@ -120,6 +129,7 @@ impl<T: Record> Informer<T> {
             resource: self.resource,
             api: self.api.clone(),
             path: self.resource.path(self.options.namespace.as_deref()),
+            field_selector: self.options.field_selector,
             cache: self.store(),
             relist: self.relist(),
         }

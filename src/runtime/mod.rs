@@ -11,8 +11,9 @@
 //! * [`request`], [`rate_limiter`], [`api`], [`retry_after`], [`client`]: calls to the API server.
 //! * [`store`], `watch_decoder`, `list_decoder`, `protobuf_decoder`, `delta_handler`, `reflector`, [`reachability`],
 //!   [`informer`], [`read_barrier`]: a cache of one kind, kept current.
+//! * [`discovery`]: which resources the server serves.
 //! * [`informers`]: the caches of all kinds, which are added and removed.
-//! * [`lazy_read_barrier`], [`fresh_list`]: reads past the caches after an election.
+//! * [`lazy_read_barrier`], [`fresh_list`]: reads past the caches after an election; [`live_list`]: at any time.
 //! * [`backoff`], [`queue`], [`worker`]: which key is processed when.
 //! * [`expectations`]: no decision on a cache older than our own writes.
 //! * [`events`]: what users read in `kubectl describe`.
@@ -24,6 +25,7 @@ pub mod api;
 pub mod backoff;
 pub mod client;
 mod delta_handler;
+pub mod discovery;
 pub mod events;
 pub mod expectations;
 pub mod fresh_list;
@@ -32,6 +34,7 @@ pub mod informers;
 pub mod lazy_read_barrier;
 pub mod leader_election;
 mod list_decoder;
+pub mod live_list;
 pub mod parked_keys;
 mod protobuf_decoder;
 pub mod queue;

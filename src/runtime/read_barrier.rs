@@ -34,6 +34,8 @@ pub struct ReadBarrier {
     pub(super) resource: Resource,
     pub(super) api: Api,
     pub(super) path: String,
+    /// Of the informer: the rights of the daemon may not go beyond it.
+    pub(super) field_selector: Option<&'static str>,
     pub(super) cache: Arc<dyn CacheView + Send + Sync>,
     pub(super) relist: Relist,
 }
@@ -118,7 +120,9 @@ impl ReadBarrier {
     }
 
     async fn read(&self) -> Result<u64, ReadError> {
-        let body = self.api.call_bytes(request::get(&self.path, &[("limit", "1")])).await?;
+        let mut query = vec![("limit", "1")];
+        query.extend(self.field_selector.map(|selector| ("fieldSelector", selector)));
+        let body = self.api.call_bytes(request::get(&self.path, &query)).await?;
         Ok(ListMeta::read(&body)?.version)
     }
 }

@@ -95,6 +95,7 @@ pub(crate) struct Reflector<T: Record> {
     resource: Resource,
     path: String,
     selector: Option<String>,
+    field_selector: Option<&'static str>,
     page_size: u32,
     delta_handler: DeltaHandler<T>,
     ready: watch::Sender<bool>,
@@ -134,11 +135,12 @@ impl<T: Record> Reflector<T> {
         relist_requested: Arc<Notify>,
         reachability: Reachability,
     ) -> Self {
-        let InformerOptions { namespace, label_selector, page_size, seed, may_lag } = options;
+        let InformerOptions { namespace, label_selector, field_selector, page_size, seed, may_lag } = options;
         Reflector {
             resource,
             path: resource.path(namespace.as_deref()),
             selector: label_selector.filter(|selector| !selector.is_empty()),
+            field_selector,
             page_size,
             delta_handler,
             ready,
@@ -261,9 +263,9 @@ impl<T: Record> Reflector<T> {
     fn begin_list(&mut self) -> bool {
         // This list covers all requests until now.
         self.consistent |= self.relist_requested.notified().now_or_never().is_some();
-        let trusting = self.stale_lists >= REFUSED_STALE_LISTS;
-        self.delta_handler.begin_list(trusting);
-        trusting
+        let accept_older = self.stale_lists >= REFUSED_STALE_LISTS;
+        self.delta_handler.begin_list(accept_older);
+        accept_older
     }
 
     /// Whether a list of this version must be refused: it is older than the cache, so applying
@@ -272,13 +274,13 @@ impl<T: Record> Reflector<T> {
     ///
     /// The price: a streaming list tells its version only at its end. Deleted objects that an old one showed
     /// stay in the store until the next list.
-    fn is_stale(&mut self, version: u64, trusting: bool) -> bool {
+    fn is_stale(&mut self, version: u64, accept_older: bool) -> bool {
         let position = self.delta_handler.store.position();
         if version >= position {
             return false;
         }
         let resource = self.resource.plural;
-        if trusting {
+        if accept_older {
             tracing::error!(
                 resource,
                 version,
@@ -304,7 +306,7 @@ impl<T: Record> Reflector<T> {
 
     /// Watches, from the last position or, as a list, from the beginning.
     async fn stream(&mut self, list: bool) -> End {
-        let trusting = list && self.begin_list();
+        let accept_older = list && self.begin_list();
         let short = self.quiet && !list;
         let seconds = if short { QUIET_WATCH } else { self.rng.u64(WATCH_SECONDS) };
         let position = self.delta_handler.store.position()
@@ -319,6 +321,7 @@ impl<T: Record> Reflector<T> {
             query.push(("resourceVersion", &position));
         }
         query.extend(self.selector.as_deref().map(|selector| ("labelSelector", selector)));
+        query.extend(self.field_selector.map(|selector| ("fieldSelector", selector)));
         let timeout = if list || self.attempt > 0 { LATER_START } else { FIRST_START };
         let starting = self.api.with_timeout(timeout);
         let response = match starting.stream(self.get(&query)).await {
@@ -340,12 +343,12 @@ impl<T: Record> Reflector<T> {
             let silent_until = Instant::now() + if listing { LIST_SILENCE } else { SILENCE };
             let silent_until =
                 if planted!("a silent watch is kept until its timeout") { end } else { silent_until };
-            let watch_event = tokio::select! {
+            let frame = tokio::select! {
                 biased;
                 () = relist_requested.notified() => return End::RelistRequested,
-                watch_event = tokio::time::timeout_at(silent_until.min(end), body.frame()) => watch_event,
+                frame = tokio::time::timeout_at(silent_until.min(end), body.frame()) => frame,
             };
-            match watch_event {
+            match frame {
                 Err(_) if listing => return self.cut(End::StreamingRefused),
                 Err(_) if Instant::now() >= end => return End::Broken(SILENT),
                 Err(_) => {
@@ -358,14 +361,14 @@ impl<T: Record> Reflector<T> {
                     tracing::debug!(resource = self.resource.plural, %error, "watch connection broke; resuming");
                     return self.cut(End::Broken("transport"));
                 }
-                Ok(Some(Ok(watch_event))) => {
-                    if let Ok(data) = watch_event.into_data() {
+                Ok(Some(Ok(frame))) => {
+                    if let Ok(data) = frame.into_data() {
                         self.reachability.record();
                         events.push(data);
                     }
                 }
             }
-            if let Err(end) = self.read(&mut events, trusting) {
+            if let Err(end) = self.read(&mut events, accept_older) {
                 return self.cut(end);
             }
         }
@@ -406,7 +409,7 @@ impl<T: Record> Reflector<T> {
     }
 
     /// Applies all complete events.
-    fn read(&mut self, events: &mut EventSplitter, trusting: bool) -> Result<(), End> {
+    fn read(&mut self, events: &mut EventSplitter, accept_older: bool) -> Result<(), End> {
         loop {
             let event = match events.next() {
                 Ok(None) => return Ok(()),
@@ -423,7 +426,7 @@ impl<T: Record> Reflector<T> {
                     self.delta_handler.delete(object);
                 }
                 Ok(WatchEvent::Bookmark { version, ends_list: true }) if self.delta_handler.is_listing() => {
-                    if self.is_stale(version, trusting) {
+                    if self.is_stale(version, accept_older) {
                         return Err(End::Stale);
                     }
                     self.end_list(version);

@@ -28,6 +28,8 @@ pub enum PatchType {
     Strategic,
     /// RFC 6902: a list of operations.
     Json,
+    /// Server-side apply: the object as this field manager wants it. The body is JSON, which is YAML.
+    Apply,
 }
 
 impl PatchType {
@@ -37,6 +39,7 @@ impl PatchType {
             PatchType::Merge => "application/merge-patch+json",
             PatchType::Strategic => "application/strategic-merge-patch+json",
             PatchType::Json => "application/json-patch+json",
+            PatchType::Apply => "application/apply-patch+yaml",
         }
     }
 }

@@ -87,7 +87,7 @@ struct Inner<T> {
     position: u64,
     lists: Lists,
     /// Accept the list's objects even where they are older than ours.
-    trusting: bool,
+    accept_older: bool,
 }
 
 /// A namespace, the key of a label, and its value.
@@ -156,7 +156,7 @@ impl<T: Record> Default for Store<T> {
                 labeled: BTreeMap::new(),
                 position: 0,
                 lists: Lists::default(),
-                trusting: false,
+                accept_older: false,
             }),
         }
     }
@@ -297,12 +297,12 @@ impl<T: Record> Store<T> {
         }
     }
 
-    /// Begins a list. Objects that it has not shown by [`Store::end_list`] are deleted. With `trusting` its objects
+    /// Begins a list. Objects that it has not shown by [`Store::end_list`] are deleted. With `accept_older` its objects
     /// count even where they are older than ours: the server's history was set back.
-    pub(crate) fn begin_list(&self, trusting: bool) {
+    pub(crate) fn begin_list(&self, accept_older: bool) {
         let mut inner = self.inner.write();
         inner.lists.begun += 1;
-        inner.trusting = trusting;
+        inner.accept_older = accept_older;
     }
 
     /// Applies an object that a list or a watch shows.
@@ -355,7 +355,7 @@ impl<T: Record> Store<T> {
         let mut inner = self.inner.write();
         let epoch = inner.lists.begun;
         let came_later = |object: &ByKey<T>, mark: u64| {
-            mark == EARLY && object.0.meta().resource_version > version && !inner.trusting
+            mark == EARLY && object.0.meta().resource_version > version && !inner.accept_older
         };
         let missed: Vec<ObjectKey> = inner
             .objects
@@ -365,7 +365,7 @@ impl<T: Record> Store<T> {
             .collect();
         let changes = missed.iter().filter_map(|key| inner.unlink(key)).map(Change::Deleted).collect();
         inner.lists.completed = epoch;
-        inner.trusting = false;
+        inner.accept_older = false;
         inner.position = version;
         Applied { changes, position: Some(version) }
     }
@@ -426,7 +426,7 @@ impl<T: Record> Inner<T> {
             Ordering::Greater => false,
             Ordering::Equal => same,
             // An earlier state of this object, or an object that had the name before it.
-            Ordering::Less => !self.trusting,
+            Ordering::Less => !self.accept_older,
         };
         if passed {
             if let Some(mark) = self.objects.get_mut(&new.meta().key) {

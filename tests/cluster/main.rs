@@ -2,10 +2,12 @@
 
 mod coexistence;
 mod daemon_sets;
+mod discovery;
 mod election;
 mod explain;
 mod faults;
 mod handover;
+mod namespaces;
 mod operations;
 mod owners;
 mod pod_encodings;
@@ -16,3 +18,4 @@ mod replica_sets;
 mod scenarios;
 mod statuses;
 mod takeover;
+mod test_bed;

@@ -16,8 +16,8 @@ mod model {
     use windlass::model::wire::MetaWire;
     use windlass::model::{Interner, Meta, Record, Resource};
 
-    /// A ConfigMap: how many entries it has, and how many it was last said to have.
-    pub struct ConfigMap {
+    /// A Secret: how many entries it has, and how many it was last said to have.
+    pub struct Secret {
         pub meta: Meta,
         pub entries: usize,
         pub said: Option<String>,
@@ -31,14 +31,13 @@ mod model {
         data: std::collections::BTreeMap<String, serde_json::Value>,
     }
 
-    impl Record for ConfigMap {
-        const RESOURCE: Resource =
-            Resource { group: "", version: "v1", kind: "ConfigMap", plural: "configmaps" };
+    impl Record for Secret {
+        const RESOURCE: Resource = Resource { group: "", version: "v1", kind: "Secret", plural: "secrets" };
 
         fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error> {
             let Wire { metadata, data } = serde_json::from_str(json)?;
             let said = metadata.annotations.get(super::plan::ENTRIES).map(str::to_owned);
-            Ok(ConfigMap { meta: metadata.into_meta(interner)?, entries: data.len(), said })
+            Ok(Secret { meta: metadata.into_meta(interner)?, entries: data.len(), said })
         }
 
         fn meta(&self) -> &Meta {
@@ -49,13 +48,13 @@ mod model {
 
 /// The second: what is to be done. Pure.
 mod plan {
-    use super::model::ConfigMap;
+    use super::model::Secret;
 
     /// The annotation that counts the entries.
     pub const ENTRIES: &str = "example.com/entries";
 
     /// The new value of the annotation; `None` where it is right.
-    pub fn plan(map: &ConfigMap) -> Option<String> {
+    pub fn plan(map: &Secret) -> Option<String> {
         let count = map.entries.to_string();
         (map.said.as_ref() != Some(&count)).then_some(count)
     }
@@ -69,84 +68,87 @@ mod controller {
     use serde_json::json;
     use windlass::controllers::controller::{Executed, Settled};
     use windlass::controllers::driver::Driver;
+    use windlass::controllers::registry::Requests;
     use windlass::controllers::setup::Setup;
     use windlass::controllers::{Context, Controller, ControllerEntry, Worker};
     use windlass::model::Record;
     use windlass::runtime::request::PatchType;
 
-    use super::model::ConfigMap;
+    use super::model::Secret;
     use super::plan;
 
     pub static ENTRY: ControllerEntry = ControllerEntry {
-        name: "configmap-controller",
+        name: "secret-controller",
         aliases: &[],
-        kind: ConfigMap::RESOURCE,
-        objects: "ConfigMaps",
-        flag: "concurrent-configmap-syncs",
+        kind: Secret::RESOURCE,
+        objects: "Secrets",
+        flag: "concurrent-secret-syncs",
         workers: 1,
-        queue: "configmap",
-        component: "configmap-controller",
-        watches: &[ConfigMap::RESOURCE],
+        queue: "secret",
+        component: "secret-controller",
+        watches: &[Secret::RESOURCE],
         stale_skips: None,
+        is_on_by_default: true,
+        requests: Requests::AS_CONFIGURED,
         install: |setup: &mut Setup| -> Box<dyn Worker> {
-            let controller = Arc::new(ConfigMaps { context: setup.context().clone() });
+            let controller = Arc::new(Secrets { context: setup.context().clone() });
             Box::new(Driver::new(controller, &ENTRY, setup))
         },
     };
 
-    struct ConfigMaps {
+    struct Secrets {
         context: Arc<Context>,
     }
 
-    impl Controller for ConfigMaps {
-        type Object = ConfigMap;
+    impl Controller for Secrets {
+        type Object = Secret;
         type Status = ();
-        type Observed<'a> = &'a ConfigMap;
+        type Observed<'a> = &'a Secret;
         type Plan = Option<String>;
         type Outcome = ();
 
-        fn in_scope(&self, map: &ConfigMap) -> bool {
+        fn in_scope(&self, map: &Secret) -> bool {
             self.context.settings().scope.selects(&map.meta)
         }
 
-        fn observe<'a>(&self, map: &'a ConfigMap, _: bool) -> &'a ConfigMap {
+        fn observe<'a>(&self, map: &'a Secret, _: bool) -> &'a Secret {
             map
         }
 
-        fn plan(&self, map: &&ConfigMap) -> Option<String> {
+        fn plan(&self, map: &&Secret) -> Option<String> {
             plan::plan(map)
         }
 
         fn execute<'a>(
             &'a self,
-            map: &'a ConfigMap,
-            _: &'a &ConfigMap,
+            map: &'a Secret,
+            _: &'a &Secret,
             plan: &'a Option<String>,
         ) -> BoxFuture<'a, Executed<()>> {
             Box::pin(async move {
                 let Some(count) = plan else { return Executed::new((), None) };
                 let body = json!({"metadata": {"annotations": {plan::ENTRIES: count}}});
                 let what = || format!("counting the entries of {}", map.meta.key);
-                let path = ConfigMap::RESOURCE.path_of(&map.meta.key);
+                let path = Secret::RESOURCE.path_of(&map.meta.key);
                 let written = self.context.patch(map, what, &path, PatchType::Merge, &body).await;
                 let written =
-                    written.map(|version| self.context.expect_write(map, ConfigMap::RESOURCE, version));
+                    written.map(|version| self.context.expect_write(map, Secret::RESOURCE, version));
                 Executed::new((), written.err())
             })
         }
 
-        fn settle(&self, _: &&ConfigMap, _: &Option<String>, _: &Executed<()>) -> Settled<()> {
+        fn settle(&self, _: &&Secret, _: &Option<String>, _: &Executed<()>) -> Settled<()> {
             Settled::default()
         }
 
-        fn status<'a>(&self, _: &'a ConfigMap) -> &'a () {
+        fn status<'a>(&self, _: &'a Secret) -> &'a () {
             &()
         }
     }
 }
 
 fn registry() -> Registry {
-    Registry::standard().with_kind(KindEntry::of::<model::ConfigMap>(99)).with_controller(&controller::ENTRY)
+    Registry::standard().with_kind(KindEntry::of::<model::Secret>(99)).with_controller(&controller::ENTRY)
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,16 +157,16 @@ async fn a_new_controller_needs_three_files_and_an_entry_and_runs_beside_the_oth
     let parts = cluster.parts(cluster.client.clone(), 1, None);
     let metrics = parts.metrics.clone();
     let daemon = Daemon::run(Controllers::with(&registry(), unlimited(), parts), metrics);
-    let maps = "/api/v1/namespaces/shop/configmaps";
-    let map = json!({"metadata": {"name": "settings"}, "data": {"a": "1", "b": "2"}});
+    let maps = "/api/v1/namespaces/shop/secrets";
+    let map = json!({"metadata": {"name": "settings"}, "data": {"a": "MQ==", "b": "Mg=="}});
     cluster.call(http::Method::POST, maps, &map).await;
     let entries = |cluster: &Cluster| {
-        let maps = cluster.objects("ConfigMap");
+        let maps = cluster.objects("Secret");
         maps.iter()
             .find_map(|map| map["metadata"]["annotations"]["example.com/entries"].as_str().map(str::to_owned))
     };
     cluster.eventually(10, "the entries are counted", |c| entries(c).as_deref() == Some("2")).await;
-    cluster.call(http::Method::PATCH, &format!("{maps}/settings"), &json!({"data": {"c": "3"}})).await;
+    cluster.call(http::Method::PATCH, &format!("{maps}/settings"), &json!({"data": {"c": "Mw=="}})).await;
     cluster.eventually(10, "and counted again", |c| entries(c).as_deref() == Some("3")).await;
     let writes = cluster.writes();
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
@@ -175,9 +177,9 @@ async fn a_new_controller_needs_three_files_and_an_entry_and_runs_beside_the_oth
     cluster.rolled_out("web").await;
     let text = daemon.metrics.render();
     for line in [
-        "workqueue_adds_total{name=\"configmap\"}",
-        "running_managed_controllers{manager=\"windlass\",name=\"configmap-controller\"} 1",
-        "windlass_informer_objects{group=\"\",resource=\"configmaps\"} 1",
+        "workqueue_adds_total{name=\"secret\"}",
+        "running_managed_controllers{manager=\"windlass\",name=\"secret-controller\"} 1",
+        "windlass_informer_objects{group=\"\",resource=\"secrets\"} 1",
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
@@ -196,7 +198,8 @@ fn the_chart_knows_the_controllers_of_the_registry_and_no_others() {
         helpers.contains(&format!("range list {listed} -")),
         "the chart's list of controllers is not {listed}"
     );
-    let rights = read("charts/windlass/templates/rbac.yaml");
+    let rights = ["rbac.yaml", "namespace-controller.yaml"];
+    let rights: String = rights.map(|file| read(&format!("charts/windlass/templates/{file}"))).concat();
     for controller in CONTROLLERS {
         let name = controller.name;
         assert!(rights.contains(&format!("has {name:?} $running")), "rbac.yaml has no rights for {name}");

@@ -111,9 +111,11 @@ fn plan_is_pure() {
         &["plan/"],
         |s| {
             let words = ["async", "now()", "Instant", "tokio", "kube", "tracing", "parking_lot"];
-            let word = words.iter().find(|word| {
-                has_word(s.shipped(), word.trim_end_matches("()")) && s.shipped().contains(**word)
-            });
+            // Texts that users see may say them.
+            let code = without_texts(s.shipped());
+            let is_used =
+                |word: &&&str| has_word(&code, word.trim_end_matches("()")) && code.contains(**word);
+            let word = words.iter().find(is_used);
             word.map(|word| format!("says {word}")).or_else(|| uses_only(s, &["plan", "model"]))
         },
     );
@@ -175,8 +177,10 @@ fn only_three_files_write_to_the_api() {
         |s| {
             let may = [
                 "controllers/execute.rs",
+                "controllers/cluster_writes.rs",
                 "controllers/daemonset/execute.rs",
                 "controllers/deployment/execute.rs",
+                "controllers/namespace/execute.rs",
                 "controllers/replicas/execute.rs",
                 "runtime/leader_election/lease.rs",
                 "runtime/events/write.rs",
@@ -286,14 +290,28 @@ fn only_their_own_files_name_a_kind() {
         "model/",
         "plan/daemonset/",
         "plan/deployment/",
+        "plan/namespace/",
         "plan/replicaset/",
+        "plan/clusterrole_aggregation.rs",
+        "plan/protection.rs",
+        "plan/root_ca_cert.rs",
+        "plan/serviceaccount.rs",
+        "controllers/cluster_writes.rs",
+        "controllers/clusterrole_aggregation.rs",
+        "controllers/pv_protection.rs",
+        "controllers/pvc_protection.rs",
+        "controllers/root_ca_cert.rs",
+        "controllers/serviceaccount.rs",
         "controllers/daemonset",
         "controllers/deployment",
+        "controllers/namespace",
         "controllers/replicas",
         "controllers/replicationcontroller.rs",
         "controllers/registry.rs",
         // The rig of unit tests.
         "controllers/fixture.rs",
+        // The API server keeps its client CAs in one.
+        "http/authentication/client_ca.rs",
         // What is explained at /debug/deployments.
         "app/serving.rs",
         "mutations.rs",

@@ -7,16 +7,20 @@
 mod apiserver;
 mod daemon_sets;
 mod installation;
+mod namespaces;
+mod test_bed;
 
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 use windlass_testkit::apiserver::assets;
+use windlass_testkit::controllers;
 
 /// What a test cannot run without.
 #[derive(Clone, Copy)]
 enum Needs {
     Server,
+    ServerAndUpstream,
     ServerAndChart,
 }
 
@@ -24,6 +28,7 @@ impl Needs {
     fn text(self) -> &'static str {
         match self {
             Needs::Server => "needs KUBEBUILDER_ASSETS",
+            Needs::ServerAndUpstream => "needs KUBEBUILDER_ASSETS with kube-controller-manager",
             Needs::ServerAndChart => "needs KUBEBUILDER_ASSETS and WINDLASS_RENDERED",
         }
     }
@@ -35,6 +40,7 @@ impl Needs {
         };
         match self {
             Needs::Server => assets().is_some(),
+            Needs::ServerAndUpstream => controllers::assets().is_ok(),
             Needs::ServerAndChart => assets().is_some() && chart(),
         }
     }
@@ -57,8 +63,12 @@ fn main() -> ExitCode {
     let trials = trials![
         Server: apiserver::the_scenarios_hold_on_a_real_api_server,
         Server: apiserver::the_daemon_needs_exactly_the_shipped_permissions,
+        Server: test_bed::a_clean_control_plane_with_the_test_bed_feels_like_a_cluster,
         Server: installation::the_daemons_token_can_write_only_objects_that_its_controllers_own,
         Server: installation::the_shipped_manifests_are_accepted,
+        Server: namespaces::namespaces_end_with_what_is_in_them,
+        ServerAndChart: test_bed::the_chart_gives_the_controllers_of_the_cluster_exactly_the_rights_that_they_need,
+        ServerAndUpstream: namespaces::the_conditions_are_those_of_kube_controller_manager,
         ServerAndChart: installation::the_rendered_chart_is_accepted,
         ServerAndChart: installation::the_chart_gives_a_daemon_of_one_namespace_the_permissions_that_it_needs,
     ];

@@ -3,7 +3,7 @@ Which controllers run, here and in a kube-controller-manager. Both parse --contr
 is the name, or the name after a '-', decides; otherwise '*' does.
 */}}
 
-{{/* "true" if the list `controllers` enables the controller `name`. */}}
+{{/* "true" if the list `controllers` enables the controller `name`; '*' does not if it is `offByDefault`. */}}
 {{- define "windlass.runs" -}}
 {{- $short := trimSuffix "-controller" .name -}}
 {{- $answer := "" -}}
@@ -17,7 +17,7 @@ is the name, or the name after a '-', decides; otherwise '*' does.
 {{- end -}}
 {{- end -}}
 {{- if not $answer -}}
-{{- $answer = has "*" .controllers | ternary "true" "false" -}}
+{{- $answer = and (has "*" .controllers) (not .offByDefault) | ternary "true" "false" -}}
 {{- end -}}
 {{- $answer -}}
 {{- end }}
@@ -25,8 +25,13 @@ is the name, or the name after a '-', decides; otherwise '*' does.
 {{/* The controllers of this release, separated by commas. */}}
 {{- define "windlass.running" -}}
 {{- $running := list -}}
-{{- range list "deployment-controller" "replicaset-controller" "replicationcontroller-controller" "daemonset-controller" -}}
-{{- if eq "true" (include "windlass.runs" (dict "name" . "controllers" $.Values.controllers)) -}}
+{{- $off := list "namespace-controller" "serviceaccount-controller" "root-ca-certificate-publisher-controller" "persistentvolumeclaim-protection-controller" "persistentvolume-protection-controller" "clusterrole-aggregation-controller" -}}
+{{- range list "deployment-controller" "replicaset-controller" "replicationcontroller-controller" "daemonset-controller" "namespace-controller" "serviceaccount-controller" "root-ca-certificate-publisher-controller" "persistentvolumeclaim-protection-controller" "persistentvolume-protection-controller" "clusterrole-aggregation-controller" -}}
+{{- $offByDefault := has . $off -}}
+{{- if eq "true" (include "windlass.runs" (dict "name" . "controllers" $.Values.controllers "offByDefault" $offByDefault)) -}}
+{{- if and $offByDefault $.Values.scope.namespace -}}
+{{- fail (printf "controllers: %s needs all namespaces; leave it out, or leave scope.namespace empty" .) -}}
+{{- end -}}
 {{- $running = append $running . -}}
 {{- end -}}
 {{- end -}}

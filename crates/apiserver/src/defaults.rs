@@ -29,8 +29,21 @@ pub fn apply(kind: &str, object: &mut Value) {
                 fill(status, "allocatable", capacity);
             }
         }
+        "PersistentVolume" => storage(object, "persistentVolumeReclaimPolicy", "Retain"),
+        "PersistentVolumeClaim" => storage(object, "volumeMode", "Filesystem"),
         "Secret" => secret(object),
         _ => {}
+    }
+}
+
+/// A volume or a claim is pending until somebody binds it.
+fn storage(object: &mut Object, field: &str, value: &str) {
+    if let Some(spec) = ensure(object, "spec") {
+        fill(spec, field, value);
+        fill(spec, "volumeMode", "Filesystem");
+    }
+    if let Some(status) = ensure(object, "status") {
+        fill(status, "phase", "Pending");
     }
 }
 

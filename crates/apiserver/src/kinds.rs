@@ -143,6 +143,26 @@ pub(crate) static KINDS: &[Kind] = &[
         subresources: &[Subresource::Status],
         ..NAMESPACED
     },
+    // No controller binds one to the other.
+    Kind {
+        kind: "PersistentVolume",
+        plural: "persistentvolumes",
+        singular: "persistentvolume",
+        short_names: &["pv"],
+        namespaced: false,
+        subresources: &[Subresource::Status],
+        returns_deleted: true,
+        ..NAMESPACED
+    },
+    Kind {
+        kind: "PersistentVolumeClaim",
+        plural: "persistentvolumeclaims",
+        singular: "persistentvolumeclaim",
+        short_names: &["pvc"],
+        subresources: &[Subresource::Status],
+        returns_deleted: true,
+        ..NAMESPACED
+    },
     Kind {
         kind: "Pod",
         plural: "pods",

@@ -8,7 +8,7 @@ use super::quantity::Quantity;
 use super::selector::{FieldSelector, LabelSelector};
 use super::{defaults, strategic, strict, table, validate};
 
-const KINDS: [&str; 16] = [
+const KINDS: [&str; 18] = [
     "ControllerRevision",
     "DaemonSet",
     "Deployment",
@@ -22,6 +22,8 @@ const KINDS: [&str; 16] = [
     "ConfigMap",
     "ServiceAccount",
     "Lease",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
     "Event",
     "Scale",
     "Unheard",

@@ -16,7 +16,8 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, Repl
 use k8s_openapi::api::autoscaling::v1::Scale;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
-    Binding, ConfigMap, Event, Namespace, Node, Pod, ReplicationController, Secret, Service, ServiceAccount,
+    Binding, ConfigMap, Event, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+    ReplicationController, Secret, Service, ServiceAccount,
 };
 use k8s_openapi::api::events::v1::Event as EventsEvent;
 use k8s_openapi::api::flowcontrol::v1::FlowSchema;
@@ -98,6 +99,8 @@ pub fn check_value(api_version: &str, kind: &str, mut object: Value) -> Result<C
     let ignored = match (api_version, kind) {
         ("v1", "Namespace") => decode::<Namespace>(&object),
         ("v1", "Node") => decode::<Node>(&object),
+        ("v1", "PersistentVolume") => decode::<PersistentVolume>(&object),
+        ("v1", "PersistentVolumeClaim") => decode::<PersistentVolumeClaim>(&object),
         ("v1", "Pod") => decode::<Pod>(&object),
         ("v1", "Event") => decode::<Event>(&object),
         ("v1", "ConfigMap") => decode::<ConfigMap>(&object),
@@ -470,7 +473,7 @@ mod tests {
     fn every_served_kind_is_known() {
         for (api_version, kinds) in [
             ("v1", "Namespace Node Pod Event ConfigMap ReplicationController Secret Service ServiceAccount"),
-            ("v1", "Binding DeleteOptions"),
+            ("v1", "Binding DeleteOptions PersistentVolume PersistentVolumeClaim"),
             ("apps/v1", "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet"),
             ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema"),
             ("networking.k8s.io/v1", "NetworkPolicy"),

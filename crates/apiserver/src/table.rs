@@ -65,6 +65,8 @@ pub fn columns(kind: &str) -> Value {
         "ConfigMap" => &["Name", "Data", "Age"],
         "Secret" => &["Name", "Type", "#Data", "Age"],
         "ServiceAccount" => &["Name", "#Secrets", "Age"],
+        "PersistentVolumeClaim" => &["Name", "Status", "Volume", "StorageClass", "Age"],
+        "PersistentVolume" => &["Name", "Reclaim Policy", "Status", "Claim", "StorageClass", "Age"],
         _ => &["Name", "Age"],
     };
     names
@@ -81,6 +83,18 @@ pub fn columns(kind: &str) -> Value {
             })
         })
         .collect()
+}
+
+fn text_of(value: &Value) -> Value {
+    value.as_str().unwrap_or_default().into()
+}
+
+/// The phase of a volume or a claim, or that it is being deleted.
+fn storage_phase(object: &Value) -> Value {
+    match object["metadata"]["deletionTimestamp"].is_null() {
+        true => text_of(&object["status"]["phase"]),
+        false => "Terminating".into(),
+    }
 }
 
 /// The cells of one object's row. `now` is what ages are counted to.
@@ -161,6 +175,20 @@ pub fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
             vec![name, kind.into(), size(&object["data"]).into(), age]
         }
         "ServiceAccount" => vec![name, size(&object["secrets"]).into(), age],
+        "PersistentVolumeClaim" => {
+            let spec = &object["spec"];
+            let phase = storage_phase(object);
+            vec![name, phase, text_of(&spec["volumeName"]), text_of(&spec["storageClassName"]), age]
+        }
+        "PersistentVolume" => {
+            let (spec, claim) = (&object["spec"], &object["spec"]["claimRef"]);
+            let claim = match (claim["namespace"].as_str(), claim["name"].as_str()) {
+                (Some(namespace), Some(name)) => format!("{namespace}/{name}").into(),
+                _ => "".into(),
+            };
+            let policy = text_of(&spec["persistentVolumeReclaimPolicy"]);
+            vec![name, policy, storage_phase(object), claim, text_of(&spec["storageClassName"]), age]
+        }
         _ => vec![name, age],
     }
 }

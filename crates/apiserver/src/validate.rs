@@ -15,6 +15,7 @@ pub mod names;
 mod node;
 mod objects;
 mod pod;
+mod storage;
 mod volume;
 mod workload;
 

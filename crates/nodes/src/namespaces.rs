@@ -27,14 +27,31 @@ const FINALIZER: &str = "kubernetes";
 
 /// Processes namespaces until `shutdown`.
 pub fn run(client: Client, now: Now, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
+    run_with(client, now, true, shutdown)
+}
+
+/// Creates the ServiceAccounts and deletes nothing, beside another controller that ends namespaces.
+pub fn run_accounts(client: Client, now: Now, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
+    run_with(client, now, false, shutdown)
+}
+
+fn run_with(
+    client: Client,
+    now: Now,
+    ends_namespaces: bool,
+    shutdown: CancellationToken,
+) -> BoxFuture<'static, ()> {
     Box::pin(async move {
-        shutdown.run_until_cancelled(Controller::new(client, now).run()).await;
+        let controller = Controller { ends_namespaces, ..Controller::new(client, now) };
+        shutdown.run_until_cancelled(controller.run()).await;
     })
 }
 
 struct Controller {
     client: Client,
     now: Now,
+    /// Whether namespaces that are being deleted are emptied, or left to another controller.
+    ends_namespaces: bool,
     namespaces: BTreeMap<String, Namespace>,
     due: BTreeSet<(Instant, String)>,
     busy: BTreeSet<String>,
@@ -56,6 +73,7 @@ impl Controller {
         Controller {
             client,
             now,
+            ends_namespaces: true,
             namespaces: BTreeMap::new(),
             due: BTreeSet::new(),
             busy: BTreeSet::new(),
@@ -80,18 +98,24 @@ impl Controller {
                     {
                         self.busy.insert(uid.clone());
                         let (client, now) = (self.client.clone(), self.now.clone());
-                        running.push(async move { (uid, round(&client, &namespace, &now).await) }.boxed());
+                        let is_to_end = self.is_to_end(&namespace);
+                        let round = async move { (uid, round(&client, &namespace, is_to_end, &now).await) };
+                        running.push(round.boxed());
                     }
                 }
             }
         }
     }
 
+    fn is_to_end(&self, namespace: &Namespace) -> bool {
+        self.ends_namespaces && is_terminating(namespace)
+    }
+
     fn observe(&mut self, change: Change<Namespace>) {
         match change {
             Change::Put(namespace) => {
                 let uid = namespace.metadata.uid.clone().unwrap_or_default();
-                let wanted = is_terminating(&namespace) || !self.equipped.contains(&uid);
+                let wanted = self.is_to_end(&namespace) || !self.equipped.contains(&uid);
                 let known = self.namespaces.insert(uid.clone(), namespace);
                 let is_new = known.as_ref().is_none_or(|known| !is_terminating(known));
                 if wanted && is_new && !self.busy.contains(&uid) {
@@ -118,7 +142,7 @@ impl Controller {
                 self.tries.remove(&uid);
                 self.equipped.insert(uid.clone());
                 // It may have been deleted while it was being equipped.
-                is_terminating(namespace)
+                self.ends_namespaces && is_terminating(namespace)
             }
             Ok(Round::Remaining) => true,
             Err(error) => {
@@ -140,8 +164,13 @@ fn is_terminating(namespace: &Namespace) -> bool {
         && namespace.spec.iter().flat_map(|spec| spec.finalizers.iter().flatten()).any(|f| f == FINALIZER)
 }
 
-async fn round(client: &Client, namespace: &Namespace, now: &Now) -> Result<Round, CallError> {
-    if is_terminating(namespace) {
+async fn round(
+    client: &Client,
+    namespace: &Namespace,
+    is_to_end: bool,
+    now: &Now,
+) -> Result<Round, CallError> {
+    if is_to_end {
         empty(client, namespace, now).await
     } else if namespace.metadata.deletion_timestamp.is_none() {
         create_service_account(client, namespace).await

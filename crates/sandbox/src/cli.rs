@@ -6,6 +6,7 @@ use regex_lite::Regex;
 use windlass_nodes::kubelet::{NodeLabel, NodeTaint};
 
 use super::node_flags;
+use super::nodes::NodesArgs;
 
 /// A Kubernetes API server, a pod simulator and Windlass's controllers in one process, for demonstrations and
 /// tests.
@@ -13,7 +14,12 @@ use super::node_flags;
 /// With -f the sandbox creates the objects of the manifests after it has validated all of them.
 #[derive(Clone, Debug, clap::Parser)]
 #[command(name = "windlass-sandbox", version, max_term_width = 100)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
+    /// Something else than the whole sandbox.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
     /// Manifests to create: a file, a directory of *.yaml, *.yml and *.json, or - for standard input. May
     /// be repeated.
     #[arg(short = 'f', long = "filename", value_name = "FILE|DIR|-")]
@@ -43,6 +49,11 @@ pub struct Args {
     /// simulator, the garbage collector and the namespace controller still run.
     #[arg(long)]
     pub no_controllers: bool,
+
+    /// Leave namespaces that are being deleted to another controller, such as a windlass with
+    /// --controllers=namespace-controller.
+    #[arg(long)]
+    pub no_namespace_controller: bool,
 
     /// Run without nodes, scheduler and kubelet: pods stay unscheduled and pending.
     #[arg(long)]
@@ -76,8 +87,15 @@ pub struct Args {
     pub seed: u64,
 }
 
+/// A part of the sandbox.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum Command {
+    /// Run simulated nodes, their kubelets and a scheduler beside any API server, such as envtest's.
+    Nodes(NodesArgs),
+}
+
 /// Parses `500ms`, `2s`, `1m 30s` and so on; `0` needs no unit.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     if text.trim() == "0" {
         return Ok(Duration::ZERO);
     }
@@ -91,7 +109,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     Ok(parsed)
 }
 
-fn nodes(text: &str) -> Result<usize, String> {
+pub(super) fn nodes(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(number @ 0..=5000) => Ok(number),
         _ => Err("must be a number from 0 to 5000".to_owned()),
@@ -146,6 +164,16 @@ mod tests {
             parse(&["--node-label=1=a=b", "--node-label=all=c=", "--node-taint=2=gpu:NoExecute"]).unwrap();
         assert_eq!((args.node_labels.len(), args.node_taints.len()), (2, 1));
         assert!(parse(&["--no-pod-simulator", "--node-label=1=a=b"]).unwrap_err().contains("--node-label"));
+    }
+
+    #[test]
+    fn nodes_alone_have_flags_of_their_own() {
+        let args = parse(&["nodes", "--kubeconfig", "k", "--nodes=5", "--node-label=2=a=b"]).unwrap();
+        let Some(Command::Nodes(args)) = args.command else { panic!() };
+        assert_eq!((args.nodes, args.node_labels.len()), (5, 1));
+        assert_eq!(args.ready_delay, Duration::from_millis(100));
+        assert!(parse(&["nodes", "--port=1"]).unwrap_err().contains("--port"));
+        assert!(parse(&["--port=1", "nodes"]).is_err(), "flags of the sandbox mean nothing to it");
     }
 
     #[test]

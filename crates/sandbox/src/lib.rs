@@ -7,6 +7,7 @@ pub mod event_lines;
 pub mod kubeconfig;
 pub mod manifest;
 pub mod node_flags;
+pub mod nodes;
 pub mod progress;
 pub mod session;
 pub mod view;

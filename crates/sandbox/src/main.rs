@@ -13,7 +13,9 @@ use windlass::clock::Clock;
 use windlass::config::ControllerConfig;
 use windlass::logging::{self, FILTER_VARIABLE, LogOptions};
 use windlass::metrics::Metrics;
-use windlass_sandbox::cli::Args;
+use windlass::runtime::client::{ClientOptions, connect};
+use windlass_sandbox::cli::{Args, Command};
+use windlass_sandbox::nodes::{self, NodesArgs};
 use windlass_sandbox::session::{self, Environment};
 
 /// The server is in this process: a rate limit would only slow the demonstration down.
@@ -24,7 +26,10 @@ const DRAIN: Duration = Duration::from_secs(3);
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let args = Args::parse();
+    let mut args = Args::parse();
+    if let Some(Command::Nodes(args)) = args.command.take() {
+        return simulate_nodes(args).await;
+    }
     let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     // Log lines would garble the live view.
     let live = terminal && !args.exit_when_complete && std::io::stderr().is_terminal();
@@ -42,6 +47,24 @@ async fn main() -> ExitCode {
     let seed = args.seed;
     let controllers = Box::new(move |client, shutdown| start_controllers(client, seed, shutdown));
     match session::run(args, environment, controllers).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&format!("{error:#}")),
+    }
+}
+
+/// The nodes alone, beside the API server of a kubeconfig.
+async fn simulate_nodes(args: NodesArgs) -> ExitCode {
+    if let Err(error) = log() {
+        return fail(&error);
+    }
+    let options = ClientOptions { kubeconfig: args.kubeconfig.clone(), master: args.master.clone() };
+    let connection = match connect(&options, &|name| std::env::var(name).ok()).await {
+        Ok(connection) => connection,
+        Err(error) => return fail(&error),
+    };
+    let now = Arc::new(|| Clock::System.now());
+    let output = Box::new(std::io::stdout());
+    match nodes::run(args, connection.client, connection.host, now, output, session::signalled()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("{error:#}")),
     }

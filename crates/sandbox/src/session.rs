@@ -115,7 +115,8 @@ async fn session(
     // Any cluster has these two, also with --no-controllers.
     let collector = garbage::run(client.clone(), shutdown.clone());
     tasks.add("garbage collector", collector.map(Ok));
-    let controller = namespaces::run(client.clone(), now, shutdown.clone());
+    let run = if args.no_namespace_controller { namespaces::run_accounts } else { namespaces::run };
+    let controller = run(client.clone(), now, shutdown.clone());
     tasks.add("namespace controller", controller.map(Ok));
     if !args.no_controllers {
         let controllers = start_controllers(client.clone(), shutdown.clone());

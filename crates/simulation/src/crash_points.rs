@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::replay::{Word, resource};
+use super::replay::{StaticName, resource};
 
 /// A fault that begins with a daemon's n-th write about workloads, counted from 1 over all its incarnations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ pub enum CrashPoint {
         daemon: usize,
         /// The resource in the plural.
         #[serde(deserialize_with = "resource")]
-        resource: Word,
+        resource: StaticName,
         /// Which write.
         write: u32,
         /// For how long.

@@ -21,13 +21,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::crash_points::CrashPoint;
-use super::replay::Word;
+use super::replay::StaticName;
 use super::run::{Outcome, run};
 use super::scenario::{Act, Scenario};
 use super::search::on_threads;
 
 /// The resources whose watch can be stale.
-const RESOURCES: [Word; 3] = ["pods", "replicasets", "deployments"];
+const RESOURCES: [StaticName; 3] = ["pods", "replicasets", "deployments"];
 
 /// The lengths of a window in milliseconds: within a rollout, and beyond the restart of a killed daemon, which takes
 /// up to 5 s.

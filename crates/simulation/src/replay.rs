@@ -13,7 +13,7 @@ use super::scenario::{Act, Fault, NAMES, Scenario, Skew};
 use windlass::mutations::BUGS;
 
 /// A static string. The type alias keeps serde from borrowing it from the file.
-pub type Word = &'static str;
+pub type StaticName = &'static str;
 
 /// The longest time that a file may give: one hour. A history ends only after all of its times.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -38,7 +38,7 @@ pub struct Replay {
     pub invariant: String,
     /// The planted mistake with which it breaks again, or "".
     #[serde(default, deserialize_with = "bug", skip_serializing_if = "str::is_empty")]
-    pub mistake: Word,
+    pub mistake: StaticName,
     /// The version of Windlass in which the failure was found.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub found_in: String,
@@ -173,7 +173,10 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
     Ok(())
 }
 
-fn word<'de, D: serde::Deserializer<'de>>(from: D, known: &'static [Word]) -> Result<Word, D::Error> {
+fn word<'de, D: serde::Deserializer<'de>>(
+    from: D,
+    known: &'static [StaticName],
+) -> Result<StaticName, D::Error> {
     let text = String::deserialize(from)?;
     let found = known.iter().find(|word| **word == text);
     found.copied().ok_or_else(|| serde::de::Error::unknown_variant(&text, known))
@@ -183,7 +186,7 @@ fn word<'de, D: serde::Deserializer<'de>>(from: D, known: &'static [Word]) -> Re
 ///
 /// # Errors
 /// When no user creates a Deployment of that name.
-pub fn name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
+pub fn name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<StaticName, D::Error> {
     word(from, &NAMES)
 }
 
@@ -191,7 +194,7 @@ pub fn name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Word, D::Error>
 ///
 /// # Errors
 /// When there is no such policy.
-pub fn policy<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
+pub fn policy<'de, D: serde::Deserializer<'de>>(from: D) -> Result<StaticName, D::Error> {
     word(from, &["Background", "Foreground", "Orphan"])
 }
 
@@ -199,7 +202,7 @@ pub fn policy<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Word, D::Erro
 ///
 /// # Errors
 /// When no daemon watches it.
-pub fn resource<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
+pub fn resource<'de, D: serde::Deserializer<'de>>(from: D) -> Result<StaticName, D::Error> {
     word(from, &["pods", "replicasets", "deployments"])
 }
 
@@ -207,7 +210,7 @@ pub fn resource<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Word, D::Er
 ///
 /// # Errors
 /// When there is no bug of that name.
-pub fn bug<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
+pub fn bug<'de, D: serde::Deserializer<'de>>(from: D) -> Result<StaticName, D::Error> {
     word(from, BUGS)
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::crash_points::CrashPoint;
-use super::replay::{Word, bug, milliseconds, name, policy, resource, steps};
+use super::replay::{StaticName, bug, milliseconds, name, policy, resource, steps};
 
 /// Names of the Deployments that users create.
 pub const NAMES: [&str; 2] = ["web", "api"];
@@ -57,7 +57,7 @@ pub enum Act {
     /// A user creates a Deployment, unless one of this name exists.
     Create {
         #[serde(deserialize_with = "name")]
-        name: Word,
+        name: StaticName,
         replicas: u32,
         surge: u32,
         unavailable: u32,
@@ -66,24 +66,24 @@ pub enum Act {
     /// A user changes the image.
     Image {
         #[serde(deserialize_with = "name")]
-        name: Word,
+        name: StaticName,
         tag: u32,
     },
     /// A user changes the image to one that never starts.
     BrokenImage {
         #[serde(deserialize_with = "name")]
-        name: Word,
+        name: StaticName,
     },
     /// A user, or a HorizontalPodAutoscaler, resizes it.
     Scale {
         #[serde(deserialize_with = "name")]
-        name: Word,
+        name: StaticName,
         replicas: u32,
     },
     /// A user changes the strategy.
     Strategy {
         #[serde(deserialize_with = "name")]
-        name: Word,
+        name: StaticName,
         surge: u32,
         unavailable: u32,
         recreate: bool,
@@ -91,44 +91,44 @@ pub enum Act {
     /// A user changes the strategy to one in percent.
     Percent {
         #[serde(deserialize_with = "name")]
-        name: Word,
+        name: StaticName,
         surge: u32,
         unavailable: u32,
     },
     /// A user pauses or resumes.
     Pause {
         #[serde(deserialize_with = "name")]
-        name: Word,
+        name: StaticName,
         paused: bool,
     },
     /// A user requests a rollback to the previous revision, with the annotation.
     RollBack {
         #[serde(deserialize_with = "name")]
-        name: Word,
+        name: StaticName,
     },
     /// A user adds a label to the template.
     Label {
         #[serde(deserialize_with = "name")]
-        name: Word,
+        name: StaticName,
         value: u32,
     },
     /// A user changes minReadySeconds.
     MinReady {
         #[serde(deserialize_with = "name")]
-        name: Word,
+        name: StaticName,
         seconds: u32,
     },
     /// A user deletes it.
     Delete {
         #[serde(deserialize_with = "name")]
-        name: Word,
+        name: StaticName,
         #[serde(deserialize_with = "policy")]
-        policy: Word,
+        policy: StaticName,
     },
     /// A GitOps tool writes an annotation on the Deployment and its ReplicaSets.
     Annotate {
         #[serde(deserialize_with = "name")]
-        name: Word,
+        name: StaticName,
         value: u32,
     },
     /// The chaos monkey deletes the n-th pod.
@@ -141,7 +141,7 @@ pub enum Act {
     /// available, and a user raises maxUnavailable before the ReplicaSet reports the loss.
     EndNewPods {
         #[serde(deserialize_with = "name")]
-        name: Word,
+        name: StaticName,
     },
     /// The chaos monkey deletes the n-th pod, and the creation of its replacement arrives after its author has
     /// abandoned it, when the name of the deleted pod is free.
@@ -150,13 +150,13 @@ pub enum Act {
     /// successor has already created the missing pods.
     LateCreation {
         #[serde(deserialize_with = "name")]
-        name: Word,
+        name: StaticName,
     },
     /// A user scales up by two pods, and their ReplicaSet cannot write its status while a reply is late. Meanwhile
     /// the Deployment gets a broken image, and another image once the old pods are ready.
     LateStatus {
         #[serde(deserialize_with = "name")]
-        name: Word,
+        name: StaticName,
     },
     /// The chaos monkey changes a label of a pod, so that the selector no longer matches.
     Relabel { nth: u32 },
@@ -174,9 +174,9 @@ pub enum Act {
     /// ReplicaSets.
     Replace {
         #[serde(deserialize_with = "name")]
-        name: Word,
+        name: StaticName,
         #[serde(deserialize_with = "policy")]
-        policy: Word,
+        policy: StaticName,
     },
     /// A user creates a pod with the labels of the n-th ReplicaSet's pods.
     OrphanPod { nth: u32 },
@@ -191,7 +191,7 @@ pub enum Act {
     /// A user puts annotations on a Deployment, or on the n-th ReplicaSet or pod, that no controller expects.
     HostileAnnotation {
         #[serde(deserialize_with = "name")]
-        name: Word,
+        name: StaticName,
         nth: u32,
         value: u32,
     },
@@ -203,7 +203,7 @@ pub enum Act {
     /// A user adds an init container and a sidecar to the template.
     Sidecar {
         #[serde(deserialize_with = "name")]
-        name: Word,
+        name: StaticName,
     },
     /// A container of the n-th pod has restarted this often: a regular one, a sidecar, or an init container.
     Restart { nth: u32, container: u32, restarts: u32 },
@@ -219,7 +219,7 @@ pub enum Act {
     Lag {
         daemon: usize,
         #[serde(deserialize_with = "resource")]
-        resource: Word,
+        resource: StaticName,
         seconds: u32,
     },
     /// A daemon is killed right after this many more writes.
@@ -232,7 +232,7 @@ pub enum Act {
     /// resource.
     Depose {
         #[serde(deserialize_with = "resource")]
-        resource: Word,
+        resource: StaticName,
     },
 }
 
@@ -312,7 +312,7 @@ pub struct Scenario {
     pub quiet: Duration,
     /// The planted mistake, or "".
     #[serde(default, deserialize_with = "bug", skip_serializing_if = "str::is_empty")]
-    pub bug: Word,
+    pub bug: StaticName,
     /// The daemons' clocks, in the order of the daemons; right clocks where none is given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clocks: Vec<Skew>,

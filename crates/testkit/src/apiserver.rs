@@ -81,6 +81,14 @@ pub struct User {
     pub groups: &'static str,
 }
 
+/// Whether a pod is refused in a namespace that lacks its ServiceAccount.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Accounts {
+    Needed,
+    /// No controller creates them.
+    NotNeeded,
+}
+
 /// The folder with the two programs; `None` if the user named none.
 pub fn assets() -> Option<PathBuf> {
     std::env::var_os(ASSETS).filter(|folder| !folder.is_empty()).map(PathBuf::from)
@@ -98,13 +106,22 @@ impl ApiServer {
         for program in ["etcd", "kube-apiserver"] {
             assert!(assets.join(program).is_file(), "{ASSETS}={}: there is no {program}", assets.display());
         }
-        match Self::try_start(assets, users).await {
+        Self::start_by(assets, users, Accounts::NotNeeded).await
+    }
+
+    /// The same where each pod needs the ServiceAccount of its namespace, as by default.
+    pub async fn start_with_accounts(assets: &Path, users: &[User]) -> Self {
+        Self::start_by(assets, users, Accounts::Needed).await
+    }
+
+    async fn start_by(assets: &Path, users: &[User], accounts: Accounts) -> Self {
+        match Self::try_start(assets, users, accounts).await {
             Ok(server) => server,
-            Err(_) => Self::try_start(assets, users).await.unwrap_or_else(|why| panic!("{why}")),
+            Err(_) => Self::try_start(assets, users, accounts).await.unwrap_or_else(|why| panic!("{why}")),
         }
     }
 
-    async fn try_start(assets: &Path, users: &[User]) -> Result<Self, String> {
+    async fn try_start(assets: &Path, users: &[User], accounts: Accounts) -> Result<Self, String> {
         let dir = tempfile::tempdir().unwrap();
         let [client_port, peer_port, secure_port] = free_ports();
         let (store, peers) = (url("http", client_port), url("http", peer_port));
@@ -134,7 +151,7 @@ impl ApiServer {
             fs::write(dir.path().join(kubeconfig_name(token)), kubeconfig(&server, token).to_string())
                 .unwrap();
         }
-        let flags = [
+        let mut flags = vec![
             format!("--etcd-servers={store}"),
             format!("--secure-port={secure_port}"),
             "--bind-address=127.0.0.1".into(),
@@ -149,10 +166,11 @@ impl ApiServer {
             // This plugin checks whether the author of an owner reference may block the owner's deletion. Off by
             // default, but there are distributions that have it on.
             "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".into(),
-            // No controller creates the ServiceAccount that every pod needs.
-            "--disable-admission-plugins=ServiceAccount".into(),
             "--service-cluster-ip-range=10.0.0.0/24".into(),
         ];
+        if accounts == Accounts::NotNeeded {
+            flags.push("--disable-admission-plugins=ServiceAccount".into());
+        }
         let kube_apiserver = Process::start(&assets.join("kube-apiserver"), dir.path(), &flags);
         let mut server = ApiServer { kube_apiserver, etcd, dir };
         server.wait_until_ready().await?;

@@ -75,6 +75,15 @@ impl Cluster {
 
     /// A cluster whose API server has these faults.
     pub async fn with(faults: Faults, change: impl FnOnce(Options) -> Options) -> Self {
+        Self::build(faults, change, true).await
+    }
+
+    /// A cluster in which only a daemon ends namespaces.
+    pub async fn without_namespace_controller(faults: Faults) -> Self {
+        Self::build(faults, |options| options, false).await
+    }
+
+    async fn build(faults: Faults, change: impl FnOnce(Options) -> Options, ends_namespaces: bool) -> Self {
         let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let clock = Clock::virtual_from(start);
         let time = clock.clone();
@@ -94,7 +103,8 @@ impl Cluster {
         let options = kubelet::Options { never_ready, ..kubelet::Options::new(now.clone()) };
         tokio::spawn(kubelet::run(cluster.client.clone(), options, cluster.shutdown.clone()));
         tokio::spawn(garbage::run(cluster.client.clone(), cluster.shutdown.clone()));
-        tokio::spawn(namespaces::run(cluster.client.clone(), now, cluster.shutdown.clone()));
+        let run = if ends_namespaces { namespaces::run } else { namespaces::run_accounts };
+        tokio::spawn(run(cluster.client.clone(), now, cluster.shutdown.clone()));
         cluster.call(Method::POST, "/api/v1/namespaces", &json!({"metadata": {"name": "shop"}})).await;
         cluster
     }

@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use windlass::clock::Clock;
 use windlass_sandbox::cli::Args;
+use windlass_sandbox::nodes;
 use windlass_sandbox::session::{self, Environment};
 
 use super::user::{another_image, send};
@@ -79,6 +80,23 @@ impl Process {
 pub fn windlass() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().and_then(Path::parent).unwrap().join("windlass")
+}
+
+/// `windlass-sandbox nodes` beside any API server, without a process of its own; until `stopped` resolves.
+///
+/// # Errors
+/// Those of the program.
+pub async fn simulate_nodes(
+    client: kube::Client,
+    stopped: oneshot::Receiver<&'static str>,
+) -> anyhow::Result<()> {
+    let args = Args::try_parse_from(["windlass-sandbox", "nodes"])?;
+    let Some(windlass_sandbox::cli::Command::Nodes(args)) = args.command else {
+        unreachable!("as typed above")
+    };
+    let interrupted = async { stopped.await.unwrap_or("the end of the test") }.boxed();
+    let now = Arc::new(|| Clock::System.now());
+    nodes::run(args, client, "the API server".into(), now, Box::new(std::io::sink()), interrupted).await
 }
 
 /// A sandbox without controllers on a thread of its own, and a client for it.

@@ -1,6 +1,9 @@
 //! A pod from protobuf (upstream: `k8s.io/api/core/v1/generated.proto`). Only what the record holds is read; all else,
 //! most of the bytes, is stepped over.
 
+use serde::de::IgnoredAny;
+
+use super::claims::{SourceWire, VolumeWire};
 use super::target::{AffinityWire, FieldWire, NodeAffinityWire, NodeSelectorWire, TermWire};
 use super::{
     ContainerStatusWire, InitContainerWire, Moment, PodConditionWire, PodWire, ReasonWire, SpecWire,
@@ -29,6 +32,7 @@ impl<'a> SpecWire<'a> {
         let mut spec = SpecWire::default();
         for field in Fields(message) {
             match field? {
+                (1, value) => spec.volumes.push(VolumeWire::from_protobuf(value.bytes()?)?),
                 (10, value) => spec.node_name = value.text()?,
                 // The affinity of a bound pod is not needed.
                 (18, value) if spec.node_name.as_str().is_empty() => {
@@ -42,6 +46,45 @@ impl<'a> SpecWire<'a> {
             }
         }
         Ok(spec)
+    }
+}
+
+impl<'a> VolumeWire<'a> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self, Malformed> {
+        let mut volume = VolumeWire::default();
+        for field in Fields(message) {
+            match field? {
+                (1, value) => volume.name = value.text()?,
+                (2, value) => volume.read_source(value.bytes()?)?,
+                _ => {}
+            }
+        }
+        Ok(volume)
+    }
+
+    fn read_source(&mut self, message: &'a [u8]) -> Result<(), Malformed> {
+        for field in Fields(message) {
+            match field? {
+                (10, value) => {
+                    self.persistent_volume_claim = Some(SourceWire::from_protobuf(value.bytes()?)?);
+                }
+                (29, _) => self.ephemeral = Some(IgnoredAny),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'a> SourceWire<'a> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self, Malformed> {
+        let mut source = SourceWire::default();
+        for field in Fields(message) {
+            if let (1, value) = field? {
+                source.claim_name = value.text()?;
+            }
+        }
+        Ok(source)
     }
 }
 
@@ -252,6 +295,34 @@ mod tests {
         let metadata = message(&[field(1, b"p"), field(3, b"ops"), field(5, b"u"), field(6, b"7")]);
         let pod = message(&[field(1, &metadata), field(2, &spec)]);
         Pod::decode_protobuf(&pod, &mut Interner::default()).unwrap()
+    }
+
+    #[test]
+    fn claims_are_those_of_the_volumes_that_have_one() {
+        let volume = |name: &[u8], source: &[u8]| field(1, &[field(1, name), field(2, source)].concat());
+        let source = |number: u8, content: &[u8]| field(number, content);
+        let spec = message(&[
+            volume(b"token", &source(26, b"")),
+            volume(b"data", &source(10, &field(1, b"data-db-0"))),
+            volume(b"scratch", &source(29, b"")),
+        ]);
+        let decode = |more: &[u8]| {
+            let metadata = message(&[
+                field(1, b"db-0"),
+                field(3, b"ops"),
+                field(5, b"u"),
+                field(6, b"7"),
+                more.to_vec(),
+            ]);
+            let pod = message(&[field(1, &metadata), field(2, &spec)]);
+            let pod = Pod::decode_protobuf(&pod, &mut Interner::default()).unwrap();
+            pod.claims.iter().map(|claim| (claim.name.to_string(), claim.is_ephemeral)).collect::<Vec<_>>()
+        };
+        let expected = [("data-db-0".to_owned(), false), ("db-0-scratch".to_owned(), true)];
+        assert_eq!(decode(&[]), expected);
+        // A deletion timestamp, and no grace period left.
+        let shut_down = [field(9, &[0x08, 60]), vec![10 << 3, 0]].concat();
+        assert_eq!(decode(&shut_down), expected[..1]);
     }
 
     #[test]

@@ -52,12 +52,14 @@ impl<'a> MetaWire<'a> {
                 (7, value) => meta.generation = Some(value.int64()?),
                 (8, value) => meta.creation_timestamp = value.time()?.map(Time),
                 (9, value) => meta.deletion_timestamp = value.time()?.map(Time),
+                (10, value) => meta.deletion_grace_period_seconds = Some(value.int64()?),
                 (11, value) => meta.labels.add(value)?,
                 (12, value) => meta.annotations.add(value)?,
                 (13, value) => {
                     let owner = OwnerWire::from_protobuf(value.bytes()?)?;
                     meta.owner_references.get_or_insert_default().push(owner);
                 }
+                (14, value) => meta.finalizers.get_or_insert_default().push(value.text()?),
                 _ => {}
             }
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::members::Place;
+use super::members::PodsOfNode;
 use super::revisions::History;
 use super::rolling::Budget;
 use super::survey::Survey;
@@ -212,7 +212,7 @@ pub(super) fn explain(
 }
 
 /// What a node waits for; `None` if it has an available pod that no rollout replaces.
-fn wait(observed: &Observed<'_>, history: &History<'_>, place: Place<'_>) -> Option<WaitingNode> {
+fn wait(observed: &Observed<'_>, history: &History<'_>, place: PodsOfNode<'_>) -> Option<WaitingNode> {
     let Observed { daemon_set, now, .. } = observed;
     let live = || place.pods.iter().filter(|pod| !pod.meta.is_deleting());
     let is_available = |pod: &&Arc<Pod>| pod.is_available(daemon_set.min_ready_seconds, *now);

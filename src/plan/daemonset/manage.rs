@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::backoff::FailedPodBackoff;
-use super::members::Place;
+use super::members::PodsOfNode;
 use super::placement::Verdict;
 use super::revisions::History;
 use super::{Deletion, Reason};
@@ -50,20 +50,20 @@ pub struct Managed<'a> {
     /// Pods to delete.
     pub delete: Vec<Deletion>,
     /// The pods that stay.
-    pub class: Class<'a>,
+    pub class: NodeState<'a>,
     /// Until when failed pods stay.
     pub backs_off_until: Option<Timestamp>,
 }
 
 /// The live pods that stay on a node, as a rollout sees them.
 #[derive(Clone, Copy, Debug)]
-pub enum Class<'a> {
+pub enum NodeState<'a> {
     /// The node does not exist: the pod garbage collector deletes its bound pods, and nothing else waits for them.
     Gone,
     /// None.
     Missing,
     /// More than allowed: the surplus is being deleted.
-    Excess,
+    Surplus,
     /// One of the current template.
     New {
         /// Whether it is available.
@@ -77,31 +77,31 @@ pub enum Class<'a> {
         is_available: bool,
     },
     /// An available old one that is being deleted, beside the available new one: there are two until that has happened.
-    Replaced,
+    OldBesideAvailableNew,
     /// An old one that waits for a new one, which is unavailable, or has failed and is not replaced yet.
-    Both {
+    OldBesideNew {
         /// Whether the old one is available.
         is_old_available: bool,
     },
 }
 
 /// Decides about one node.
-pub fn manage<'a>(context: Context<'_>, place: Place<'a>) -> Managed<'a> {
+pub fn manage<'a>(context: Context<'_>, place: PodsOfNode<'a>) -> Managed<'a> {
     let deletion = |reason: Reason| move |pod: &Arc<Pod>| Deletion { pod: pod.clone(), reason };
     let live = || place.pods.iter().filter(|pod| !pod.meta.is_deleting());
     let only = |delete: Vec<Deletion>, class| Managed { create: false, delete, class, backs_off_until: None };
     match place.verdict {
         None => {
             let unbound = live().filter(|pod| pod.node().is_none());
-            only(unbound.map(deletion(Reason::NoNode)).collect(), Class::Gone)
+            only(unbound.map(deletion(Reason::NoNode)).collect(), NodeState::Gone)
         }
-        Some(Verdict::Leave) => only(live().map(deletion(Reason::NotWanted)).collect(), Class::Missing),
+        Some(Verdict::Leave) => only(live().map(deletion(Reason::NotWanted)).collect(), NodeState::Missing),
         Some(Verdict::Continue) => stay(context, place, false),
         Some(Verdict::Run) => stay(context, place, true),
     }
 }
 
-fn stay<'a>(context: Context<'_>, place: Place<'a>, runs: bool) -> Managed<'a> {
+fn stay<'a>(context: Context<'_>, place: PodsOfNode<'a>, runs: bool) -> Managed<'a> {
     let Context { daemon_set, history, maybe_deleted: _, backoff, now } = context;
     let surge = daemon_set.allows_surge();
     let mut delete = Vec::new();
@@ -149,12 +149,14 @@ fn stay<'a>(context: Context<'_>, place: Place<'a>, runs: bool) -> Managed<'a> {
         || planted!("a terminating DaemonSet pod leaves its node free")
         || !place.pods.iter().any(|pod| pod.meta.is_deleting());
     let class = match (new, old) {
-        _ if has_excess => Class::Excess,
-        _ if is_replaced => Class::Replaced,
-        (None, None) => Class::Missing,
-        (Some(new), None) => Class::New { is_available: context.is_counted_on(new) },
-        (None, Some(pod)) if until.is_none() => Class::Old { pod, is_available: context.is_counted_on(pod) },
-        (_, Some(old)) => Class::Both { is_old_available: context.is_counted_on(old) },
+        _ if has_excess => NodeState::Surplus,
+        _ if is_replaced => NodeState::OldBesideAvailableNew,
+        (None, None) => NodeState::Missing,
+        (Some(new), None) => NodeState::New { is_available: context.is_counted_on(new) },
+        (None, Some(pod)) if until.is_none() => {
+            NodeState::Old { pod, is_available: context.is_counted_on(pod) }
+        }
+        (_, Some(old)) => NodeState::OldBesideNew { is_old_available: context.is_counted_on(old) },
     };
     Managed { create: runs && is_empty && is_free && until.is_none(), delete, class, backs_off_until: until }
 }

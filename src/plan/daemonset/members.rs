@@ -26,7 +26,7 @@ pub struct Members {
 
 /// A node, and the DaemonSet's pods there.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct PodsOfNode<'a> {
     /// The node's name.
     pub node: &'a Arc<str>,
     /// What the DaemonSet wants of the node; `None` if it does not exist.
@@ -65,7 +65,7 @@ impl Members {
     }
 
     /// The nodes that should run a pod or have one, in the order of their names. Other nodes are skipped.
-    pub fn places<'a>(&'a self, verdicts: &'a Verdicts) -> impl Iterator<Item = Place<'a>> {
+    pub fn places<'a>(&'a self, verdicts: &'a Verdicts) -> impl Iterator<Item = PodsOfNode<'a>> {
         let mut groups = self.mapped.chunk_by(|a, b| a.target() == b.target()).peekable();
         let mut nodes = verdicts.iter().peekable();
         std::iter::from_fn(move || {
@@ -82,7 +82,7 @@ impl Members {
                 let verdict = judged.map(|(_, verdict)| *verdict);
                 let node = judged.map(|(node, _)| node).or_else(|| pods.first()?.target())?;
                 if !pods.is_empty() || verdict == Some(Verdict::Run) {
-                    return Some(Place { node, verdict, pods });
+                    return Some(PodsOfNode { node, verdict, pods });
                 }
             }
         })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::manage::Class;
+use super::manage::NodeState;
 use super::order::RolloutPosition;
 use super::placement::Verdict;
 use super::{Deletion, Reason};
@@ -29,16 +29,16 @@ pub struct Tally {
 
 impl Tally {
     /// Counts a node.
-    pub fn add(&mut self, verdict: Option<Verdict>, class: Class<'_>) {
+    pub fn add(&mut self, verdict: Option<Verdict>, class: NodeState<'_>) {
         let (unavailable, surging, available) = match class {
-            Class::Gone => (false, false, false),
-            Class::Missing => (true, false, false),
-            Class::Excess => (true, true, false),
-            Class::Replaced => (false, true, true),
-            Class::New { is_available } | Class::Old { is_available, .. } => {
+            NodeState::Gone => (false, false, false),
+            NodeState::Missing => (true, false, false),
+            NodeState::Surplus => (true, true, false),
+            NodeState::OldBesideAvailableNew => (false, true, true),
+            NodeState::New { is_available } | NodeState::Old { is_available, .. } => {
                 (!is_available, false, is_available)
             }
-            Class::Both { is_old_available } => (!is_old_available, true, is_old_available),
+            NodeState::OldBesideNew { is_old_available } => (!is_old_available, true, is_old_available),
         };
         self.desired += i64::from(verdict == Some(Verdict::Run));
         self.unavailable += i64::from(unavailable);
@@ -53,7 +53,7 @@ pub struct Outdated<'a> {
     /// The node.
     pub node: &'a Arc<str>,
     /// Whether it should run a pod.
-    pub runs: bool,
+    pub should_run: bool,
     /// The old pod.
     pub pod: &'a Arc<Pod>,
     /// Whether the old pod is available.
@@ -126,8 +126,9 @@ pub fn step<'a>(revision: &str, tally: &Tally, budget: Budget, mut outdated: Vec
             Step { create: Vec::new(), delete, staying }
         }
         Budget::Surge { .. } => {
-            let (running, leaving): (Vec<_>, Vec<_>) = available.into_iter().partition(|old| old.runs);
-            let (replaced, dropped): (Vec<_>, Vec<_>) = unavailable.into_iter().partition(|old| old.runs);
+            let (running, leaving): (Vec<_>, Vec<_>) = available.into_iter().partition(|old| old.should_run);
+            let (replaced, dropped): (Vec<_>, Vec<_>) =
+                unavailable.into_iter().partition(|old| old.should_run);
             // Pods where none should run stay until enough others are available.
             let surplus = usize::try_from(tally.available - tally.desired).unwrap_or(0);
             let create =
@@ -164,7 +165,7 @@ mod tests {
         let outdated =
             nodes.iter().zip(names.iter().zip(&pods)).map(|((runs, is_available), (node, pod))| Outdated {
                 node,
-                runs: *runs,
+                should_run: *runs,
                 pod,
                 is_available: *is_available,
             });
@@ -207,20 +208,20 @@ mod tests {
         let pod = pod("p");
         let mut tally = Tally::default();
         for class in [
-            Class::Gone,
-            Class::Missing,
-            Class::Excess,
-            Class::Replaced,
-            Class::New { is_available: true },
-            Class::New { is_available: false },
-            Class::Old { pod: &pod, is_available: true },
-            Class::Old { pod: &pod, is_available: false },
-            Class::Both { is_old_available: true },
+            NodeState::Gone,
+            NodeState::Missing,
+            NodeState::Surplus,
+            NodeState::OldBesideAvailableNew,
+            NodeState::New { is_available: true },
+            NodeState::New { is_available: false },
+            NodeState::Old { pod: &pod, is_available: true },
+            NodeState::Old { pod: &pod, is_available: false },
+            NodeState::OldBesideNew { is_old_available: true },
         ] {
             tally.add(Some(Verdict::Run), class);
         }
         assert_eq!(tally, Tally { desired: 9, unavailable: 4, surging: 3, available: 4 });
-        tally.add(Some(Verdict::Continue), Class::New { is_available: true });
+        tally.add(Some(Verdict::Continue), NodeState::New { is_available: true });
         assert_eq!((tally.desired, tally.available), (9, 5));
     }
 }

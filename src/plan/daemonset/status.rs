@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::Plan;
 use super::manage::Context;
-use super::members::Place;
+use super::members::PodsOfNode;
 use super::placement::Verdict;
 use crate::model::int_or_percent::clamp;
 use crate::model::{DaemonSet, DaemonSetStatus, Pod};
@@ -36,7 +36,7 @@ fn representative<'a>(context: Context<'_>, pods: &'a [Arc<Pod>]) -> Option<&'a 
 
 impl Counts {
     /// Counts a node. Deleted nodes do not count.
-    pub fn add(&mut self, context: Context<'_>, place: Place<'_>) {
+    pub fn add(&mut self, context: Context<'_>, place: PodsOfNode<'_>) {
         let Context { daemon_set, history, now, .. } = context;
         let Some(verdict) = place.verdict else { return };
         let soon = place.pods.iter().filter(|pod| !pod.meta.is_deleting());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::manage::{Class, Context, manage};
+use super::manage::{Context, NodeState, manage};
 use super::placement::Verdict;
 use super::revisions::History;
 use super::rolling::{self, Budget, Outdated, Tally};
@@ -42,21 +42,25 @@ impl Survey {
         let context = Context { daemon_set, history, maybe_deleted, backoff, now: *now };
         let mut survey = Survey::default();
         let mut outdated = Vec::new();
-        let nowhere =
+        let unbound =
             members.without_target.iter().filter(|pod| pod.node().is_none() && !pod.meta.is_deleting());
-        survey.going(nowhere.map(|pod| Deletion { pod: pod.clone(), reason: Reason::NoNode }));
+        survey.schedule_deletions(unbound.map(|pod| Deletion { pod: pod.clone(), reason: Reason::NoNode }));
         for place in members.places(verdicts) {
             let managed = manage(context, place);
             survey.counts.add(context, place);
             survey.tally.add(place.verdict, managed.class);
             survey.backs_off.extend(managed.backs_off_until.map(|until| (place.node.clone(), until)));
             match managed.class {
-                Class::Old { pod, is_available } => {
+                NodeState::Old { pod, is_available } => {
                     let runs = place.verdict == Some(Verdict::Run);
-                    outdated.push(Outdated { node: place.node, runs, pod, is_available });
+                    outdated.push(Outdated { node: place.node, should_run: runs, pod, is_available });
                 }
-                Class::Both { .. } => survey.outdated += 1,
-                Class::Gone | Class::Missing | Class::Excess | Class::Replaced | Class::New { .. } => {}
+                NodeState::OldBesideNew { .. } => survey.outdated += 1,
+                NodeState::Gone
+                | NodeState::Missing
+                | NodeState::Surplus
+                | NodeState::OldBesideAvailableNew
+                | NodeState::New { .. } => {}
             }
             let has_room = survey.create.len() < BURST;
             if managed.create && has_room {
@@ -64,7 +68,7 @@ impl Survey {
             }
             // An ended pod stays until it is replaced: its deletion removes its name and its messages.
             let stays = |deletion: &Deletion| managed.create && !has_room && deletion.pod.is_terminal();
-            survey.going(managed.delete.into_iter().filter(|deletion| !stays(deletion)));
+            survey.schedule_deletions(managed.delete.into_iter().filter(|deletion| !stays(deletion)));
         }
         survey.outdated += outdated.len();
         survey.budget = Budget::of(daemon_set, &survey.tally);
@@ -72,7 +76,7 @@ impl Survey {
             let step = rolling::step(&history.hash, &survey.tally, budget, outdated);
             let room = BURST.saturating_sub(survey.create.len());
             survey.create.extend(step.create.into_iter().take(room).cloned());
-            survey.going(step.delete);
+            survey.schedule_deletions(step.delete);
             survey.staying = step.staying;
         }
         let deadlines = survey.backs_off.iter().map(|(_, until)| *until);
@@ -80,7 +84,7 @@ impl Survey {
         survey
     }
 
-    fn going(&mut self, pods: impl IntoIterator<Item = Deletion>) {
+    fn schedule_deletions(&mut self, pods: impl IntoIterator<Item = Deletion>) {
         let room = BURST.saturating_sub(self.delete.len());
         self.delete.extend(pods.into_iter().take(room));
     }

@@ -58,10 +58,10 @@ enum PageError {
 impl<T: Record> Reflector<T> {
     /// Reads a list in pages. A page that fails is requested again, not the pages before it.
     pub(super) async fn list(&mut self) -> End {
-        let mut trusting = self.begin_list();
+        let mut accept_older = self.begin_list();
         let (mut token, mut first_version, mut attempt) = (None::<String>, None, 0);
         loop {
-            let failure = match self.page(token.as_deref(), first_version.is_none(), trusting).await {
+            let failure = match self.page(token.as_deref(), first_version.is_none(), accept_older).await {
                 Ok(meta) if meta.next.is_none() || meta.next != token => {
                     attempt = 0;
                     let version = *first_version.get_or_insert(meta.version);
@@ -78,7 +78,7 @@ impl<T: Record> Reflector<T> {
             };
             if first_version.is_none() {
                 // Objects of the first page may be missing when it is read again, at another version.
-                trusting = self.begin_list();
+                accept_older = self.begin_list();
             }
             attempt += 1;
             let wait = self.delay_for(attempt).max(failure.wait.unwrap_or_default());
@@ -103,7 +103,7 @@ impl<T: Record> Reflector<T> {
         &mut self,
         token: Option<&str>,
         first: bool,
-        trusting: bool,
+        accept_older: bool,
     ) -> Result<ListMeta, PageError> {
         let (limit, position);
         let mut query = Vec::new();
@@ -130,8 +130,9 @@ impl<T: Record> Reflector<T> {
             }
         }
         query.extend(self.selector.as_deref().map(|selector| ("labelSelector", selector)));
-        let patience = if in_pieces { PAGE_TIMEOUT } else { LIST_TIMEOUT };
-        let response = match self.api.with_timeout(patience).stream(self.get(&query)).await {
+        query.extend(self.field_selector.map(|selector| ("fieldSelector", selector)));
+        let timeout = if in_pieces { PAGE_TIMEOUT } else { LIST_TIMEOUT };
+        let response = match self.api.with_timeout(timeout).stream(self.get(&query)).await {
             Ok(response) => response,
             Err(error) if error.is_gone() && token.is_some() => {
                 self.expired_lists += 1;
@@ -159,8 +160,8 @@ impl<T: Record> Reflector<T> {
                     let text = format!("the list broke off: {error}");
                     return Err(PageError::Failed(Failure { reason: "transport", text, wait: None }));
                 }
-                Ok(Some(Ok(watch_event))) => {
-                    let Ok(data) = watch_event.into_data() else { continue };
+                Ok(Some(Ok(frame))) => {
+                    let Ok(data) = frame.into_data() else { continue };
                     self.reachability.record();
                     received += data.len();
                     decoder.push(data);
@@ -168,7 +169,7 @@ impl<T: Record> Reflector<T> {
             }
             while let Some(part) = decoder.next().map_err(|error| failed(&error))? {
                 match part {
-                    Part::Meta(meta) if first && self.is_stale(meta.version, trusting) => {
+                    Part::Meta(meta) if first && self.is_stale(meta.version, accept_older) => {
                         return Err(PageError::Restart(End::Stale));
                     }
                     Part::Meta(_) => {}

@@ -18,12 +18,15 @@ mod update;
 
 pub(crate) use create::insert;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT, WARNING};
+use http::header::{
+    ACCEPT, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, USER_AGENT, WARNING,
+};
 use http::request::Parts;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use parking_lot::{Mutex, RwLock};
@@ -82,6 +85,8 @@ pub(crate) struct Reply {
     content_type: &'static str,
     content: Content,
     warnings: Vec<String>,
+    /// What a client may send back to ask whether the answer has changed.
+    etag: Option<HeaderValue>,
 }
 
 enum Content {
@@ -97,7 +102,7 @@ impl Reply {
     /// An answer that was rendered in this form.
     fn text(code: u16, form: Form, text: Bytes) -> Self {
         let content_type = form.content_type();
-        Reply { code, content_type, content: Content::Text(text), warnings: Vec::new() }
+        Reply { code, content_type, content: Content::Text(text), warnings: Vec::new(), etag: None }
     }
 
     fn value(code: u16, value: &Value) -> Self {
@@ -112,6 +117,20 @@ impl Reply {
 
     fn with_warnings(mut self, warnings: Vec<String>) -> Self {
         self.warnings = warnings;
+        self
+    }
+
+    /// With the ETag of its text, or with the ETag alone for a client that knows the text already.
+    fn tagged(mut self, known: &str) -> Self {
+        let Content::Text(text) = &mut self.content else { return self };
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        let etag = format!("\"{:016X}\"", hasher.finish());
+        if known.split(',').any(|one| one.trim() == etag) {
+            self.code = 304;
+            text.clear();
+        }
+        self.etag = HeaderValue::from_str(&etag).ok();
         self
     }
 
@@ -137,6 +156,9 @@ impl Reply {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
         headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        if let Some(etag) = self.etag {
+            headers.insert(ETAG, etag);
+        }
         for warning in self.warnings {
             let printable = warning.replace(char::is_control, " ");
             let quoted = printable.replace('\\', "\\\\").replace('"', "\\\"");
@@ -230,7 +252,7 @@ async fn read_body(body: Body) -> Result<Bytes, Failure> {
 /// A parsed request.
 enum Incoming {
     Object(Box<Request>),
-    Document { document: Document, form: Form, pretty: bool, body: Bytes },
+    Document { document: Document, form: Form, pretty: bool, body: Bytes, known: String },
 }
 
 impl Incoming {
@@ -261,7 +283,8 @@ impl Incoming {
                 } else {
                     Form::Plain
                 };
-                Ok(Incoming::Document { document, form, pretty: params.pretty, body })
+                let known = header(&parts.headers, &IF_NONE_MATCH).to_owned();
+                Ok(Incoming::Document { document, form, pretty: params.pretty, body, known })
             }
         }
     }
@@ -295,12 +318,21 @@ impl Incoming {
     }
 
     fn perform(&self, server: &Arc<Server>, closing: CancellationToken) -> Reply {
-        let (outcome, pretty) = match self {
-            Incoming::Object(request) => (object_reply(server, closing, request), request.params.pretty),
-            Incoming::Document { document, form, pretty, .. } => (document_reply(document, *form), *pretty),
+        let (outcome, pretty, aggregated) = match self {
+            Incoming::Object(request) => {
+                (object_reply(server, closing, request), request.params.pretty, None)
+            }
+            Incoming::Document { document, form, pretty, known, .. } => {
+                let aggregated = (*form == Form::AggregatedDiscovery).then_some(known);
+                (document_reply(document, *form), *pretty, aggregated)
+            }
         };
         let reply = outcome.unwrap_or_else(Reply::from);
-        if pretty { reply.prettified() } else { reply }
+        let reply = if pretty { reply.prettified() } else { reply };
+        match aggregated {
+            Some(known) => reply.tagged(known),
+            None => reply,
+        }
     }
 }
 
@@ -329,7 +361,7 @@ fn object_reply(
         (Verb::Watch, _) => {
             let content = Content::Stream(watch::open(server, closing, request)?);
             let content_type = request.form.watch_content_type();
-            Ok(Reply { code: 200, content_type, content, warnings: Vec::new() })
+            Ok(Reply { code: 200, content_type, content, warnings: Vec::new(), etag: None })
         }
         (Verb::Get, Some(Subresource::Scale)) => scale::get(server, request),
         (Verb::Get, _) => read::get(server, request),
@@ -354,6 +386,7 @@ fn document_reply(document: &Document, form: Form) -> Result<Reply, Failure> {
                 content_type: "text/plain; charset=utf-8",
                 content: Content::Text(Bytes::from_static(b"ok")),
                 warnings: Vec::new(),
+                etag: None,
             });
         }
         Document::Version => discovery::version(),

@@ -49,6 +49,8 @@ pub(super) fn prepare_create(server: &Server, kind: &Kind, object: &mut Value) {
             own_namespace_finalizer(object);
             label_with_name(object);
         }
+        "PersistentVolume" => protect(object, "kubernetes.io/pv-protection"),
+        "PersistentVolumeClaim" => protect(object, "kubernetes.io/pvc-protection"),
         _ if kind.has(Subresource::Status) => {
             as_map(object).remove("status");
             super::counts::as_stored(kind, object);
@@ -57,6 +59,18 @@ pub(super) fn prepare_create(server: &Server, kind: &Kind, object: &mut Value) {
     }
     if kind.kind == "Service" {
         allocate_cluster_ip(server, object);
+    }
+}
+
+/// Volumes and claims are deleted only after a controller has found that nothing uses them (the admission plugin
+/// StorageObjectInUseProtection, plugin/pkg/admission/storage/storageobjectinuseprotection).
+fn protect(object: &mut Value, finalizer: &str) {
+    as_map(object).remove("status");
+    let finalizers = metadata_mut(object).entry("finalizers").or_insert(Value::Null);
+    let mut all = finalizers.as_array().cloned().unwrap_or_default();
+    if !all.iter().any(|other| other == finalizer) {
+        all.push(json!(finalizer));
+        *finalizers = Value::Array(all);
     }
 }
 

@@ -64,6 +64,23 @@ async fn aggregated_discovery_is_served_on_request() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_that_knows_the_aggregated_discovery_is_told_that_it_is_unchanged() {
+    let sandbox = sandbox();
+    let ask = async |etag: &str| {
+        let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        let request = Request::get("/apis").header("accept", accept).header("if-none-match", etag);
+        let response = sandbox.router().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        let etag = response.headers()["etag"].to_str().unwrap().to_owned();
+        let code = response.status().as_u16();
+        (code, etag, response.into_body().collect().await.unwrap().to_bytes())
+    };
+    let (code, etag, body) = ask("").await;
+    assert!(code == 200 && !body.is_empty());
+    assert_eq!(ask(&etag).await, (304, etag.clone(), "".into()));
+    assert_eq!(ask("\"another\"").await, (200, etag, body));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_client_can_ask_for_health_and_version() {
     let sandbox = sandbox();
     for path in ["/healthz", "/livez", "/readyz", "/readyz/ping"] {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Errors, elements, metadata, names, text};
+use super::{Errors, elements, metadata, names, storage, text};
 
 /// All keys and values of a ConfigMap or Secret together.
 const DATA_LIMIT: usize = 1024 * 1024;
@@ -19,6 +19,8 @@ pub(super) fn create(kind: &str, object: &Value, errors: &mut Errors) {
         "Secret" => secret(object, errors),
         "Lease" => lease(object, errors),
         "Event" => event(object, errors),
+        "PersistentVolume" => storage::volume(object, errors),
+        "PersistentVolumeClaim" => storage::claim(object, errors),
         "Scale" => errors.non_negative("spec.replicas", &object["spec"]["replicas"]),
         _ => {}
     }
@@ -39,6 +41,7 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
                 errors.immutable("spec.clusterIPs[0]", new, old);
             }
         }
+        "PersistentVolumeClaim" => storage::claim_update(new, old, errors),
         // Old events may predate the rules.
         "Event" => return,
         _ => {}

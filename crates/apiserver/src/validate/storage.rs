@@ -1,0 +1,127 @@
+//! PersistentVolumes and PersistentVolumeClaims (upstream: `ValidatePersistentVolumeSpec` and
+//! `ValidatePersistentVolumeClaimSpec` of pkg/apis/core/validation).
+
+use serde_json::Value;
+
+use super::{Errors, elements, text};
+
+const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+
+/// The fields of a volume's spec that name no volume.
+const NO_SOURCE: [&str; 9] = [
+    "accessModes",
+    "capacity",
+    "claimRef",
+    "mountOptions",
+    "nodeAffinity",
+    "persistentVolumeReclaimPolicy",
+    "storageClassName",
+    "volumeAttributesClassName",
+    "volumeMode",
+];
+
+pub(super) fn volume(object: &Value, errors: &mut Errors) {
+    let spec = &object["spec"];
+    access_modes(spec, errors);
+    if spec["capacity"].as_object().is_none_or(serde_json::Map::is_empty) {
+        errors.required("spec.capacity", "");
+    }
+    let policies = ["Delete", "Recycle", "Retain"];
+    errors.one_of("spec.persistentVolumeReclaimPolicy", &spec["persistentVolumeReclaimPolicy"], &policies);
+    errors.one_of("spec.volumeMode", &spec["volumeMode"], &["Block", "Filesystem"]);
+    let fields = spec.as_object();
+    let mut sources = fields.into_iter().flatten().filter(|(name, _)| !NO_SOURCE.contains(&name.as_str()));
+    if sources.next().is_none() {
+        errors.required("spec", "must specify a volume type");
+    }
+    if let Some((name, _)) = sources.next() {
+        errors.forbidden(&format!("spec.{name}"), "may not specify more than 1 volume type");
+    }
+}
+
+pub(super) fn claim(object: &Value, errors: &mut Errors) {
+    let spec = &object["spec"];
+    access_modes(spec, errors);
+    if spec["resources"]["requests"]["storage"].is_null() {
+        errors.required("spec.resources[storage]", "");
+    }
+    errors.one_of("spec.volumeMode", &spec["volumeMode"], &["Block", "Filesystem"]);
+}
+
+/// Once a claim names a volume, only its size may change.
+pub(super) fn claim_update(new: &Value, old: &Value, errors: &mut Errors) {
+    if text(&old["spec"], "volumeName").is_empty() {
+        return;
+    }
+    let fixed = |claim: &Value| {
+        let mut spec = claim["spec"].clone();
+        if let Some(fields) = spec.as_object_mut() {
+            fields.remove("resources");
+            fields.remove("volumeAttributesClassName");
+        }
+        super::essence(&spec)
+    };
+    if fixed(new) != fixed(old) {
+        errors.forbidden(
+            "spec",
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
+        );
+    }
+}
+
+fn access_modes(spec: &Value, errors: &mut Errors) {
+    let mut modes = elements(spec, "accessModes", "spec").peekable();
+    if modes.peek().is_none() {
+        errors.required("spec.accessModes", "at least 1 access mode is required");
+    }
+    for (_, mode) in modes {
+        errors.one_of("spec.accessModes", mode, &ACCESS_MODES);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::validate::{create, update};
+
+    fn refused(kind: &str, spec: Value) -> Vec<String> {
+        let object = json!({"metadata": {"name": "a", "namespace": "default"}, "spec": spec});
+        create(kind, &object).iter().map(|error| error.field.clone()).collect()
+    }
+
+    #[test]
+    fn a_volume_has_modes_a_capacity_and_one_source() {
+        let volume = |spec: Value| {
+            let mut object = json!({"metadata": {"name": "a"}, "spec": spec});
+            object["spec"]["accessModes"] = json!(["ReadWriteOnce"]);
+            create("PersistentVolume", &object).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(volume(json!({"capacity": {"storage": "1Gi"}, "hostPath": {"path": "/a"}})), [""; 0]);
+        assert_eq!(
+            volume(json!({})),
+            ["spec.capacity: Required value", "spec: Required value: must specify a volume type"]
+        );
+        let two = json!({"capacity": {"storage": "1Gi"}, "hostPath": {"path": "/a"}, "nfs": {"path": "/a", "server": "b"}});
+        assert_eq!(volume(two), ["spec.nfs: Forbidden: may not specify more than 1 volume type"]);
+    }
+
+    #[test]
+    fn a_claim_has_modes_and_a_size_and_keeps_its_volume() {
+        let storage = json!({"requests": {"storage": "1Gi"}});
+        let good = json!({"accessModes": ["ReadWriteOnce"], "resources": storage});
+        assert_eq!(refused("PersistentVolumeClaim", good.clone()), [""; 0]);
+        let bad = json!({"accessModes": ["Often"], "volumeMode": "Tape"});
+        let fields = ["spec.accessModes", "spec.resources[storage]", "spec.volumeMode"];
+        assert_eq!(refused("PersistentVolumeClaim", bad), fields);
+        let with = |spec: &Value, volume: &str| {
+            let mut spec = spec.clone();
+            spec["volumeName"] = volume.into();
+            json!({"metadata": {"name": "a", "namespace": "default"}, "spec": spec})
+        };
+        let changes = |old: &str, new: &str| {
+            update("PersistentVolumeClaim", &with(&good, new), &with(&good, old)).len()
+        };
+        assert_eq!((changes("", "v1"), changes("v1", "v1"), changes("v1", "v2")), (0, 0, 1));
+    }
+}

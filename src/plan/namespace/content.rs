@@ -1,0 +1,135 @@
+//! What a namespace holds, by resource.
+
+use std::collections::BTreeMap;
+
+use super::Name;
+use crate::model::discovered::DiscoveredResource;
+
+/// The finalizers by which a deletion orphans its dependents or waits for them. A deletion in the background takes them
+/// off, and in a namespace that goes as a whole nobody needs them.
+const COLLECTORS: [&str; 2] = ["orphan", "foregroundDeletion"];
+
+/// How many objects are deleted one by one in a round. The others are deleted in the next: a round is to take minutes at
+/// most.
+pub const ONE_BY_ONE: usize = 5000;
+
+/// An object, as far as its deletion depends on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Item {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Whether it is being deleted.
+    pub is_deleting: bool,
+    /// Its finalizers.
+    pub finalizers: Vec<String>,
+}
+
+impl Item {
+    /// Whether a request to delete it changes anything.
+    pub fn needs_deletion(&self) -> bool {
+        !self.is_deleting || self.finalizers.iter().any(|name| COLLECTORS.contains(&name.as_str()))
+    }
+}
+
+/// A list of the objects of one resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listed {
+    /// The objects.
+    pub items: Vec<Item>,
+    /// Whether these are all.
+    pub is_whole: bool,
+}
+
+impl Listed {
+    /// Whether there is something to delete, or may be.
+    pub fn needs_deletion(&self) -> bool {
+        !self.is_whole || self.items.iter().any(Item::needs_deletion)
+    }
+}
+
+/// What is left of one resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The API group; empty for the core group.
+    pub group: String,
+    /// The version in which it was looked at.
+    pub version: String,
+    /// The name in URLs.
+    pub plural: String,
+    /// How many objects.
+    pub count: usize,
+    /// How many of them have which finalizer.
+    pub finalizers: BTreeMap<String, usize>,
+    /// Whether one of them should not be there: it is not being deleted, and nothing keeps it.
+    pub is_unexpected: bool,
+}
+
+impl Left {
+    /// Counts what a list shows after the deletion; `None` if that is nothing. `were_all_deleted` is false if the
+    /// deletion of some was left to the next round.
+    pub fn of(resource: &DiscoveredResource, items: &[Item], were_all_deleted: bool) -> Option<Self> {
+        if items.is_empty() {
+            return None;
+        }
+        let mut finalizers = BTreeMap::new();
+        for name in items.iter().flat_map(|item| &item.finalizers) {
+            *finalizers.entry(name.clone()).or_default() += 1;
+        }
+        let DiscoveredResource { group, version, plural, .. } = resource;
+        Some(Left {
+            group: group.clone(),
+            version: version.clone(),
+            plural: plural.clone(),
+            count: items.len(),
+            finalizers,
+            is_unexpected: were_all_deleted
+                && items.iter().any(|item| !item.is_deleting && item.finalizers.is_empty()),
+        })
+    }
+}
+
+/// A resource whose objects could not be listed or deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The resource.
+    pub resource: Name,
+    /// What failed, and why.
+    pub message: String,
+}
+
+/// What a round has found in a namespace. Resources without objects are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Content {
+    /// What is left.
+    pub left: Vec<Left>,
+    /// What is unknown.
+    pub errors: Vec<Failure>,
+}
+
+impl Content {
+    /// Adds what was found of one resource.
+    pub fn add(&mut self, found: Result<Option<Left>, Failure>) {
+        match found {
+            Ok(left) => self.left.extend(left),
+            Err(failure) => self.errors.push(failure),
+        }
+    }
+
+    /// Whether everything that was looked at is empty.
+    pub fn is_empty(&self) -> bool {
+        self.left.is_empty() && self.errors.is_empty()
+    }
+
+    /// How many objects are left.
+    pub fn count(&self) -> usize {
+        self.left.iter().map(|left| left.count).sum()
+    }
+
+    /// The resources that are not known to be empty.
+    pub(super) fn open(&self) -> impl Iterator<Item = Name> {
+        let left = self.left.iter().map(|left| (left.group.clone(), left.plural.clone()));
+        left.chain(self.errors.iter().map(|failure| failure.resource.clone()))
+    }
+}
