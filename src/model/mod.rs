@@ -15,6 +15,7 @@ pub mod discovered;
 pub mod int_or_percent;
 pub mod intern;
 pub mod meta;
+pub mod metadata;
 pub mod namespace;
 pub mod node;
 pub mod owner;

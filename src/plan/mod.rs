@@ -7,6 +7,7 @@ pub mod claim;
 pub mod clusterrole_aggregation;
 pub mod daemonset;
 pub mod deployment;
+pub mod garbage;
 pub mod namespace;
 pub mod protection;
 pub mod replicaset;

@@ -1,0 +1,180 @@
+//! The metadata of any object, as far as ownership needs it.
+//!
+//! Borrowed from the answer: a collector over all kinds keeps almost nothing of what it reads.
+
+use serde::Deserialize;
+
+use super::meta::Uid;
+use super::wire::{Text, Time, parse_resource_version};
+
+/// The finalizer of a foreground deletion: the object stays until no dependent blocks its deletion.
+pub const FOREGROUND: &str = "foregroundDeletion";
+
+/// The finalizer of an orphaning deletion: the object stays until no dependent refers to it.
+pub const ORPHAN: &str = "orphan";
+
+/// The metadata of an object.
+#[derive(Clone, Debug)]
+pub struct Metadata<'a> {
+    /// The namespace; empty for a cluster-scoped object.
+    pub namespace: Text<'a>,
+    /// The name.
+    pub name: Text<'a>,
+    /// The UID.
+    pub uid: Uid,
+    /// The version.
+    pub resource_version: u64,
+    /// Whether it is being deleted.
+    pub is_deleting: bool,
+    /// The finalizers.
+    pub finalizers: Vec<Text<'a>>,
+    /// The owner references. Nobody checks them: the owner need not exist.
+    pub owners: Vec<OwnerReference<'a>>,
+}
+
+/// A reference to an owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnerReference<'a> {
+    /// The group and version of the owner: `apps/v1`, `v1`.
+    pub api_version: Text<'a>,
+    /// The kind of the owner.
+    pub kind: Text<'a>,
+    /// The name of the owner.
+    pub name: Text<'a>,
+    /// The UID of the owner: any string.
+    pub uid: Uid,
+    /// Whether a foreground deletion of the owner waits for this object.
+    pub blocks: bool,
+}
+
+impl OwnerReference<'_> {
+    /// The API group of the owner; empty for the core group.
+    pub fn group(&self) -> &str {
+        self.api_version.as_str().rsplit_once('/').map_or("", |(group, _)| group)
+    }
+
+    /// The API version of the owner without its group.
+    pub fn version(&self) -> &str {
+        let text = self.api_version.as_str();
+        text.rsplit_once('/').map_or(text, |(_, version)| version)
+    }
+}
+
+impl<'a> Metadata<'a> {
+    /// Reads the metadata of an object; the rest is skipped.
+    ///
+    /// # Errors
+    /// When name, UID or version are missing, or a field has another type.
+    pub fn decode(json: &'a str) -> Result<Self, serde_json::Error> {
+        let ObjectWire { metadata } = serde_json::from_str(json)?;
+        let missing = |field: &str| -> serde_json::Error {
+            serde::de::Error::custom(format_args!("metadata.{field} is missing"))
+        };
+        if metadata.name.as_str().is_empty() {
+            return Err(missing("name"));
+        }
+        if metadata.uid.as_str().is_empty() {
+            return Err(missing("uid"));
+        }
+        Ok(Metadata {
+            resource_version: parse_resource_version(metadata.resource_version.as_str())?,
+            uid: Uid::new(metadata.uid.as_str()),
+            is_deleting: metadata.deletion_timestamp.is_some(),
+            finalizers: metadata.finalizers.unwrap_or_default(),
+            owners: OwnerWire::all(metadata.owner_references.unwrap_or_default()),
+            namespace: metadata.namespace,
+            name: metadata.name,
+        })
+    }
+
+    /// Whether it has this finalizer.
+    pub fn has_finalizer(&self, finalizer: &str) -> bool {
+        self.finalizers.iter().any(|known| known.as_str() == finalizer)
+    }
+
+    /// Whether it is kept until no dependent blocks its deletion.
+    pub fn waits_for_dependents(&self) -> bool {
+        self.is_deleting && self.has_finalizer(FOREGROUND)
+    }
+}
+
+#[derive(Deserialize)]
+struct ObjectWire<'a> {
+    #[serde(borrow)]
+    metadata: FieldsWire<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct FieldsWire<'a> {
+    #[serde(borrow, default)]
+    name: Text<'a>,
+    #[serde(borrow, default)]
+    namespace: Text<'a>,
+    #[serde(borrow, default)]
+    uid: Text<'a>,
+    #[serde(borrow, default)]
+    resource_version: Text<'a>,
+    #[serde(default)]
+    deletion_timestamp: Option<Time>,
+    #[serde(borrow, default)]
+    finalizers: Option<Vec<Text<'a>>>,
+    #[serde(borrow, default)]
+    owner_references: Option<Vec<OwnerWire<'a>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OwnerWire<'a> {
+    #[serde(borrow, default)]
+    api_version: Text<'a>,
+    #[serde(borrow, default)]
+    kind: Text<'a>,
+    #[serde(borrow, default)]
+    name: Text<'a>,
+    #[serde(borrow, default)]
+    uid: Text<'a>,
+    #[serde(default)]
+    block_owner_deletion: Option<bool>,
+}
+
+impl<'a> OwnerWire<'a> {
+    fn all(wires: Vec<OwnerWire<'a>>) -> Vec<OwnerReference<'a>> {
+        let read = |wire: OwnerWire<'a>| OwnerReference {
+            uid: Uid::new(wire.uid.as_str()),
+            api_version: wire.api_version,
+            kind: wire.kind,
+            name: wire.name,
+            blocks: wire.block_owner_deletion == Some(true),
+        };
+        wires.into_iter().map(read).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_ownership_needs_is_read() {
+        let json = r#"{"kind":"ConfigMap","data":{"a":[1,{"b":null}]},"metadata":{"name":"web","namespace":"shop",
+            "uid":"u","resourceVersion":"7","deletionTimestamp":"2026-01-01T00:00:00Z",
+            "finalizers":["foregroundDeletion","example.com/keep"],"managedFields":[{"fieldsV1":{"f:data":{}}}],
+            "ownerReferences":[{"apiVersion":"apps/v1","kind":"Deployment","name":"d","uid":"o","controller":true,
+            "blockOwnerDeletion":true},{"apiVersion":"v1","kind":"Pod","name":"p","uid":"q"}]}}"#;
+        let object = Metadata::decode(json).unwrap();
+        assert_eq!((object.namespace.as_str(), object.name.as_str()), ("shop", "web"));
+        assert!(object.waits_for_dependents() && !object.has_finalizer(ORPHAN));
+        assert_eq!(object.resource_version, 7);
+        let owners: Vec<_> =
+            object.owners.iter().map(|owner| (owner.group(), owner.version(), owner.blocks)).collect();
+        assert_eq!(owners, [("apps", "v1", true), ("", "v1", false)]);
+    }
+
+    #[test]
+    fn an_object_without_identity_is_refused() {
+        for json in ["{}", "null", r#"{"metadata":{"name":"a"}}"#, r#"{"metadata":{"name":"a","uid":"u"}}"#] {
+            assert!(Metadata::decode(json).is_err(), "{json}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What the graph answers.
+
+use std::collections::BTreeSet;
+
+use super::record::Flag;
+use super::{Graph, GraphResource, ResourceId};
+use crate::model::Uid;
+use crate::model::metadata::OwnerReference;
+use crate::plan::garbage::fate::Policy;
+
+/// What the graph knows of the owner behind a reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// It has been seen, and not deleted since.
+    Solid,
+    /// The same, and it waits for its dependents to be deleted.
+    Waiting,
+    /// It is proved not to exist.
+    Absent,
+    /// The API server has to be asked.
+    Unknown,
+}
+
+/// Where an object is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The resource.
+    pub resource: ResourceId,
+    /// The namespace; empty for a cluster-scoped object.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+/// What to do about an object, as far as the graph can tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Nothing: it is gone, on its way, or its owners are there.
+    Nothing,
+    /// All its owners are proved not to exist: to be deleted as it was seen at this version.
+    Delete {
+        /// The object.
+        address: Address,
+        /// The version.
+        version: u64,
+        /// The policy that its finalizers name.
+        policy: Policy,
+    },
+    /// It is kept until its dependents are gone.
+    Foreground {
+        /// The object.
+        address: Address,
+        /// Whether a dependent blocks its deletion.
+        is_blocked: bool,
+        /// Its owners that wait, through others, for this object itself.
+        circle: Vec<Uid>,
+    },
+    /// It has to be read.
+    Read(Address),
+}
+
+impl Graph {
+    /// What to do about an object.
+    pub fn look(&self, uid: &Uid) -> Look {
+        let Some(slot) = self.find(uid) else { return Look::Nothing };
+        let record = &self.records[slot];
+        if !record.is(Flag::Observed) {
+            return Look::Nothing;
+        }
+        if record.waits_for_dependents() {
+            let is_blocked = record.is(Flag::Related) && self.relations[record.place].blocking > 0;
+            let circle = if is_blocked { self.circle(slot) } else { Vec::new() };
+            return Look::Foreground { address: self.address(slot), is_blocked, circle };
+        }
+        if record.is(Flag::Deleting) || !record.is(Flag::Related) {
+            return Look::Nothing;
+        }
+        let owners: Vec<Known> =
+            self.references_of(slot).map(|reference| self.known(slot, reference.owner)).collect();
+        if owners.iter().all(|known| *known == Known::Solid) {
+            return Look::Nothing;
+        }
+        let address = self.address(slot);
+        if owners.iter().any(|known| *known != Known::Absent) || record.is(Flag::OtherUid) {
+            return Look::Read(address);
+        }
+        let policy = match () {
+            () if record.is(Flag::Orphan) => Policy::Orphan,
+            () if record.is(Flag::Foreground) => Policy::Foreground,
+            () => Policy::Background,
+        };
+        Look::Delete { address, version: self.relations[record.place].version, policy }
+    }
+
+    /// Where an object is that is being deleted with `orphan`; `None` if there is none.
+    pub fn orphaning(&self, uid: &Uid) -> Option<Address> {
+        let slot = self.find(uid).filter(|slot| self.records[*slot].is_orphaning())?;
+        Some(self.address(slot))
+    }
+
+    /// What is known of the owner behind this reference of an object in this namespace.
+    pub fn known_by(&self, namespace: &str, reference: &OwnerReference<'_>) -> Known {
+        let Some(owner) = self.find(&reference.uid) else { return Known::Unknown };
+        let owners = self.namespaces.name(self.namespace_of(owner));
+        let is_in_reach = owners.is_empty() || owners == namespace;
+        self.judge(owner, self.claim_by(reference), is_in_reach)
+    }
+
+    /// Whether the owner that a reference means has been seen in another namespace, where it is nobody's owner here.
+    pub fn is_in_another_namespace(&self, namespace: &str, reference: &OwnerReference<'_>) -> bool {
+        self.find(&reference.uid).is_some_and(|owner| {
+            let record = &self.records[owner];
+            let owners = self.namespaces.name(self.namespace_of(owner));
+            record.is(Flag::Observed)
+                && record.claim == self.claim_by(reference)
+                && !owners.is_empty()
+                && owners != namespace
+        })
+    }
+
+    pub(super) fn known(&self, dependent: u32, owner: u32) -> Known {
+        let is_in_reach = self.is_in_reach(self.namespace_of(dependent), owner);
+        self.judge(owner, self.claim_of(dependent, owner), is_in_reach)
+    }
+
+    fn judge(&self, owner: u32, claim: u64, is_in_reach: bool) -> Known {
+        let record = &self.records[owner];
+        let agrees = record.claim == claim && is_in_reach;
+        match () {
+            () if record.is(Flag::Deleted) => Known::Absent,
+            () if !agrees => Known::Unknown,
+            () if record.waits_for_dependents() => Known::Waiting,
+            () if record.is(Flag::Observed) => Known::Solid,
+            () if record.is(Flag::Absent) => Known::Absent,
+            () => Known::Unknown,
+        }
+    }
+
+    /// Whether an object has dependents.
+    pub fn is_owner(&self, uid: &Uid) -> bool {
+        self.find(uid).is_some_and(|slot| self.has_dependents(slot))
+    }
+
+    /// The dependents of an object that can be read, with their UIDs.
+    pub fn dependents(&self, owner: &Uid) -> Vec<(Uid, Address)> {
+        let slot = self.find(owner);
+        let of = |slot| {
+            self.dependents_of(slot).map(|dependent| (self.uid_of(dependent), self.address(dependent)))
+        };
+        slot.into_iter().flat_map(of).collect()
+    }
+
+    /// The resource with this number.
+    pub fn resource(&self, resource: ResourceId) -> &GraphResource {
+        &self.resources[usize::from(resource.0)].resource
+    }
+
+    fn address(&self, slot: u32) -> Address {
+        let record = &self.records[slot];
+        let name =
+            if record.is(Flag::Related) { self.relations[record.place].name } else { super::record::NO_NAME };
+        Address {
+            resource: ResourceId(record.resource),
+            namespace: self.namespaces.name(self.namespace_of(slot)).to_owned(),
+            name: self.names.get(name).to_owned(),
+        }
+    }
+
+    /// The owners that this object blocks and that, by what they block in turn, wait for itself. Each object of the way
+    /// waits for its dependents, so that none of them would ever go.
+    fn circle(&self, slot: u32) -> Vec<Uid> {
+        let waiting = |from: u32| {
+            let blocked = self.references_of(from).filter(|reference| reference.blocks);
+            blocked
+                .map(|reference| reference.owner)
+                .filter(|owner| self.records[*owner].waits_for_dependents())
+        };
+        let leads_back = |owner: &u32| {
+            let (mut seen, mut open) = (BTreeSet::from([*owner]), vec![*owner]);
+            while let Some(at) = open.pop() {
+                if at == slot {
+                    return true;
+                }
+                open.extend(waiting(at).filter(|next| seen.insert(*next)));
+            }
+            false
+        };
+        waiting(slot).filter(leads_back).map(|owner| self.uid_of(owner)).collect()
+    }
+}

@@ -1,0 +1,371 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::plan::garbage::fate::Policy;
+
+/// A graph whose resources have had their first lists: maps, which are in namespaces, and nodes, which are not.
+struct World {
+    graph: Graph,
+    maps: ResourceId,
+    nodes: ResourceId,
+}
+
+fn resource(kind: &str, plural: &str, namespaced: bool) -> GraphResource {
+    GraphResource { group: String::new(), kind: kind.into(), plural: plural.into(), namespaced }
+}
+
+fn filled() -> World {
+    let mut graph = Graph::default();
+    let (maps, _) = graph.add_resource(&resource("ConfigMap", "configmaps", true)).unwrap();
+    let (nodes, _) = graph.add_resource(&resource("Node", "nodes", false)).unwrap();
+    graph.end_list(maps);
+    graph.end_list(nodes);
+    World { graph, maps, nodes }
+}
+
+/// A reference to a map of this name, which is its UID too.
+fn to(owner: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": owner})
+}
+
+fn blocking(owner: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": owner, "blockOwnerDeletion": true})
+}
+
+fn object(name: &str, owners: &[Value]) -> Value {
+    json!({"metadata": {"name": name, "uid": name, "namespace": "shop", "resourceVersion": "7", "ownerReferences": owners}})
+}
+
+fn deleting(mut object: Value, finalizer: &str) -> Value {
+    object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    object["metadata"]["finalizers"] = json!([finalizer]);
+    object
+}
+
+fn uid(text: &str) -> Uid {
+    Uid::new(text)
+}
+
+fn check(names: &[&str]) -> Vec<Wake> {
+    names.iter().map(|name| Wake::Check(uid(name))).collect()
+}
+
+impl World {
+    fn put(&mut self, object: &Value) -> Vec<Wake> {
+        self.put_as(self.maps, object)
+    }
+
+    fn put_as(&mut self, resource: ResourceId, object: &Value) -> Vec<Wake> {
+        let mut wakes = self.graph.put(resource, &Metadata::decode(&object.to_string()).unwrap());
+        wakes.sort();
+        wakes
+    }
+
+    fn must_read(&self, name: &str) -> bool {
+        matches!(self.graph.look(&uid(name)), Look::Read(_))
+    }
+
+    fn is_left(&self, name: &str) -> bool {
+        self.graph.look(&uid(name)) == Look::Nothing
+    }
+}
+
+const UUID: &str = "00000000-0000-4000-8000-000000000001";
+
+#[test]
+fn the_dependents_of_an_object_that_was_deleted_are_deleted_as_they_were_seen() {
+    let mut world = filled();
+    world.put(&object("owner", &[]));
+    let mut dependent = object("a", &[to("owner")]);
+    dependent["metadata"]["uid"] = UUID.into();
+    assert_eq!(world.put(&dependent), []);
+    assert!(world.is_left(UUID));
+    assert_eq!(world.graph.remove(&uid("owner")), check(&[UUID]));
+    let address = Address { resource: world.maps, namespace: "shop".into(), name: "a".into() };
+    let look = Look::Delete { address, version: 7, policy: Policy::Background };
+    assert_eq!(world.graph.look(&uid(UUID)), look);
+    world.graph.remove(&uid(UUID));
+    assert_eq!(world.graph.slots.len(), 0, "nothing is kept of them");
+}
+
+#[test]
+fn an_owner_that_was_never_seen_is_asked_for_after_a_while() {
+    let mut world = filled();
+    assert_eq!(world.put(&object("a", &[to("owner")])), [Wake::CheckLater(uid("a"))]);
+    assert!(world.must_read("a"));
+    assert_eq!(world.put(&object("owner", &[])), []);
+    assert!(world.is_left("a"));
+}
+
+#[test]
+fn an_owner_that_its_first_list_may_still_show_is_waited_for() {
+    let mut world = filled();
+    let (pods, _) = world.graph.add_resource(&resource("Pod", "pods", true)).unwrap();
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p"});
+    assert_eq!(world.put(&object("a", std::slice::from_ref(&pod))), []);
+    assert_eq!(world.graph.end_list(pods), check(&["a"]));
+    assert_eq!(world.put(&object("b", &[pod])), [Wake::CheckLater(uid("b"))]);
+}
+
+#[test]
+fn a_kind_that_is_served_again_wakes_what_refers_to_it() {
+    let mut world = filled();
+    let thing = json!({"apiVersion": "x.io/v1", "kind": "Thing", "name": "t", "uid": "t"});
+    assert_eq!(world.put(&object("a", &[thing])), [Wake::CheckLater(uid("a"))]);
+    let things = GraphResource { group: "x.io".into(), ..resource("Thing", "things", true) };
+    let (things, wakes) = world.graph.add_resource(&things).unwrap();
+    assert_eq!(wakes, check(&["a"]));
+    let mut thing = object("t", &[]);
+    assert_eq!(world.put_as(things, &thing), []);
+    assert!(world.is_left("a"));
+    world.graph.remove_resource(things);
+    assert!(world.must_read("a"), "that a kind has gone proves nothing");
+    thing["metadata"]["name"] = "u".into();
+    assert!(world.graph.add_resource(&resource("Thing", "things", true)).is_some());
+}
+
+#[test]
+fn what_a_list_does_not_show_is_asked_for_and_not_taken_for_deleted() {
+    let mut world = filled();
+    world.put(&object("owner", &[]));
+    world.put(&object("a", &[to("owner")]));
+    world.put(&object("alone", &[]));
+    world.graph.begin_list(world.maps);
+    assert_eq!(world.put(&object("a", &[to("owner")])), []);
+    assert_eq!(world.graph.end_list(world.maps), check(&["a"]));
+    assert!(world.must_read("a"));
+    assert_eq!(world.graph.len(), 1);
+}
+
+#[test]
+fn an_object_of_another_kind_name_or_namespace_is_not_the_owner_that_a_reference_means() {
+    let mut world = filled();
+    world.put(&object("owner", &[]));
+    for (at, (field, value)) in
+        [("kind", "Secret"), ("name", "other"), ("apiVersion", "x.io/v1")].iter().enumerate()
+    {
+        let mut reference = to("owner");
+        reference[field] = (*value).into();
+        let name = format!("a{at}");
+        assert_eq!(world.put(&object(&name, &[reference])), check(&[&name]), "{field}");
+        assert!(world.must_read(&name));
+    }
+    let mut elsewhere = object("b", &[to("owner")]);
+    elsewhere["metadata"]["namespace"] = "other".into();
+    assert_eq!(world.put(&elsewhere), check(&["b"]));
+    let wire = elsewhere.to_string();
+    let elsewhere = Metadata::decode(&wire).unwrap();
+    assert!(world.graph.is_in_another_namespace("other", &elsewhere.owners[0]));
+    assert!(!world.graph.is_in_another_namespace("shop", &elsewhere.owners[0]));
+    let mut version = to("owner");
+    version["apiVersion"] = "v2".into();
+    assert_eq!(world.put(&object("c", &[version])), [], "another version is the same object");
+}
+
+#[test]
+fn a_cluster_scoped_owner_is_in_reach_of_every_namespace() {
+    let mut world = filled();
+    let node = json!({"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "n"});
+    world.put(&object("a", std::slice::from_ref(&node)));
+    let mut elsewhere = object("b", &[node]);
+    elsewhere["metadata"]["namespace"] = "other".into();
+    world.put(&elsewhere);
+    let node = json!({"metadata": {"name": "n", "uid": "n", "resourceVersion": "1"}});
+    assert_eq!(world.put_as(world.nodes, &node), []);
+    assert!(world.is_left("a") && world.is_left("b"));
+}
+
+#[test]
+fn an_owner_that_turns_out_to_be_another_has_its_dependents_looked_at() {
+    let mut world = filled();
+    let mut wrong = to("owner");
+    wrong["kind"] = "Secret".into();
+    world.put(&object("wrong", &[wrong]));
+    world.put(&object("right", &[to("owner")]));
+    assert_eq!(world.put(&object("owner", &[])), check(&["wrong"]));
+    assert!(world.is_left("right") && world.must_read("wrong"));
+}
+
+#[test]
+fn an_answer_of_the_api_server_proves_only_the_absence_of_what_was_asked_for() {
+    let mut world = filled();
+    let mut secret = to("owner");
+    secret["kind"] = "Secret".into();
+    world.put(&object("a", &[to("owner")]));
+    world.put(&object("b", &[to("owner")]));
+    world.put(&object("c", &[secret]));
+    let mut elsewhere = object("d", &[to("owner")]);
+    elsewhere["metadata"]["namespace"] = "other".into();
+    world.put(&elsewhere);
+    world.graph.prove_absent(&uid("a"), &uid("owner"), true);
+    let known = |world: &World, name: &str| {
+        let slot = |name: &str| world.graph.find(&uid(name)).unwrap();
+        world.graph.known(slot(name), slot("owner"))
+    };
+    assert_eq!([known(&world, "a"), known(&world, "b")], [Known::Absent; 2]);
+    assert_eq!([known(&world, "c"), known(&world, "d")], [Known::Unknown; 2]);
+    world.graph.prove_absent(&uid("c"), &uid("owner"), true);
+    assert_eq!([known(&world, "a"), known(&world, "c")], [Known::Unknown, Known::Absent]);
+    assert_eq!(
+        world.put(&object("owner", &[])),
+        check(&["c", "d"]),
+        "it was there all the time, or is again"
+    );
+    assert!(world.is_left("a") && world.is_left("b"));
+}
+
+#[test]
+fn an_object_in_foreground_deletion_waits_for_what_blocks_it() {
+    let mut world = filled();
+    world.put(&object("owner", &[]));
+    world.put(&object("a", &[blocking("owner")]));
+    world.put(&object("b", &[to("owner")]));
+    let owner = deleting(object("owner", &[]), FOREGROUND);
+    assert_eq!(world.put(&owner), check(&["a", "b", "owner"]));
+    assert_eq!(world.put(&owner), [], "once");
+    let is_blocked = |world: &World| match world.graph.look(&uid("owner")) {
+        Look::Foreground { is_blocked, address, .. } => {
+            assert_eq!(address.name, "owner");
+            is_blocked
+        }
+        other => panic!("{other:?}"),
+    };
+    assert!(is_blocked(&world) && world.must_read("b"));
+    assert_eq!(world.put(&object("a", &[to("owner")])), check(&["a", "owner"]), "it blocks no more");
+    assert!(!is_blocked(&world));
+    assert_eq!(world.graph.remove(&uid("b")), check(&["owner"]));
+    assert_eq!(world.put(&object("late", &[blocking("owner")])), check(&["late"]));
+    assert!(is_blocked(&world));
+}
+
+#[test]
+fn a_policy_that_a_second_deletion_brings_back_counts_again() {
+    let mut world = filled();
+    let orphaning = deleting(object("owner", &[]), ORPHAN);
+    assert_eq!(world.put(&orphaning), [Wake::Orphan(uid("owner"))]);
+    assert_eq!(world.graph.orphaning(&uid("owner")).unwrap().name, "owner");
+    assert_eq!(world.put(&deleting(object("owner", &[]), "example.com/keep")), []);
+    assert_eq!(world.graph.orphaning(&uid("owner")), None);
+    assert_eq!(world.put(&orphaning), [Wake::Orphan(uid("owner"))]);
+}
+
+#[test]
+fn objects_that_wait_for_each_other_are_found_and_others_are_not() {
+    let mut world = filled();
+    let ring = [("a", "b"), ("b", "c"), ("c", "a")];
+    for (name, owner) in ring {
+        world.put(&deleting(object(name, &[blocking(owner), blocking("outside")]), FOREGROUND));
+    }
+    world.put(&deleting(object("outside", &[]), FOREGROUND));
+    world.put(&deleting(object("tail", &[blocking("outside")]), FOREGROUND));
+    world.put(&deleting(object("leaf", &[blocking("tail")]), "example.com/keep"));
+    let circle = |name: &str| match world.graph.look(&uid(name)) {
+        Look::Foreground { circle, .. } => circle,
+        other => panic!("{other:?}"),
+    };
+    for (name, owner) in ring {
+        assert_eq!(circle(name), [uid(owner)]);
+    }
+    assert_eq!(circle("tail"), []);
+}
+
+#[test]
+fn ten_thousand_references_on_one_object_are_kept_and_dropped() {
+    let mut world = filled();
+    let owners: Vec<Value> = (0..10_000).map(|n| blocking(&format!("owner-{n}"))).collect();
+    assert_eq!(world.put(&object("a", &owners)), [Wake::CheckLater(uid("a"))]);
+    assert_eq!(world.graph.unseen(), 10_000);
+    world.put(&object("a", &owners[5000..5001]));
+    assert_eq!(world.graph.unseen(), 1);
+    world.graph.remove(&uid("a"));
+    assert_eq!((world.graph.slots.len(), world.graph.claims.len(), world.graph.other_uids.len()), (0, 0, 0));
+}
+
+fn uuid(n: u64) -> String {
+    Uid::Uuid(u128::from(n).to_be_bytes()).to_string()
+}
+
+#[test]
+fn an_object_takes_at_most_48_bytes_and_an_owned_one_120() {
+    // Where the table has just grown it has the most room to spare.
+    for count in [28_700, 57_000] {
+        let (mut world, plain) = (filled(), object("config-7f9c4d5b6-x2xlq", &[]));
+        for n in 0..count {
+            let mut object = plain.clone();
+            object["metadata"]["uid"] = uuid(n).into();
+            world.put(&object);
+        }
+        let bytes = world.graph.bytes() as u64;
+        assert!(bytes <= 48 * count, "{} bytes", bytes / count);
+        let owned = 30_000;
+        for n in 0..owned {
+            let mut object =
+                object(&format!("pod-with-a-name-of-35-bytes-{n:07}"), &[blocking("config-7f9c4d5b6-x2xlq")]);
+            object["metadata"]["ownerReferences"][0]["uid"] = uuid(n % 5000).into();
+            object["metadata"]["uid"] = uuid(1_000_000 + n).into();
+            world.put(&object);
+        }
+        let more = world.graph.bytes() as u64 - bytes;
+        assert!(more <= 120 * owned, "{} bytes", more / owned);
+    }
+}
+
+/// The same in sets: what is observed, and what refers to what.
+#[derive(Default)]
+struct Plain {
+    objects: BTreeMap<u8, BTreeMap<u8, bool>>,
+    deleted: BTreeSet<u8>,
+}
+
+proptest! {
+    #[test]
+    fn any_history_leaves_the_references_that_the_objects_have(
+        steps in prop::collection::vec((0u8..8, prop::collection::btree_map(0u8..8, any::<bool>(), 0..6), 0u8..5), 1..80),
+    ) {
+        let (mut world, mut plain) = (filled(), Plain::default());
+        for (name, owners, action) in steps {
+            let text = format!("o{name}");
+            if action == 0 {
+                world.graph.remove(&uid(&text));
+                plain.objects.remove(&name);
+                plain.deleted.insert(name);
+            } else {
+                let references: Vec<Value> = owners
+                    .iter()
+                    .map(|(owner, blocks)| if *blocks { blocking(&format!("o{owner}")) } else { to(&format!("o{owner}")) })
+                    .collect();
+                world.put(&object(&text, &references));
+                plain.objects.insert(name, owners);
+                plain.deleted.remove(&name);
+            }
+            let referred: BTreeSet<u8> = plain.objects.values().flat_map(BTreeMap::keys).copied().collect();
+            for name in 0..8 {
+                let dependents: BTreeSet<u8> =
+                    plain.objects.iter().filter(|(_, owners)| owners.contains_key(&name)).map(|(at, _)| *at).collect();
+                let slot = world.graph.find(&uid(&format!("o{name}")));
+                prop_assert_eq!(slot.is_some(), plain.objects.contains_key(&name) || referred.contains(&name));
+                let Some(slot) = slot else { continue };
+                let found: BTreeSet<u8> = world.graph.dependents_of(slot)
+                    .map(|at| world.graph.uid_of(at).to_string()[1..].parse().unwrap())
+                    .collect();
+                prop_assert_eq!(&found, &dependents);
+                prop_assert_eq!(world.graph.dependents_of(slot).count(), dependents.len());
+                let blocked = plain.objects.values().filter(|owners| owners.get(&name) == Some(&true)).count();
+                let counted = world.graph.relation_mut(slot).map_or(0, |relation| relation.blocking);
+                prop_assert_eq!(counted as usize, blocked);
+                prop_assert_eq!(
+                    world.graph.unseen.contains(&slot),
+                    !plain.objects.contains_key(&name) && !(plain.deleted.contains(&name) && world.graph.records[slot].is(Flag::Deleted))
+                );
+            }
+            prop_assert_eq!(world.graph.len(), plain.objects.len());
+        }
+        for name in 0..8 {
+            world.graph.remove(&uid(&format!("o{name}")));
+        }
+        prop_assert_eq!(world.graph.slots.len(), 0);
+    }
+}
