@@ -5,6 +5,7 @@
 //! values that a user can choose without bound: no namespaces, no names, no messages.
 
 mod catalogue;
+mod garbage;
 #[cfg(target_os = "linux")]
 mod process;
 mod workloads;
@@ -17,6 +18,7 @@ use prometheus::{Encoder, Gauge, GaugeVec, HistogramVec, IntCounterVec, IntGauge
 
 use catalogue::Catalogue;
 pub use catalogue::{Described, Kind};
+pub use garbage::GarbageMetrics;
 pub use workloads::WorkloadMetrics;
 
 /// Upstream's buckets of the work queue's histograms, in seconds: ten, each ten times the last.
@@ -47,6 +49,8 @@ macro_rules! metrics {
             before_render: Mutex<Vec<Refresh>>,
             /// Rollouts, pods, and writes by other controllers.
             pub workloads: WorkloadMetrics,
+            /// The garbage collector.
+            pub garbage: GarbageMetrics,
             $($(#[$doc])* pub $field: $type,)*
         }
 
@@ -58,9 +62,10 @@ macro_rules! metrics {
                 let catalogue = Catalogue::new(&registry);
                 $(let $field = catalogue.$make($name, $help, &$labels $(, $buckets)?);)*
                 let workloads = WorkloadMetrics::new(&catalogue);
+                let garbage = GarbageMetrics::new(&catalogue);
                 catalogue.build_info();
                 let described = catalogue.described();
-                Arc::new(Metrics { described, before_render: Mutex::default(), registry, workloads, $($field),* })
+                Arc::new(Metrics { described, before_render: Mutex::default(), registry, workloads, garbage, $($field),* })
             }
         }
     };

@@ -57,6 +57,8 @@ impl Controllers {
             field_manager: config.field_manager.clone(),
             failed_pod_backoff: config.failed_pod_backoff,
             namespace_deletion_delay: config.namespace_deletion_delay,
+            garbage_resources: config.garbage_resources.clone(),
+            seed: parts.seed,
             root_ca: config.root_ca.clone(),
         };
         let Shell { context, informers, workers } = setup::build(registry, settings, plumbing);

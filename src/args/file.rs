@@ -56,6 +56,8 @@ pub struct File {
     pub test_bed: Option<bool>,
     pub failed_pod_backoff: Option<bool>,
     pub namespace_deletion_delay: Option<String>,
+    pub gc_resources: Option<List>,
+    pub gc_ignored_resources: Option<List>,
     pub field_manager: Option<String>,
 
     pub root_ca_file: Option<String>,

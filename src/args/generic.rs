@@ -161,6 +161,14 @@ pub struct ScopeArgs {
     /// before the last look at its content. 0s is enough for a single API server.
     #[arg(long, value_name = "DURATION", default_value = "5s", env = "WINDLASS_NAMESPACE_DELETION_DELAY")]
     pub namespace_deletion_delay: String,
+    /// Resources that the garbage collector looks after, as 'kubectl api-resources -o name' prints them, such as
+    /// 'pods,deployments.apps'. Objects of others are never collected, and their deletion with --cascade=foreground or
+    /// --cascade=orphan does not end. Default: all.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', env = "WINDLASS_GC_RESOURCES")]
+    pub gc_resources: Vec<String>,
+    /// Resources that the garbage collector leaves alone, besides events.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', env = "WINDLASS_GC_IGNORED_RESOURCES")]
+    pub gc_ignored_resources: Vec<String>,
     /// Field manager under which Windlass writes (managedFields). With kube-controller-manager, rules for
     /// that manager apply to Windlass too, such as Argo CD's managedFieldsManagers, and Windlass does not
     /// detect a real kube-controller-manager that acts on the same objects.

@@ -27,7 +27,6 @@ const REASONS: &[(&[&str], &str)] = &[
             "concurrent-device-taint-eviction-syncs",
             "concurrent-endpoint-syncs",
             "concurrent-ephemeralvolume-syncs",
-            "concurrent-gc-syncs",
             "concurrent-horizontal-pod-autoscaler-syncs",
             "concurrent-job-syncs",
             "concurrent-resource-quota-syncs",

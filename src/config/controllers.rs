@@ -9,6 +9,7 @@ use super::{ConfigError, contradiction, duration, error, is_dns_name};
 use crate::args::{ControllerArgs, GenericArgs, ScopeArgs};
 use crate::controllers::execute::FIELD_MANAGER;
 use crate::controllers::foreign_writers::OnConflict;
+use crate::controllers::garbage::GarbageResources;
 use crate::controllers::registry::{CONTROLLERS, ControllerEntry};
 use crate::controllers::scope::Scope;
 
@@ -35,6 +36,8 @@ pub struct ControllerConfig {
     pub failed_pod_backoff: bool,
     /// How long after its deletion a namespace stays at least.
     pub namespace_deletion_delay: Duration,
+    /// The resources that the garbage collector looks after.
+    pub garbage_resources: GarbageResources,
     /// The field manager of our writes.
     pub field_manager: String,
     /// The certificates of the API server's CA, in PEM; empty if they are not known.
@@ -55,6 +58,7 @@ impl Default for ControllerConfig {
             on_conflict: OnConflict::default(),
             failed_pod_backoff: true,
             namespace_deletion_delay: Duration::from_secs(5),
+            garbage_resources: GarbageResources::default(),
             field_manager: FIELD_MANAGER.to_owned(),
             root_ca: "".into(),
         }
@@ -149,6 +153,8 @@ pub(super) fn controllers(
         test_bed,
         failed_pod_backoff,
         namespace_deletion_delay,
+        gc_resources,
+        gc_ignored_resources,
         field_manager,
     } = scope;
 
@@ -193,6 +199,10 @@ pub(super) fn controllers(
         },
         failed_pod_backoff,
         namespace_deletion_delay: duration("namespace-deletion-delay", &namespace_deletion_delay)?,
+        garbage_resources: GarbageResources {
+            only: resources("gc-resources", gc_resources)?,
+            ignored: resources("gc-ignored-resources", gc_ignored_resources)?,
+        },
         field_manager,
         root_ca: "".into(),
     })
@@ -207,6 +217,19 @@ fn stay_in_one_namespace(enabled: &Enabled, namespace: &str) -> Result<(), Confi
             "{name} acts on cluster-scoped objects, and --namespace={namespace} allows one namespace only: remove \
              --namespace, or add -{name} to --controllers"
         ))),
+    }
+}
+
+/// Names of resources, as `kubectl api-resources -o name` prints them.
+fn resources(flag: &'static str, names: Vec<String>) -> Result<Vec<String>, ConfigError> {
+    let names: Vec<String> = names.into_iter().filter(|name| !name.is_empty()).collect();
+    match names.iter().find(|name| !is_dns_name(name, 253, true)) {
+        None => Ok(names),
+        Some(name) => Err(error(
+            flag,
+            "names as 'kubectl api-resources -o name' prints them, such as deployments.apps",
+            format!("{name:?}"),
+        )),
     }
 }
 

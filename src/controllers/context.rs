@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::explanations::Explanations;
 use super::foreign_writers::ForeignWriters;
+use super::garbage::GarbageResources;
 use super::gated_field::GatedField;
 use super::in_doubt_writes::InDoubtWrites;
 use super::owner_memory::OwnerMemory;
@@ -83,6 +84,10 @@ pub struct Settings {
     pub failed_pod_backoff: bool,
     /// How long after its deletion a namespace stays at least.
     pub namespace_deletion_delay: Duration,
+    /// The resources that the garbage collector looks after.
+    pub garbage_resources: GarbageResources,
+    /// Seeds the jitter of what is started while the program runs.
+    pub seed: u64,
     /// The certificates of the API server's CA, in PEM; empty if they are not known.
     pub root_ca: Arc<str>,
 }

@@ -88,6 +88,8 @@ pub(super) fn answering(code: impl Fn(&Request<Body>) -> u16 + Clone + Send + 's
         field_manager: "windlass".to_owned(),
         failed_pod_backoff: true,
         namespace_deletion_delay: std::time::Duration::ZERO,
+        garbage_resources: Default::default(),
+        seed: 1,
         root_ca: "".into(),
     };
     let Assembly { context, mut setup, mut informers, .. } =

@@ -6,8 +6,8 @@
 //! * [`registry`]: the two lists, of the kinds and of the controllers.
 //! * [`controller`], [`driver`]: the interface of a controller, and what runs its steps.
 //! * [`setup`], [`context`]: how controllers are built and wired, and the services that they use.
-//! * [`deployment`], [`daemonset`], [`replicas`], [`replicaset`], [`replicationcontroller`], [`namespace`]: the
-//!   controllers.
+//! * [`deployment`], [`daemonset`], [`replicas`], [`replicaset`], [`replicationcontroller`], [`namespace`],
+//!   [`garbage`]: the controllers.
 //! * [`serviceaccount`], [`root_ca_cert`], [`pvc_protection`], [`pv_protection`], [`clusterrole_aggregation`]: those of a
 //!   test bed.
 //! * [`event_handlers`]: a change in a store becomes the keys that it concerns.
@@ -39,6 +39,7 @@ pub mod event_handlers;
 pub mod execute;
 pub mod explanations;
 pub mod foreign_writers;
+pub mod garbage;
 pub mod gated_field;
 pub mod in_doubt_writes;
 pub mod live_reads;

@@ -147,7 +147,7 @@ impl<T: Record> Informer<T> {
             resource,
             api,
             options,
-            delta_handler,
+            Box::new(delta_handler),
             ready,
             relist.relist_requested,
             reachability,

@@ -41,7 +41,7 @@ pub mod queue;
 pub mod rate_limiter;
 pub mod reachability;
 pub mod read_barrier;
-mod reflector;
+pub(crate) mod reflector;
 pub mod request;
 pub mod retry_after;
 pub mod shutdown;

@@ -6,6 +6,7 @@
 //! seconds for as long as nothing happens. One that outlives its piece is broken: the next uses another
 //! connection (`client::transport`).
 
+mod destination;
 mod list;
 
 use std::convert::Infallible;
@@ -20,12 +21,12 @@ use tokio::time::Instant;
 
 use super::api::{Api, ApiError};
 use super::backoff::delay;
-use super::delta_handler::DeltaHandler;
 use super::informer::InformerOptions;
 use super::reachability::Reachability;
 use super::request;
 use super::watch_decoder::{DecodeError, EventSplitter, WatchEvent};
-use crate::model::{Record, Resource};
+use crate::model::Resource;
+pub(crate) use destination::{Accept, Destination};
 
 /// The delays after breaks: 0.8 s, doubled up to 30 s, as in client-go's reflector.
 const SHORTEST_DELAY: Duration = Duration::from_millis(800);
@@ -90,14 +91,14 @@ enum End {
 }
 
 /// Lists and watches one kind.
-pub(crate) struct Reflector<T: Record> {
+pub(crate) struct Reflector {
     api: Api,
     resource: Resource,
     path: String,
     selector: Option<String>,
     field_selector: Option<&'static str>,
     page_size: u32,
-    delta_handler: DeltaHandler<T>,
+    destination: Box<dyn Destination>,
     ready: watch::Sender<bool>,
     relist_requested: Arc<Notify>,
     breaks: IntCounterVec,
@@ -125,12 +126,12 @@ pub(crate) struct Reflector<T: Record> {
     retry_after: Duration,
 }
 
-impl<T: Record> Reflector<T> {
+impl Reflector {
     pub(crate) fn new(
         resource: Resource,
         api: Api,
         options: InformerOptions,
-        delta_handler: DeltaHandler<T>,
+        destination: Box<dyn Destination>,
         ready: watch::Sender<bool>,
         relist_requested: Arc<Notify>,
         reachability: Reachability,
@@ -142,7 +143,7 @@ impl<T: Record> Reflector<T> {
             selector: label_selector.filter(|selector| !selector.is_empty()),
             field_selector,
             page_size,
-            delta_handler,
+            destination,
             ready,
             relist_requested,
             breaks: api.metrics().informer_breaks.clone(),
@@ -175,7 +176,7 @@ impl<T: Record> Reflector<T> {
             let wait = self.after_end(&end, start.elapsed() >= SHORT);
             listing = match end {
                 End::Listed | End::Quiet => false,
-                End::Closed | End::Broken(_) => self.delta_handler.is_listing(),
+                End::Closed | End::Broken(_) => self.destination.is_listing(),
                 End::Expired if planted!("an expired watch is resumed without a new list") => false,
                 End::Expired
                 | End::StreamingRefused
@@ -216,7 +217,7 @@ impl<T: Record> Reflector<T> {
                 self.count("expired");
                 tracing::info!(
                     resource,
-                    position = self.delta_handler.store.position(),
+                    position = self.destination.position(),
                     "watch position has expired; listing again"
                 );
                 // The first time at once. If the list does not help, a server that answers so again and again
@@ -264,7 +265,7 @@ impl<T: Record> Reflector<T> {
         // This list covers all requests until now.
         self.consistent |= self.relist_requested.notified().now_or_never().is_some();
         let accept_older = self.stale_lists >= REFUSED_STALE_LISTS;
-        self.delta_handler.begin_list(accept_older);
+        self.destination.begin_list(accept_older);
         accept_older
     }
 
@@ -275,7 +276,7 @@ impl<T: Record> Reflector<T> {
     /// The price: a streaming list tells its version only at its end. Deleted objects that an old one showed
     /// stay in the store until the next list.
     fn is_stale(&mut self, version: u64, accept_older: bool) -> bool {
-        let position = self.delta_handler.store.position();
+        let position = self.destination.position();
         if version >= position {
             return false;
         }
@@ -295,11 +296,11 @@ impl<T: Record> Reflector<T> {
     }
 
     fn end_list(&mut self, version: u64) {
-        self.delta_handler.end_list(version);
+        self.destination.end_list(version);
         (self.failed_streams, self.expired_lists, self.stale_lists) = (0, 0, 0);
         self.consistent = false;
         if !self.ready.send_replace(true) {
-            let objects = self.delta_handler.store.len();
+            let objects = self.destination.len();
             tracing::info!(resource = self.resource.plural, objects, version, "cache is complete");
         }
     }
@@ -309,7 +310,7 @@ impl<T: Record> Reflector<T> {
         let accept_older = list && self.begin_list();
         let short = self.quiet && !list;
         let seconds = if short { QUIET_WATCH } else { self.rng.u64(WATCH_SECONDS) };
-        let position = self.delta_handler.store.position()
+        let position = self.destination.position()
             + u64::from(planted!("a watch is resumed one resourceVersion too late"));
         let (timeout, position) = (seconds.to_string(), position.to_string());
         let mut query =
@@ -324,7 +325,8 @@ impl<T: Record> Reflector<T> {
         query.extend(self.field_selector.map(|selector| ("fieldSelector", selector)));
         let timeout = if list || self.attempt > 0 { LATER_START } else { FIRST_START };
         let starting = self.api.with_timeout(timeout);
-        let response = match starting.stream(self.get(&query)).await {
+        let request = request::get_as(self.destination.accept().watch, &self.path, &query);
+        let response = match starting.stream(request).await {
             Ok(response) => response,
             Err(error) => {
                 self.reachability.failed(&error);
@@ -339,7 +341,7 @@ impl<T: Record> Reflector<T> {
         let mut events = EventSplitter::of(response.headers());
         let mut body = response.into_body();
         loop {
-            let listing = self.delta_handler.is_listing();
+            let listing = self.destination.is_listing();
             let silent_until = Instant::now() + if listing { LIST_SILENCE } else { SILENCE };
             let silent_until =
                 if planted!("a silent watch is kept until its timeout") { end } else { silent_until };
@@ -376,7 +378,7 @@ impl<T: Record> Reflector<T> {
 
     /// Treats the early end of a streaming list as a refusal when it happens again and again.
     fn cut(&mut self, end: End) -> End {
-        if !self.delta_handler.is_listing() || matches!(end, End::Stale) {
+        if !self.destination.is_listing() || matches!(end, End::Stale) {
             return end;
         }
         self.failed_streams += 1;
@@ -402,12 +404,6 @@ impl<T: Record> Reflector<T> {
         }
     }
 
-    /// A GET in the encoding that the kind is decoded from best.
-    fn get(&self, query: &[(&str, &str)]) -> http::Request<Vec<u8>> {
-        let accept = if T::HAS_PROTOBUF { request::PROTOBUF } else { request::JSON };
-        request::get_as(accept, &self.path, query)
-    }
-
     /// Applies all complete events.
     fn read(&mut self, events: &mut EventSplitter, accept_older: bool) -> Result<(), End> {
         loop {
@@ -419,19 +415,19 @@ impl<T: Record> Reflector<T> {
             match events.read(&event) {
                 Ok(WatchEvent::Put(object)) => {
                     self.quiet = false;
-                    self.delta_handler.put(object);
+                    self.destination.put(object);
                 }
                 Ok(WatchEvent::Delete(object)) => {
                     self.quiet = false;
-                    self.delta_handler.delete(object);
+                    self.destination.delete(object);
                 }
-                Ok(WatchEvent::Bookmark { version, ends_list: true }) if self.delta_handler.is_listing() => {
+                Ok(WatchEvent::Bookmark { version, ends_list: true }) if self.destination.is_listing() => {
                     if self.is_stale(version, accept_older) {
                         return Err(End::Stale);
                     }
                     self.end_list(version);
                 }
-                Ok(WatchEvent::Bookmark { version, .. }) => self.delta_handler.bookmark(version),
+                Ok(WatchEvent::Bookmark { version, .. }) => self.destination.bookmark(version),
                 Ok(WatchEvent::Error(status)) => {
                     let error = ApiError::Status(status);
                     if error.is_gone() {

@@ -6,6 +6,7 @@ mod discovery;
 mod election;
 mod explain;
 mod faults;
+mod garbage;
 mod handover;
 mod namespaces;
 mod operations;

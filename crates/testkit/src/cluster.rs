@@ -43,6 +43,12 @@ impl Drop for Cluster {
     }
 }
 
+/// The controllers that run beside the API server without being under test.
+struct Simulated {
+    garbage_collector: bool,
+    namespace_controller: bool,
+}
+
 /// The faults of the API server, if any.
 #[derive(Clone, Default)]
 pub struct Faults(pub Option<FaultInjector>);
@@ -75,15 +81,22 @@ impl Cluster {
 
     /// A cluster whose API server has these faults.
     pub async fn with(faults: Faults, change: impl FnOnce(Options) -> Options) -> Self {
-        Self::build(faults, change, true).await
+        Self::build(faults, change, Simulated { garbage_collector: true, namespace_controller: true }).await
     }
 
     /// A cluster in which only a daemon ends namespaces.
     pub async fn without_namespace_controller(faults: Faults) -> Self {
-        Self::build(faults, |options| options, false).await
+        let simulated = Simulated { garbage_collector: true, namespace_controller: false };
+        Self::build(faults, |options| options, simulated).await
     }
 
-    async fn build(faults: Faults, change: impl FnOnce(Options) -> Options, ends_namespaces: bool) -> Self {
+    /// A cluster in which only a daemon collects garbage and ends namespaces.
+    pub async fn without_collectors(faults: Faults) -> Self {
+        let simulated = Simulated { garbage_collector: false, namespace_controller: false };
+        Self::build(faults, |options| options, simulated).await
+    }
+
+    async fn build(faults: Faults, change: impl FnOnce(Options) -> Options, simulated: Simulated) -> Self {
         let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let clock = Clock::virtual_from(start);
         let time = clock.clone();
@@ -102,8 +115,10 @@ impl Cluster {
         let never_ready = Some(regex_lite::Regex::new(":broken$").unwrap());
         let options = kubelet::Options { never_ready, ..kubelet::Options::new(now.clone()) };
         tokio::spawn(kubelet::run(cluster.client.clone(), options, cluster.shutdown.clone()));
-        tokio::spawn(garbage::run(cluster.client.clone(), cluster.shutdown.clone()));
-        let run = if ends_namespaces { namespaces::run } else { namespaces::run_accounts };
+        if simulated.garbage_collector {
+            tokio::spawn(garbage::run(cluster.client.clone(), cluster.shutdown.clone()));
+        }
+        let run = if simulated.namespace_controller { namespaces::run } else { namespaces::run_accounts };
         tokio::spawn(run(cluster.client.clone(), now, cluster.shutdown.clone()));
         cluster.call(Method::POST, "/api/v1/namespaces", &json!({"metadata": {"name": "shop"}})).await;
         cluster

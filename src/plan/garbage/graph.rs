@@ -31,6 +31,12 @@ use record::{Flag, NONE, Namespaces, Record, Relation, UNSERVED, UidKey};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceId(u16);
 
+impl From<ResourceId> for u64 {
+    fn from(id: ResourceId) -> Self {
+        id.0.into()
+    }
+}
+
 /// What the graph needs of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphResource {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 
 use super::{End, Reflector};
-use crate::model::Record;
 use crate::runtime::api::{ApiError, LIST_TIMEOUT};
 use crate::runtime::list_decoder::{AnyListDecoder, ListMeta, Part};
+use crate::runtime::request;
 
 /// How often a paged list may expire on the way before it is requested in one piece.
 const PAGED_ATTEMPTS: u32 = 2;
@@ -55,7 +55,7 @@ enum PageError {
     Restart(End),
 }
 
-impl<T: Record> Reflector<T> {
+impl Reflector {
     /// Reads a list in pages. A page that fails is requested again, not the pages before it.
     pub(super) async fn list(&mut self) -> End {
         let mut accept_older = self.begin_list();
@@ -90,7 +90,7 @@ impl<T: Record> Reflector<T> {
     }
 
     fn list_freshness(&self) -> ListFreshness {
-        match self.delta_handler.store.position() {
+        match self.destination.position() {
             _ if self.consistent || self.stale_lists > 0 => ListFreshness::Everything,
             0 if self.may_lag => ListFreshness::Any,
             0 => ListFreshness::Everything,
@@ -132,7 +132,8 @@ impl<T: Record> Reflector<T> {
         query.extend(self.selector.as_deref().map(|selector| ("labelSelector", selector)));
         query.extend(self.field_selector.map(|selector| ("fieldSelector", selector)));
         let timeout = if in_pieces { PAGE_TIMEOUT } else { LIST_TIMEOUT };
-        let response = match self.api.with_timeout(timeout).stream(self.get(&query)).await {
+        let request = request::get_as(self.destination.accept().list, &self.path, &query);
+        let response = match self.api.with_timeout(timeout).stream(request).await {
             Ok(response) => response,
             Err(error) if error.is_gone() && token.is_some() => {
                 self.expired_lists += 1;
@@ -173,7 +174,7 @@ impl<T: Record> Reflector<T> {
                         return Err(PageError::Restart(End::Stale));
                     }
                     Part::Meta(_) => {}
-                    Part::Item(item) => self.delta_handler.put(decoder.encoded(&item)),
+                    Part::Item(item) => self.destination.put(decoder.encoded(&item)),
                 }
             }
         }

@@ -150,6 +150,17 @@ impl Graph {
         slot.into_iter().flat_map(of).collect()
     }
 
+    /// The same, each with whether it blocks the deletion of the owner.
+    pub fn referents(&self, owner: &Uid) -> Vec<(Uid, Address, bool)> {
+        let Some(slot) = self.find(owner) else { return Vec::new() };
+        let blocks = |dependent| {
+            self.references_of(dependent).any(|reference| reference.owner == slot && reference.blocks)
+        };
+        self.dependents_of(slot)
+            .map(|dependent| (self.uid_of(dependent), self.address(dependent), blocks(dependent)))
+            .collect()
+    }
+
     /// The resource with this number.
     pub fn resource(&self, resource: ResourceId) -> &GraphResource {
         &self.resources[usize::from(resource.0)].resource

@@ -1,0 +1,232 @@
+//! The garbage collector: deletes what has lost its last owner, and ends the deletions that wait for dependents.
+//!
+//! It watches the metadata of everything that the API server serves, and so needs rights over everything: it runs only if
+//! it is named in `--controllers`. Its graph is built when the process begins to lead, not on a standby: what an owner's
+//! absence needs is a proof and no complete graph, so that it acts while the first lists still arrive.
+
+mod barrier;
+mod execute;
+mod kinds;
+mod monitor;
+mod owners;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::context::Context;
+use super::driver::Worker;
+use super::error::SyncError;
+use super::registry::{ControllerEntry, OF_ANY_KIND, Requests};
+use super::setup::Setup;
+use crate::metrics::set_gauge;
+use crate::model::{ObjectKey, Resource, Uid};
+use crate::plan::garbage::graph::{Graph, Look, Wake};
+use crate::runtime::api::Api;
+use crate::runtime::worker::{Next, WorkQueue, run_workers};
+use barrier::Barrier;
+pub use kinds::GarbageResources;
+use kinds::Kinds;
+
+/// Its entry in the registry.
+pub static ENTRY: ControllerEntry = ControllerEntry {
+    name: "garbage-collector-controller",
+    aliases: &["garbagecollector"],
+    kind: OF_ANY_KIND,
+    objects: "Objects whose owners may be gone",
+    flag: "concurrent-gc-syncs",
+    workers: 20,
+    queue: "garbage_collector_attempt_to_delete",
+    component: "garbage-collector-controller",
+    watches: &[],
+    stale_skips: None,
+    is_on_by_default: false,
+    // A deletion is one call, and a barrier a list of each kind, of which there are some 60. Upstream has 2 and 2.
+    requests: Requests { qps: 5.0, burst: 10 },
+    install,
+};
+
+/// The name of its other queue: objects that are deleted without their dependents.
+const ORPHAN_QUEUE: &str = "garbage_collector_attempt_to_orphan";
+
+/// How long an owner that has not been seen may be late: the watches of two kinds are not equally fast.
+const LATE: Duration = Duration::from_millis(500);
+
+/// How long a dependent may turn up after an orphaning deletion and keep its life.
+const RELEASED_FOR: Duration = Duration::from_secs(600);
+
+fn install(setup: &mut Setup) -> Box<dyn Worker> {
+    let context = setup.context().clone();
+    let metrics = context.metrics().clone();
+    let control = context.control_of(&ENTRY);
+    let collector = Arc::new(Collector {
+        api: control.api.clone(),
+        queue: control.queue.clone(),
+        orphans: WorkQueue::new(ORPHAN_QUEUE, &metrics),
+        graph: Mutex::default(),
+        kinds: Kinds::new(
+            context.settings().garbage_resources.clone(),
+            context.settings().scope.namespace.clone(),
+        ),
+        kinds_changed: Notify::new(),
+        released: Mutex::default(),
+        waiting_owners: Mutex::default(),
+        foreground_since: Mutex::default(),
+        barrier: Barrier::default(),
+        stop: CancellationToken::new(),
+        context,
+    });
+    let weak = Arc::downgrade(&collector);
+    metrics.before_render(move || {
+        let Some(collector) = weak.upgrade() else { return false };
+        collector.measure();
+        true
+    });
+    Box::new(collector)
+}
+
+/// The garbage collector.
+pub struct Collector {
+    context: Arc<Context>,
+    api: Api,
+    /// Objects to look at, by UID.
+    queue: WorkQueue<ObjectKey>,
+    /// Objects that are being deleted without their dependents.
+    orphans: WorkQueue<Uid>,
+    graph: Mutex<Graph>,
+    kinds: Kinds,
+    /// Called when a resource may have come or gone.
+    kinds_changed: Notify,
+    /// Owners whose `orphan` we took off, and when.
+    released: Mutex<BTreeMap<Uid, Instant>>,
+    /// Owners that were read and waited for their dependents, and when.
+    waiting_owners: Mutex<BTreeMap<Uid, Instant>>,
+    /// Since when owners whose dependents are gone wait for a barrier.
+    foreground_since: Mutex<BTreeMap<Uid, Instant>>,
+    barrier: Barrier,
+    stop: CancellationToken,
+}
+
+impl Collector {
+    /// Looks at one object.
+    ///
+    /// # Errors
+    /// When a request fails, or an owner can neither be seen nor be proved absent; the object is then looked at again.
+    async fn sync(&self, uid: &Uid) -> Result<Next, SyncError> {
+        let look = self.graph.lock().look(uid);
+        match look {
+            Look::Nothing => Ok(Next::Settled),
+            // A released owner may be among them, which is not in the graph.
+            Look::Delete { address, .. } if self.has_released() => self.judge(uid, &address).await,
+            Look::Delete { address, version, policy } => {
+                self.delete_as_seen(uid, &address, version, policy).await
+            }
+            Look::Foreground { address, is_blocked, circle } => {
+                if !circle.is_empty() {
+                    self.unblock(uid, &address, &circle).await?;
+                } else if !is_blocked {
+                    return self.end_foreground(uid, &address).await;
+                }
+                // It is woken when the last that blocks it is gone.
+                Ok(Next::Settled)
+            }
+            Look::Read(address) => self.judge(uid, &address).await,
+        }
+    }
+
+    /// Queues what an event has made necessary.
+    fn wake(&self, wakes: Vec<Wake>) {
+        for wake in wakes {
+            match wake {
+                Wake::Check(uid) => self.queue.add(key(&uid)),
+                Wake::CheckLater(uid) => self.queue.add_after(key(&uid), LATE),
+                Wake::Orphan(uid) => self.orphans.add(uid),
+            }
+        }
+    }
+
+    fn has_released(&self) -> bool {
+        let mut released = self.released.lock();
+        released.retain(|_, since| since.elapsed() < RELEASED_FOR);
+        !released.is_empty()
+    }
+
+    fn is_released(&self, owner: &Uid) -> bool {
+        self.has_released() && self.released.lock().contains_key(owner)
+    }
+
+    fn measure(&self) {
+        let metrics = &self.context.metrics().garbage;
+        let graph = self.graph.lock();
+        set_gauge(&metrics.objects, graph.len());
+        set_gauge(&metrics.bytes, graph.bytes());
+        set_gauge(&metrics.unseen_owners, graph.unseen());
+        drop(graph);
+        for (state, count) in self.kinds.by_state() {
+            set_gauge(&metrics.resources.with_label_values(&[state]), count);
+        }
+    }
+}
+
+/// The key of an object in the queue.
+fn key(uid: &Uid) -> ObjectKey {
+    ObjectKey::new("", uid.to_string())
+}
+
+impl Worker for Arc<Collector> {
+    fn entry(&self) -> &'static ControllerEntry {
+        &ENTRY
+    }
+
+    fn run(&self, workers: usize) -> BoxFuture<'static, ()> {
+        let collector = self.clone();
+        Box::pin(async move {
+            let (checking, orphaning) = (collector.clone(), collector.clone());
+            let check = move |key: ObjectKey| {
+                let collector = checking.clone();
+                let sync: BoxFuture<'static, Result<Next, SyncError>> =
+                    Box::pin(async move { collector.sync(&Uid::new(&key.name)).await });
+                sync
+            };
+            let orphan = move |uid: Uid| {
+                let collector = orphaning.clone();
+                let sync: BoxFuture<'static, Result<Next, SyncError>> =
+                    Box::pin(async move { collector.orphan(&uid).await });
+                sync
+            };
+            tokio::join!(
+                run_workers(collector.queue.clone(), workers, check),
+                run_workers(collector.orphans.clone(), workers, orphan),
+                collector.stop.run_until_cancelled(collector.clone().watch()),
+                collector.stop.run_until_cancelled(collector.raise_barriers()),
+            );
+        })
+    }
+
+    fn shut_down(&self) {
+        self.queue.shut_down();
+        self.orphans.shut_down();
+        self.stop.cancel();
+    }
+
+    fn longest_running(&self) -> Duration {
+        self.queue.longest_running().max(self.orphans.longest_running())
+    }
+
+    /// Nothing: what an owner's end makes necessary is found by the lists of a new leader, and retried until it is done.
+    fn resync(&self) {}
+
+    fn awaited_kinds(&self) -> &'static [Resource] {
+        &[]
+    }
+
+    /// A standby has no keys: nothing is watched there.
+    fn drop_deleted_keys(&self) {}
+}

@@ -1,0 +1,341 @@
+//! The requests of the garbage collector: reads of what it is about to change, deletions and patches.
+//!
+//! Each write carries the UID of its object, and the version or, where it does not depend on one, what it removes.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::barrier::Referent;
+use super::owners::{Owner, is_about};
+use super::{Collector, key};
+use crate::controllers::error::SyncError;
+use crate::controllers::execute::AT_ONCE;
+use crate::model::Uid;
+use crate::model::discovered::{DiscoveredResource, is_path_segment};
+use crate::model::metadata::{FOREGROUND, Metadata, ORPHAN};
+use crate::plan::garbage::fate::{Fate, OwnerState, Policy, fate};
+use crate::plan::garbage::graph::Address;
+use crate::plan::garbage::patch::{self, Change};
+use crate::runtime::api::{Api, ApiError};
+use crate::runtime::request::{self, PatchType};
+use crate::runtime::worker::Next;
+
+/// How often a write is computed again after a conflict, in one sync.
+const ATTEMPTS: usize = 4;
+
+/// How long an owner may keep its dependents without being watched itself.
+const UNWATCHED: Duration = Duration::from_secs(300);
+
+/// How long a foreground deletion waits for kinds that cannot be read. Unlike an orphaning deletion it loses nothing when
+/// it ends too early: what is left is deleted after it.
+const FOREGROUND_PATIENCE: Duration = Duration::from_secs(30);
+
+/// An object that can be asked for.
+struct Target {
+    resource: DiscoveredResource,
+    name: String,
+    path: String,
+}
+
+impl Target {
+    fn what(&self, doing: &str) -> String {
+        format!("{doing} {}", self.path)
+    }
+
+    fn failed(&self, doing: &str, error: ApiError) -> SyncError {
+        SyncError::api(self.what(doing), error)
+    }
+
+    fn malformed(&self, doing: &str, error: serde_json::Error) -> SyncError {
+        SyncError::Json { what: self.what(doing), error }
+    }
+}
+
+impl Collector {
+    /// `None` if its resource is not watched any more: then it is out of reach.
+    fn target(&self, address: &Address) -> Option<Target> {
+        let resource = self.kinds.watched_as(address.resource)?;
+        let Address { namespace, name, .. } = address;
+        let namespace = resource.namespaced.then_some(namespace.as_str());
+        let path = format!("{}/{name}", resource.path(namespace));
+        is_path_segment(name).then(|| Target { resource, name: name.clone(), path })
+    }
+
+    fn api_for(&self, uid: &Uid) -> Api {
+        self.api.on_behalf_of(uid)
+    }
+
+    /// The metadata of an object as the API server has it now; `None` if there is none with this UID.
+    async fn read(&self, uid: &Uid, target: &Target) -> Result<Option<Value>, SyncError> {
+        let request = request::get_as(request::METADATA, &target.path, &[]);
+        match self.api_for(uid).call::<Value>(request).await {
+            Ok(object) => Ok(Some(object).filter(|object| is_of(object, uid))),
+            Err(error) if is_about(&error, &target.resource, &target.name) => Ok(None),
+            Err(error) => Err(SyncError::creation(target.what("reading"), error)),
+        }
+    }
+
+    /// Decides about an object by what the API server has of it, and does that.
+    pub(super) async fn judge(&self, uid: &Uid, address: &Address) -> Result<Next, SyncError> {
+        let Some(target) = self.target(address) else { return Ok(Next::Settled) };
+        let Some(object) = self.read(uid, &target).await? else { return Ok(Next::Settled) };
+        let text = object.to_string();
+        let live = Metadata::decode(&text).map_err(|error| target.malformed("reading", error))?;
+        if live.is_deleting {
+            return Ok(Next::Settled);
+        }
+        let (mut owners, mut is_unwatched) = (Vec::new(), false);
+        for reference in &live.owners {
+            let state = match self.owner_state(&live, address, reference).await? {
+                Owner::Is(state) => state,
+                Owner::IsUnwatched => {
+                    is_unwatched = true;
+                    OwnerState::Solid
+                }
+                Owner::IsBeyondReach => return Ok(Next::Settled),
+            };
+            owners.push((reference.uid.clone(), state));
+        }
+        let has_dependents = self.graph.lock().is_owner(uid);
+        match fate(&owners, has_dependents, Policy::kept_by(&live)) {
+            Fate::Keep => Ok(if is_unwatched { Next::After(UNWATCHED) } else { Next::Settled }),
+            Fate::DropReferences(gone) => {
+                self.change_references(uid, &target, &gone, Change::Remove).await?;
+                // What is left is judged by what the watch shows then.
+                Ok(Next::Settled)
+            }
+            Fate::Delete(policy) => self.delete_as_read(uid, &target, &object, policy).await,
+        }
+    }
+
+    /// Deletes an object all of whose owners are proved absent, as it was at this version.
+    pub(super) async fn delete_as_seen(
+        &self,
+        uid: &Uid,
+        address: &Address,
+        version: u64,
+        policy: Policy,
+    ) -> Result<Next, SyncError> {
+        let Some(target) = self.target(address) else { return Ok(Next::Settled) };
+        match self.delete(uid, &target, Some(&version.to_string()), policy).await {
+            Err(SyncError::Conflict { .. }) => self.judge(uid, address).await,
+            result => result.map(|()| Next::Settled),
+        }
+    }
+
+    /// Deletes an object as it was read. One that others change all the time would never go: if its references are still
+    /// the same after a conflict, its UID suffices.
+    async fn delete_as_read(
+        &self,
+        uid: &Uid,
+        target: &Target,
+        object: &Value,
+        policy: Policy,
+    ) -> Result<Next, SyncError> {
+        let version = object["metadata"]["resourceVersion"].as_str();
+        let Err(error) = self.delete(uid, target, version, policy).await else { return Ok(Next::Settled) };
+        if !matches!(error, SyncError::Conflict { .. }) {
+            return Err(error);
+        }
+        let Some(now) = self.read(uid, target).await? else { return Ok(Next::Settled) };
+        let owners = |object: &Value| -> Vec<Value> {
+            let all = object["metadata"]["ownerReferences"].as_array();
+            all.into_iter().flatten().map(|reference| reference["uid"].clone()).collect()
+        };
+        if owners(&now) != owners(object) {
+            return Err(error);
+        }
+        self.delete(uid, target, None, policy).await.map(|()| Next::Settled)
+    }
+
+    async fn delete(
+        &self,
+        uid: &Uid,
+        target: &Target,
+        version: Option<&str>,
+        policy: Policy,
+    ) -> Result<(), SyncError> {
+        let mut preconditions = json!({ "uid": uid });
+        if let Some(version) = version {
+            preconditions["resourceVersion"] = version.into();
+        }
+        let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy.name(),
+                             "preconditions": preconditions});
+        let request = request::delete(&target.path, &[], &options)
+            .map_err(|error| target.malformed("deleting", error))?;
+        match self.api_for(uid).call::<IgnoredAny>(request::metadata_only(request)).await {
+            Ok(_) => {}
+            Err(error) if is_about(&error, &target.resource, &target.name) => return Ok(()),
+            Err(error) => return Err(target.failed("deleting", error)),
+        }
+        self.context.metrics().garbage.deleted.inc();
+        tracing::debug!(object = target.path, %uid, policy = policy.name(), "deleted an object without an owner");
+        Ok(())
+    }
+
+    /// Lets an object no longer block the owners that wait, through others, for itself.
+    pub(super) async fn unblock(
+        &self,
+        uid: &Uid,
+        address: &Address,
+        owners: &[Uid],
+    ) -> Result<(), SyncError> {
+        let Some(target) = self.target(address) else { return Ok(()) };
+        tracing::info!(object = target.path, %uid, "objects wait for each other's deletion; this one stops blocking it");
+        self.change_references(uid, &target, owners, Change::Unblock).await
+    }
+
+    /// Changes the references to these owners.
+    async fn change_references(
+        &self,
+        uid: &Uid,
+        target: &Target,
+        owners: &[Uid],
+        change: Change,
+    ) -> Result<(), SyncError> {
+        let body = match change {
+            Change::Remove => patch::without_references(uid, owners),
+            Change::Unblock => patch::without_blocking(uid, owners),
+        };
+        match self.send(uid, target, PatchType::Strategic, &body).await {
+            Err(SyncError::Refused { error, .. }) if error.is_unsupported_media_type() => {}
+            result => return result,
+        }
+        for _ in 1..ATTEMPTS {
+            let Some(object) = self.read(uid, target).await? else { return Ok(()) };
+            let Some(body) = patch::as_merge_patch(&object, owners, change) else { return Ok(()) };
+            match self.send(uid, target, PatchType::Merge, &body).await {
+                Err(SyncError::Conflict { .. }) => {}
+                result => return result,
+            }
+        }
+        let Some(object) = self.read(uid, target).await? else { return Ok(()) };
+        let Some(body) = patch::as_merge_patch(&object, owners, change) else { return Ok(()) };
+        self.send(uid, target, PatchType::Merge, &body).await
+    }
+
+    /// Sends a patch. An object that does not exist needs none; neither does another that has its name, which the API
+    /// server says by refusing a change of the UID.
+    async fn send(&self, uid: &Uid, target: &Target, kind: PatchType, body: &Value) -> Result<(), SyncError> {
+        let request = request::patch(&target.path, &[self.context.field_manager()], kind, body)
+            .map_err(|error| target.malformed("patching", error))?;
+        match self.api_for(uid).call::<IgnoredAny>(request::metadata_only(request)).await {
+            Ok(_) => Ok(()),
+            Err(error) if is_about(&error, &target.resource, &target.name) => Ok(()),
+            Err(error) if error.is_invalid() => match self.read(uid, target).await? {
+                None => Ok(()),
+                Some(_) => Err(target.failed("patching", error)),
+            },
+            Err(error) => Err(target.failed("patching", error)),
+        }
+    }
+
+    /// Ends a foreground deletion that no dependent blocks any more.
+    pub(super) async fn end_foreground(&self, uid: &Uid, address: &Address) -> Result<Next, SyncError> {
+        let Some(target) = self.target(address) else { return Ok(Next::Settled) };
+        let since = *self.foreground_since.lock().entry(uid.clone()).or_insert_with(Instant::now);
+        let must_see_all = since.elapsed() < FOREGROUND_PATIENCE;
+        let referents = self.referents(uid, address, &target.resource, must_see_all).await?;
+        if referents.iter().any(|referent| referent.blocks) {
+            // The watch will show them soon, and wake the owner when they are gone.
+            referents.iter().for_each(|referent| self.queue.add_after(key(&referent.uid), super::LATE));
+            return Ok(Next::After(super::LATE));
+        }
+        self.remove_finalizer(uid, &target, FOREGROUND).await?;
+        self.foreground_since.lock().remove(uid);
+        Ok(Next::Settled)
+    }
+
+    /// Releases the dependents of an object that is being deleted without them, and lets it go.
+    pub(super) async fn orphan(&self, uid: &Uid) -> Result<Next, SyncError> {
+        let found = {
+            let graph = self.graph.lock();
+            graph.orphaning(uid).map(|address| (address, graph.dependents(uid)))
+        };
+        let Some((address, dependents)) = found else { return Ok(Next::Settled) };
+        let Some(target) = self.target(&address) else { return Ok(Next::Settled) };
+        // A second deletion can have changed the policy: then the dependents are not to be released.
+        match self.read(uid, &target).await? {
+            Some(object) if has_finalizer(&object, ORPHAN) => {}
+            _ => return Ok(Next::Settled),
+        }
+        self.release(uid, &address, dependents).await?;
+        let referents = self.referents(uid, &address, &target.resource, true).await?;
+        if !referents.is_empty() {
+            let late = referents.into_iter().map(|referent| (referent.uid, referent.address)).collect();
+            self.release(uid, &address, late).await?;
+            return Ok(Next::After(Duration::ZERO));
+        }
+        self.released.lock().insert(uid.clone(), Instant::now());
+        self.remove_finalizer(uid, &target, ORPHAN).await?;
+        self.context.metrics().garbage.orphaned.inc();
+        Ok(Next::Settled)
+    }
+
+    /// Removes the references of these objects to an owner. All are tried; the first error is returned.
+    async fn release(
+        &self,
+        owner: &Uid,
+        owner_address: &Address,
+        dependents: Vec<(Uid, Address)>,
+    ) -> Result<(), SyncError> {
+        // An object in another namespace has no owner here, whatever it refers to.
+        let in_reach = dependents.into_iter().filter(|(_, address)| {
+            owner_address.namespace.is_empty() || address.namespace == owner_address.namespace
+        });
+        let removals: Vec<_> = in_reach
+            .map(|(uid, address)| async move {
+                let Some(target) = self.target(&address) else { return Ok(()) };
+                self.change_references(&uid, &target, std::slice::from_ref(owner), Change::Remove).await
+            })
+            .collect();
+        let mut removals = futures::stream::iter(removals).buffer_unordered(AT_ONCE);
+        let mut result = Ok(());
+        while let Some(removed) = removals.next().await {
+            result = result.and(removed);
+        }
+        result
+    }
+
+    async fn remove_finalizer(&self, uid: &Uid, target: &Target, finalizer: &str) -> Result<(), SyncError> {
+        let mut result = Ok(());
+        for _ in 0..ATTEMPTS {
+            let Some(object) = self.read(uid, target).await? else { return Ok(()) };
+            if !object["metadata"]["deletionTimestamp"].is_string() {
+                return Ok(());
+            }
+            let Some(body) = patch::without_finalizer(&object, finalizer) else { return Ok(()) };
+            result = self.send(uid, target, PatchType::Merge, &body).await;
+            if !matches!(result, Err(SyncError::Conflict { .. })) {
+                break;
+            }
+        }
+        result
+    }
+
+    /// Who still refers to an owner, by what the API server has now: see [`super::barrier`].
+    async fn referents(
+        &self,
+        uid: &Uid,
+        address: &Address,
+        resource: &DiscoveredResource,
+        must_see_all: bool,
+    ) -> Result<Vec<Referent>, SyncError> {
+        let namespace = resource.namespaced.then(|| address.namespace.clone());
+        self.barrier.referents_of(uid, namespace, must_see_all).await
+    }
+}
+
+fn is_of(object: &Value, uid: &Uid) -> bool {
+    object["metadata"]["uid"].as_str().is_some_and(|text| Uid::new(text) == *uid)
+}
+
+fn has_finalizer(object: &Value, finalizer: &str) -> bool {
+    let all = object["metadata"]["finalizers"].as_array();
+    object["metadata"]["deletionTimestamp"].is_string()
+        && all.is_some_and(|all| all.iter().any(|known| known == finalizer))
+}

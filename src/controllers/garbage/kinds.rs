@@ -1,0 +1,232 @@
+//! Which resources are watched, and what the API server says of the others.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::model::discovered::{Discovered, DiscoveredResource, FailedGroup, Verb};
+use crate::plan::garbage::graph::ResourceId;
+use crate::runtime::reachability::Reachability;
+
+/// The resources that the collector looks after.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GarbageResources {
+    /// These alone, as `plural.group`; empty: all.
+    pub only: Vec<String>,
+    /// All but these.
+    pub ignored: Vec<String>,
+}
+
+/// Nobody owns events, nobody is owned by one, and there are millions.
+const IGNORED: [&str; 2] = ["events", "events.events.k8s.io"];
+
+impl GarbageResources {
+    /// Whether a resource is looked after.
+    pub fn include(&self, resource: &DiscoveredResource) -> bool {
+        let name = name(resource);
+        let is_among = |list: &[String]| list.iter().any(|listed| *listed == name);
+        !IGNORED.contains(&name.as_str())
+            && !is_among(&self.ignored)
+            && (self.only.is_empty() || is_among(&self.only))
+    }
+}
+
+/// The name of a resource in flags: `plural.group`, or `plural` in the core group.
+fn name(resource: &DiscoveredResource) -> String {
+    let DiscoveredResource { group, plural, .. } = resource;
+    if group.is_empty() { plural.clone() } else { format!("{plural}.{group}") }
+}
+
+/// A resource that is watched.
+pub(super) struct Monitor {
+    pub(super) resource: DiscoveredResource,
+    /// The version up to which the watch has shown everything; 0 before the first list is complete.
+    pub(super) position: Arc<AtomicU64>,
+    pub(super) moved: watch::Receiver<u64>,
+    pub(super) reachability: Reachability,
+    pub(super) _task: AbortOnDropHandle<()>,
+}
+
+impl Monitor {
+    fn state(&self) -> &'static str {
+        match () {
+            () if self.reachability.check().is_err() => "broken",
+            () if self.position.load(Ordering::Acquire) == 0 => "listing",
+            () => "synced",
+        }
+    }
+}
+
+/// What is served, and what of it is watched.
+pub(super) struct Kinds {
+    resources: GarbageResources,
+    /// The only namespace, if there is one.
+    pub(super) namespace: Option<String>,
+    state: RwLock<State>,
+}
+
+#[derive(Default)]
+struct State {
+    served: Arc<Discovered>,
+    monitors: BTreeMap<ResourceId, Monitor>,
+}
+
+/// What discovery says of a kind.
+pub(super) enum Served {
+    /// It is served as this.
+    As(DiscoveredResource),
+    /// Its group cannot be read at the moment.
+    Unreadable,
+    /// There is no such kind.
+    No,
+}
+
+impl Kinds {
+    pub(super) fn new(resources: GarbageResources, namespace: Option<String>) -> Self {
+        Kinds { resources, namespace, state: RwLock::default() }
+    }
+
+    /// Takes over what the API server serves; the resources to watch from now on, and those to watch no more.
+    pub(super) fn found(
+        &self,
+        served: Arc<Discovered>,
+    ) -> (Vec<DiscoveredResource>, Vec<(ResourceId, Monitor)>) {
+        let mut state = self.state.write();
+        // What was watched and cannot be read now is not gone.
+        let last_good = served.failed.iter().filter_map(|failed| failed.last_good.as_ref()).flatten();
+        let still = last_good
+            .filter(|resource| state.monitors.values().any(|known| is_same(&known.resource, resource)));
+        let wanted: Vec<DiscoveredResource> = served
+            .resources
+            .iter()
+            .chain(still)
+            .filter(|resource| self.is_watched(resource))
+            .cloned()
+            .collect();
+        let gone: Vec<ResourceId> = state
+            .monitors
+            .iter()
+            .filter(|(_, known)| !wanted.iter().any(|resource| is_watched_alike(resource, &known.resource)))
+            .map(|(id, _)| *id)
+            .collect();
+        let gone = gone.into_iter().filter_map(|id| Some((id, state.monitors.remove(&id)?))).collect();
+        let is_new = |resource: &DiscoveredResource| {
+            !state.monitors.values().any(|known| is_watched_alike(resource, &known.resource))
+        };
+        let new = wanted.into_iter().filter(is_new).collect();
+        state.served = served;
+        (new, gone)
+    }
+
+    fn is_watched(&self, resource: &DiscoveredResource) -> bool {
+        resource.verbs.has_all(&[Verb::Delete, Verb::List, Verb::Watch])
+            && self.resources.include(resource)
+            && (self.namespace.is_none() || resource.namespaced)
+    }
+
+    pub(super) fn watched(&self, id: ResourceId, monitor: Monitor) {
+        self.state.write().monitors.insert(id, monitor);
+    }
+
+    /// What is served of a kind, in whichever version.
+    pub(super) fn of_kind(&self, group: &str, kind: &str) -> Served {
+        let state = self.state.read();
+        let is_meant = |failed: &FailedGroup| failed.group == group;
+        match state.served.of_kind(group, kind) {
+            Some(resource) => Served::As(resource.clone()),
+            None if state.served.failed.iter().any(is_meant) => Served::Unreadable,
+            None => Served::No,
+        }
+    }
+
+    /// Whether the end of an object of this kind would be seen.
+    pub(super) fn is_seen(&self, resource: &DiscoveredResource) -> bool {
+        self.state.read().monitors.values().any(|known| is_same(&known.resource, resource))
+    }
+
+    /// A resource that is watched.
+    pub(super) fn watched_as(&self, id: ResourceId) -> Option<DiscoveredResource> {
+        self.state.read().monitors.get(&id).map(|monitor| monitor.resource.clone())
+    }
+
+    /// The number of a resource that is watched.
+    pub(super) fn id_of(&self, resource: &DiscoveredResource) -> Option<ResourceId> {
+        let state = self.state.read();
+        state.monitors.iter().find(|(_, known)| is_same(&known.resource, resource)).map(|(id, _)| *id)
+    }
+
+    /// All resources that are watched: with the positions of their watches.
+    pub(super) fn all(&self) -> Vec<(DiscoveredResource, watch::Receiver<u64>)> {
+        let of = |monitor: &Monitor| (monitor.resource.clone(), monitor.moved.clone());
+        self.state.read().monitors.values().map(of).collect()
+    }
+
+    /// How many are in each state.
+    pub(super) fn by_state(&self) -> BTreeMap<&'static str, usize> {
+        let mut counts: BTreeMap<_, _> = ["broken", "listing", "synced"].map(|state| (state, 0)).into();
+        for monitor in self.state.read().monitors.values() {
+            *counts.entry(monitor.state()).or_default() += 1;
+        }
+        counts
+    }
+}
+
+fn is_same(one: &DiscoveredResource, other: &DiscoveredResource) -> bool {
+    (&one.group, &one.plural) == (&other.group, &other.plural)
+}
+
+/// Whether a watch of one would show the other.
+fn is_watched_alike(one: &DiscoveredResource, other: &DiscoveredResource) -> bool {
+    is_same(one, other)
+        && (&one.version, &one.kind, one.namespaced) == (&other.version, &other.kind, other.namespaced)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::discovered::Verbs;
+
+    fn resource(group: &str, plural: &str) -> DiscoveredResource {
+        DiscoveredResource {
+            group: group.into(),
+            version: "v1".into(),
+            kind: plural.to_uppercase(),
+            plural: plural.into(),
+            namespaced: true,
+            verbs: Verbs::named(["get", "list", "watch", "delete"]),
+            other_versions: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn flags_bound_what_is_looked_after() {
+        let all = GarbageResources::default();
+        assert!(all.include(&resource("apps", "deployments")) && !all.include(&resource("", "events")));
+        assert!(!all.include(&resource("events.k8s.io", "events")));
+        let some =
+            GarbageResources { only: vec!["pods".into(), "jobs.batch".into()], ignored: vec!["pods".into()] };
+        assert!(some.include(&resource("batch", "jobs")));
+        assert!(!some.include(&resource("", "jobs")) && !some.include(&resource("", "pods")));
+    }
+
+    #[test]
+    fn what_discovery_cannot_read_is_neither_gone_nor_unknown() {
+        let kinds = Kinds::new(GarbageResources::default(), None);
+        let failed = FailedGroup {
+            group: "x.io".into(),
+            version: "v1".into(),
+            message: "down".into(),
+            last_good: None,
+        };
+        let served = Discovered { resources: vec![resource("", "pods")], failed: vec![failed] };
+        let (new, gone) = kinds.found(Arc::new(served));
+        assert_eq!((new.len(), gone.len()), (1, 0));
+        assert!(matches!(kinds.of_kind("x.io", "Thing"), Served::Unreadable));
+        assert!(matches!(kinds.of_kind("", "Thing"), Served::No));
+        assert!(matches!(kinds.of_kind("", "PODS"), Served::As(_)));
+    }
+}

@@ -1,0 +1,134 @@
+//! Passes the metadata of one resource on to the graph.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use prometheus::IntCounter;
+use tokio::sync::watch;
+
+use super::Collector;
+use crate::model::Resource;
+use crate::model::metadata::Metadata;
+use crate::model::record::Encoded;
+use crate::plan::garbage::graph::ResourceId;
+use crate::runtime::reflector::{Accept, Destination};
+use crate::runtime::request;
+
+/// The groups whose objects say which resources there are.
+const DEFINE_RESOURCES: [&str; 2] = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
+
+/// The destination of a resource's lists and watches.
+pub(super) struct GraphWriter {
+    collector: Arc<Collector>,
+    id: ResourceId,
+    resource: Resource,
+    is_listing: bool,
+    has_listed: bool,
+    position: Arc<AtomicU64>,
+    moved: watch::Sender<u64>,
+    objects: usize,
+    undecodable: IntCounter,
+}
+
+impl GraphWriter {
+    pub(super) fn new(
+        collector: Arc<Collector>,
+        id: ResourceId,
+        resource: Resource,
+        position: Arc<AtomicU64>,
+        moved: watch::Sender<u64>,
+    ) -> Self {
+        let labels = [resource.group, resource.plural];
+        let undecodable = collector.context.metrics().informer_undecodable.with_label_values(&labels);
+        GraphWriter {
+            collector,
+            id,
+            resource,
+            is_listing: false,
+            has_listed: false,
+            position,
+            moved,
+            objects: 0,
+            undecodable,
+        }
+    }
+
+    fn advance(&mut self, version: u64) {
+        if !self.is_listing && version > self.position() {
+            self.set_position(version);
+        }
+    }
+
+    fn set_position(&mut self, version: u64) {
+        self.position.store(version, Ordering::Release);
+        self.moved.send_replace(version);
+    }
+
+    fn decode<'a>(&self, object: Encoded<'a>) -> Option<Metadata<'a>> {
+        let Encoded::Json(json) = object else { return None };
+        Metadata::decode(json)
+            .inspect_err(|error| {
+                self.undecodable.inc();
+                let resource = self.resource.plural;
+                tracing::debug!(resource, %error, "an object without readable metadata is not collected");
+            })
+            .ok()
+    }
+
+    fn tell_of_kinds(&self) {
+        if self.has_listed && DEFINE_RESOURCES.contains(&self.resource.group) {
+            self.collector.kinds_changed.notify_one();
+        }
+    }
+}
+
+impl Destination for GraphWriter {
+    fn accept(&self) -> Accept {
+        Accept { list: request::METADATA_LIST, watch: request::METADATA }
+    }
+
+    fn position(&self) -> u64 {
+        self.position.load(Ordering::Acquire)
+    }
+
+    fn len(&self) -> usize {
+        self.objects
+    }
+
+    fn is_listing(&self) -> bool {
+        self.is_listing
+    }
+
+    fn begin_list(&mut self, _: bool) {
+        (self.is_listing, self.objects) = (true, 0);
+        self.collector.graph.lock().begin_list(self.id);
+    }
+
+    fn end_list(&mut self, version: u64) {
+        let wakes = self.collector.graph.lock().end_list(self.id);
+        self.collector.wake(wakes);
+        (self.is_listing, self.has_listed) = (false, true);
+        self.set_position(version);
+    }
+
+    fn put(&mut self, object: Encoded<'_>) {
+        let Some(metadata) = self.decode(object) else { return };
+        self.objects += usize::from(self.is_listing);
+        let wakes = self.collector.graph.lock().put(self.id, &metadata);
+        self.collector.wake(wakes);
+        self.advance(metadata.resource_version);
+        self.tell_of_kinds();
+    }
+
+    fn delete(&mut self, object: Encoded<'_>) {
+        let Some(metadata) = self.decode(object) else { return };
+        let wakes = self.collector.graph.lock().remove(&metadata.uid);
+        self.collector.wake(wakes);
+        self.advance(metadata.resource_version);
+        self.tell_of_kinds();
+    }
+
+    fn bookmark(&mut self, version: u64) {
+        self.advance(version);
+    }
+}

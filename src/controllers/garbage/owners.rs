@@ -1,0 +1,150 @@
+//! What is known for certain of the owners of an object, by the graph or by an answer of the API server.
+
+use tokio::time::Instant;
+
+use super::kinds::Served;
+use super::watch::fixed;
+use super::{Collector, ENTRY};
+use crate::controllers::error::SyncError;
+use crate::model::discovered::{DiscoveredResource, is_path_segment};
+use crate::model::metadata::{Metadata, OwnerReference};
+use crate::model::{ObjectKey, Uid};
+use crate::plan::garbage::fate::OwnerState;
+use crate::plan::garbage::graph::{Address, Known};
+use crate::runtime::api::ApiError;
+use crate::runtime::events::{EventTarget, EventType};
+use crate::runtime::request;
+
+/// How long an answer about an owner that waits for its dependents counts for all of them: a second deletion can change the
+/// policy, and then they must live.
+const WAITS_FOR: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// The event about a reference to an owner in another namespace; upstream's.
+const INVALID_NAMESPACE: &str = "OwnerRefInvalidNamespace";
+
+/// What is known of the owner behind a reference.
+pub(super) enum Owner {
+    /// For certain.
+    Is(OwnerState),
+    /// It exists, and its end would not be seen.
+    IsUnwatched,
+    /// Its kind is not served, or it cannot own this object. Nothing is decided before that changes.
+    IsBeyondReach,
+}
+
+impl Collector {
+    /// The state of an owner of this object, as it was just read.
+    pub(super) async fn owner_state(
+        &self,
+        object: &Metadata<'_>,
+        address: &Address,
+        reference: &OwnerReference<'_>,
+    ) -> Result<Owner, SyncError> {
+        if self.is_released(&reference.uid) {
+            return Ok(Owner::Is(OwnerState::Released));
+        }
+        let namespace = object.namespace.as_str();
+        let (known, is_elsewhere) = {
+            let graph = self.graph.lock();
+            (graph.known_by(namespace, reference), graph.is_in_another_namespace(namespace, reference))
+        };
+        if is_elsewhere {
+            self.say_where_it_is_not(object, address, reference);
+        }
+        match known {
+            Known::Solid => return Ok(Owner::Is(OwnerState::Solid)),
+            Known::Absent => return Ok(Owner::Is(OwnerState::Absent)),
+            Known::Waiting if self.was_just_waiting(&reference.uid) => {
+                return Ok(Owner::Is(OwnerState::Waiting));
+            }
+            Known::Waiting | Known::Unknown => {}
+        }
+        let resource = match self.kinds.of_kind(reference.group(), reference.kind.as_str()) {
+            Served::As(resource) => resource,
+            Served::No => return Ok(Owner::IsBeyondReach),
+            Served::Unreadable => {
+                let what = format!("finding the kind {} of an owner", reference.kind.as_str());
+                let error = serde::de::Error::custom("its API group cannot be read at the moment");
+                return Err(SyncError::Json { what, error });
+            }
+        };
+        if resource.namespaced && namespace.is_empty() || !is_path_segment(reference.name.as_str()) {
+            return Ok(Owner::IsBeyondReach);
+        }
+        self.ask(object, reference, resource).await
+    }
+
+    /// Asks the API server for the owner, as the reference claims it.
+    async fn ask(
+        &self,
+        object: &Metadata<'_>,
+        reference: &OwnerReference<'_>,
+        mut resource: DiscoveredResource,
+    ) -> Result<Owner, SyncError> {
+        // A version that is no longer served is asked for in another: it is the same object.
+        if resource.is_served_in(reference.version()) {
+            resource.version = reference.version().to_owned();
+        }
+        let namespace = resource.namespaced.then(|| object.namespace.as_str());
+        let name = reference.name.as_str();
+        let path = format!("{}/{name}", resource.path(namespace));
+        let what = || format!("reading the owner {path}");
+        let absent = || {
+            self.graph.lock().prove_absent(&object.uid, &reference.uid, resource.namespaced);
+            Ok(Owner::Is(OwnerState::Absent))
+        };
+        let request = request::get_as(request::METADATA, &path, &[]);
+        let body = match self.api.on_behalf_of(&object.uid).call_bytes(request).await {
+            Ok(body) => body,
+            Err(error) if is_about(&error, &resource, name) => return absent(),
+            // There is a difference between an object that does not exist and a path that does not.
+            Err(error) => return Err(SyncError::creation(what(), error)),
+        };
+        let json = std::str::from_utf8(&body).unwrap_or_default();
+        let owner = Metadata::decode(json).map_err(|error| SyncError::Json { what: what(), error })?;
+        if owner.uid != reference.uid {
+            return absent();
+        }
+        if owner.waits_for_dependents() {
+            self.waiting_owners.lock().insert(owner.uid, Instant::now());
+            return Ok(Owner::Is(OwnerState::Waiting));
+        }
+        match self.kinds.is_seen(&resource) {
+            true => Ok(Owner::Is(OwnerState::Solid)),
+            false => Ok(Owner::IsUnwatched),
+        }
+    }
+
+    fn was_just_waiting(&self, owner: &Uid) -> bool {
+        let mut waiting = self.waiting_owners.lock();
+        waiting.retain(|_, read| read.elapsed() < WAITS_FOR);
+        waiting.contains_key(owner)
+    }
+
+    /// Tells users why an owner in another namespace does not count.
+    fn say_where_it_is_not(&self, object: &Metadata<'_>, address: &Address, reference: &OwnerReference<'_>) {
+        let Some(resource) = self.kinds.watched_as(address.resource) else { return };
+        let namespace = object.namespace.as_str();
+        let OwnerReference { api_version, kind, name, uid, .. } = reference;
+        let (api_version, kind, name) = (api_version.as_str(), kind.as_str(), name.as_str());
+        let message = format!(
+            "ownerRef [{api_version}/{kind}, namespace: {namespace}, name: {name}, uid: {uid}] does not exist in \
+             namespace {namespace:?}"
+        );
+        let about = EventTarget {
+            resource: fixed(&resource),
+            key: ObjectKey::new(namespace, object.name.as_str()),
+            uid: object.uid.clone(),
+            resource_version: Some(object.resource_version),
+        };
+        self.context.recorder.record(&about, EventType::Warning, INVALID_NAMESPACE, message, ENTRY.component);
+    }
+}
+
+/// Whether an answer says of this object, and not of a path or a group, that it does not exist.
+pub(super) fn is_about(error: &ApiError, resource: &DiscoveredResource, name: &str) -> bool {
+    let Some(status) = error.status().filter(|status| status.code == 404) else { return false };
+    status.details.as_ref().is_some_and(|details| {
+        details.name == name && (details.kind == resource.plural || details.kind == resource.kind)
+    })
+}

@@ -1,0 +1,154 @@
+//! Keeps a watch on every resource that is served: they come and go while the others run.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::Collector;
+use super::kinds::Monitor;
+use super::monitor::GraphWriter;
+use crate::model::Resource;
+use crate::model::discovered::{Discovered, DiscoveredResource};
+use crate::plan::garbage::graph::{GraphResource, ResourceId};
+use crate::runtime::discovery::Discovery;
+use crate::runtime::informer::InformerOptions;
+use crate::runtime::reachability::Reachability;
+use crate::runtime::reflector::Reflector;
+
+/// How often the API server is asked which resources it serves. While nothing changes the answer is a 304.
+const PERIOD: Duration = Duration::from_secs(30);
+
+/// How long after a definition has changed; the API server serves the kind a moment later.
+const SETTLES_IN: Duration = Duration::from_millis(100);
+
+/// The pause after an attempt that failed.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// How long the first list of a resource may keep the dependents of its objects waiting.
+const LONGEST_FIRST_LIST: Duration = Duration::from_secs(30);
+
+impl Collector {
+    /// Watches what is served, for ever.
+    pub(super) async fn watch(self: Arc<Self>) {
+        let mut discovery = Discovery::new(self.api.clone());
+        let mut last: Option<Arc<Discovered>> = None;
+        loop {
+            let pause = match discovery.refresh().await {
+                Ok(found) => {
+                    if last.as_ref().is_none_or(|last| !Arc::ptr_eq(last, &found)) {
+                        self.adapt(&found);
+                        last = Some(found);
+                    }
+                    PERIOD
+                }
+                Err(error) => {
+                    self.context.metrics().garbage.sync_errors.inc();
+                    tracing::warn!(%error, "the resources of the API server are unknown; those that are watched stay");
+                    PAUSE
+                }
+            };
+            let changed = tokio::time::timeout(pause, self.kinds_changed.notified()).await.is_ok();
+            if changed {
+                tokio::time::sleep(SETTLES_IN).await;
+            }
+        }
+    }
+
+    fn adapt(self: &Arc<Self>, found: &Arc<Discovered>) {
+        for failed in &found.failed {
+            self.context.metrics().garbage.sync_errors.inc();
+            let (group, error) = (failed.group_version(), &failed.message);
+            tracing::warn!(group, error, "discovery failed for a group; what is known of it stays");
+        }
+        let (new, gone) = self.kinds.found(found.clone());
+        for (id, monitor) in gone {
+            let resource = &monitor.resource.plural;
+            tracing::info!(resource, "resource is not served any more; its objects are left alone");
+            drop(monitor);
+            let wakes = self.graph.lock().remove_resource(id);
+            self.wake(wakes);
+        }
+        for resource in new {
+            self.begin(resource);
+        }
+    }
+
+    /// Begins to watch a resource.
+    fn begin(self: &Arc<Self>, resource: DiscoveredResource) {
+        let DiscoveredResource { group, kind, plural, namespaced, .. } = &resource;
+        let (group, kind, plural) = (group.clone(), kind.clone(), plural.clone());
+        let added =
+            self.graph.lock().add_resource(&GraphResource { group, kind, plural, namespaced: *namespaced });
+        let Some((id, wakes)) = added else {
+            tracing::error!(
+                resource = resource.plural,
+                "too many resources have come and gone; this one is not watched"
+            );
+            return;
+        };
+        let (position, reachability) = (Arc::new(AtomicU64::new(0)), Reachability::default());
+        let (moves, moved) = watch::channel(0);
+        let fixed = fixed(&resource);
+        let writer = GraphWriter::new(self.clone(), id, fixed, position.clone(), moves);
+        let options = InformerOptions {
+            namespace: self.kinds.namespace.clone(),
+            seed: self.context.settings().seed ^ u64::from(id),
+            ..InformerOptions::default()
+        };
+        let (api, ready, relist) = (self.api.clone(), watch::Sender::new(false), Arc::<Notify>::default());
+        let reflector =
+            Reflector::new(fixed, api, options, Box::new(writer), ready, relist, reachability.clone());
+        let collector = self.clone();
+        let task = tokio::spawn(async move {
+            let patience = async {
+                tokio::time::sleep(LONGEST_FIRST_LIST).await;
+                collector.stop_waiting_for(id);
+                std::future::pending().await
+            };
+            tokio::select! {
+                never = reflector.run() => match never {},
+                () = patience => {}
+            }
+        });
+        let task = AbortOnDropHandle::new(task);
+        self.kinds.watched(id, Monitor { resource, position, moved, reachability, _task: task });
+        self.wake(wakes);
+    }
+
+    fn stop_waiting_for(&self, id: ResourceId) {
+        let wakes = self.graph.lock().stop_waiting_for(id);
+        self.wake(wakes);
+    }
+}
+
+/// A discovered resource in the form of those that the program is written for.
+///
+/// Their names live as long as the process. Each is kept once, so that the price is a few bytes for each name that the API
+/// server has ever served, and not for each time that a definition comes and goes.
+pub(super) fn fixed(resource: &DiscoveredResource) -> Resource {
+    let DiscoveredResource { group, version, kind, plural, .. } = resource;
+    Resource {
+        group: lasting(group),
+        version: lasting(version),
+        kind: lasting(kind),
+        plural: lasting(plural),
+    }
+}
+
+fn lasting(name: &str) -> &'static str {
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock();
+    match names.get(name) {
+        Some(known) => known,
+        None => {
+            let name: &'static str = Box::leak(name.into());
+            names.insert(name);
+            name
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The metrics of the garbage collector.
+
+use prometheus::{Histogram, IntCounter, IntGauge, IntGaugeVec};
+
+use super::catalogue::Catalogue;
+
+/// Ten milliseconds to five minutes: a barrier is a list of each resource.
+const BARRIER_BUCKETS: &[f64] = &[0.01, 0.03, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
+
+/// What the garbage collector knows and does.
+pub struct GarbageMetrics {
+    /// Objects in the graph.
+    pub objects: IntGauge,
+    /// Bytes that the graph takes.
+    pub bytes: IntGauge,
+    /// Owners that were not seen and not proved absent.
+    pub unseen_owners: IntGauge,
+    /// Resources, `{state}`: `synced`, `listing`, or `broken` for one that has not answered for a minute.
+    pub resources: IntGaugeVec,
+    /// How often discovery failed, for all groups or for one; upstream's.
+    pub sync_errors: IntCounter,
+    /// Objects deleted because no owner is left.
+    pub deleted: IntCounter,
+    /// Owners that were let go without their dependents.
+    pub orphaned: IntCounter,
+    /// Seconds that it took to learn from all resources who refers to the owners that wait.
+    pub barrier_duration: Histogram,
+}
+
+impl GarbageMetrics {
+    pub(super) fn new(catalogue: &Catalogue<'_>) -> Self {
+        GarbageMetrics {
+            objects: catalogue.gauge("windlass_garbage_objects", "Objects in the graph of the garbage collector."),
+            bytes: catalogue
+                .gauge("windlass_garbage_graph_bytes", "Bytes that the graph of the garbage collector takes."),
+            unseen_owners: catalogue.gauge(
+                "windlass_garbage_unseen_owners",
+                "Owners that objects refer to and that were neither seen nor proved absent.",
+            ),
+            resources: catalogue.gauges(
+                "windlass_garbage_resources",
+                "Resources that the garbage collector watches, by state; broken ones have not answered for a minute.",
+                &["state"],
+            ),
+            sync_errors: catalogue.counter(
+                "garbagecollector_controller_resources_sync_error_total",
+                "Failures of discovery, for all API groups or for one.",
+            ),
+            deleted: catalogue.counter(
+                "windlass_garbage_objects_deleted_total",
+                "Objects that the garbage collector deleted because none of their owners is left.",
+            ),
+            orphaned: catalogue.counter(
+                "windlass_garbage_owners_orphaned_total",
+                "Owners that were deleted without their dependents.",
+            ),
+            barrier_duration: catalogue.histogram(
+                "windlass_garbage_barrier_duration_seconds",
+                "Time to learn from all resources who refers to the owners whose deletion waits for that.",
+                BARRIER_BUCKETS,
+            ),
+        }
+    }
+}
