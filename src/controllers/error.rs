@@ -73,6 +73,14 @@ pub enum SyncError {
         /// The name.
         name: String,
     },
+    /// What a decision needs could not be read; nothing was written.
+    #[error("{what}: {reason}")]
+    Unread {
+        /// What was being done.
+        what: String,
+        /// What the API server said, or what is wrong with its answer.
+        reason: String,
+    },
     /// An object could not be encoded as JSON, or an answer has an unexpected shape.
     #[error("{what}: {error}")]
     Json {
@@ -120,7 +128,10 @@ impl SyncError {
             | SyncError::OutcomeUnknown { error, .. }
             | SyncError::Unsent { error, .. }
             | SyncError::Refused { error, .. } => Some(error),
-            SyncError::NameTaken { .. } | SyncError::Overtaken { .. } | SyncError::Json { .. } => None,
+            SyncError::NameTaken { .. }
+            | SyncError::Overtaken { .. }
+            | SyncError::Unread { .. }
+            | SyncError::Json { .. } => None,
         }
     }
 
@@ -164,6 +175,7 @@ impl SyncFailure for SyncError {
             SyncError::Refused { error, .. } | SyncError::Unsent { error, .. } => error.label(),
             SyncError::NameTaken { .. } => "name_taken",
             SyncError::Overtaken { .. } => "overtaken",
+            SyncError::Unread { .. } => "unread",
             SyncError::Json { .. } => "json",
         }
     }

@@ -6,6 +6,7 @@
 
 mod apiserver;
 mod daemon_sets;
+mod garbage;
 mod installation;
 mod namespaces;
 mod test_bed;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         Server: installation::the_shipped_manifests_are_accepted,
         Server: namespaces::namespaces_end_with_what_is_in_them,
         ServerAndChart: test_bed::the_chart_gives_the_controllers_of_the_cluster_exactly_the_rights_that_they_need,
+        ServerAndUpstream: garbage::the_situations_of_upstreams_tests_end_as_with_kube_controller_manager,
         ServerAndUpstream: namespaces::the_conditions_are_those_of_kube_controller_manager,
         ServerAndChart: installation::the_rendered_chart_is_accepted,
         ServerAndChart: installation::the_chart_gives_a_daemon_of_one_namespace_the_permissions_that_it_needs,

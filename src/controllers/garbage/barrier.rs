@@ -35,6 +35,9 @@ const SILENCE: Duration = Duration::from_millis(250);
 /// How many objects a page of a list has.
 const PAGE: &str = "500";
 
+/// What the errors of a round say.
+const WHAT: &str = "looking for dependents";
+
 /// An object that refers to an owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Referent {
@@ -77,8 +80,8 @@ impl Barrier {
         self.waiting.lock().push(Question { owner: owner.clone(), namespace, must_see_all, answer });
         self.asked.notify_one();
         answered.await.unwrap_or_else(|_| {
-            let error = serde::de::Error::custom("the garbage collector is shutting down");
-            Err(SyncError::Json { what: "looking for dependents".to_owned(), error })
+            let reason = "the garbage collector is shutting down".to_owned();
+            Err(SyncError::Unread { what: WHAT.to_owned(), reason })
         })
     }
 }
@@ -122,15 +125,14 @@ impl Collector {
                 Ok(found) => {
                     found.into_iter().for_each(|(owner, more)| all.entry(owner).or_default().extend(more))
                 }
-                Err(error) => failure = failure.or(Some(error.to_string())),
+                Err(reason) => failure = failure.or(Some(reason)),
             }
         }
         for Question { owner, must_see_all, answer, .. } in questions {
             let referents = all.remove(&owner).unwrap_or_default();
             let result = match &failure {
-                Some(failure) if must_see_all && referents.is_empty() => {
-                    let error = serde::de::Error::custom(failure);
-                    Err(SyncError::Json { what: "looking for dependents".to_owned(), error })
+                Some(reason) if must_see_all && referents.is_empty() => {
+                    Err(SyncError::Unread { what: WHAT.to_owned(), reason: reason.clone() })
                 }
                 _ => Ok(referents),
             };
@@ -146,12 +148,12 @@ impl Collector {
         namespace: Option<&str>,
         resource: &DiscoveredResource,
         mut moved: watch::Receiver<u64>,
-    ) -> Result<Found, SyncError> {
+    ) -> Result<Found, String> {
         // In the only namespace that is watched, if there is one.
         let namespace = namespace.or(self.kinds.namespace.as_deref()).filter(|_| resource.namespaced);
         let path = resource.path(namespace);
         let first = self.page(&path, &[("limit", "1")]).await?;
-        if first.items.is_empty() {
+        if first.items().is_empty() {
             return Ok(Found::new());
         }
         let version = first.metadata.resource_version.parse().unwrap_or(u64::MAX);
@@ -165,7 +167,7 @@ impl Collector {
             let mut query = vec![("limit", PAGE)];
             query.extend(next.as_deref().map(|token| ("continue", token)));
             let page = self.page(&path, &query).await?;
-            self.collect(owners, resource, &page.items, &mut found)?;
+            self.collect(owners, resource, page.items(), &mut found)?;
             match page.metadata.next.filter(|token| !token.is_empty()) {
                 Some(token) if next.as_ref() != Some(&token) => next = Some(token),
                 _ => return Ok(found),
@@ -192,11 +194,11 @@ impl Collector {
         resource: &DiscoveredResource,
         items: &[Box<RawValue>],
         found: &mut Found,
-    ) -> Result<(), SyncError> {
+    ) -> Result<(), String> {
         let Some(id) = self.kinds.id_of(resource) else { return Ok(()) };
         for item in items {
             let object = Metadata::decode(item.get())
-                .map_err(|error| SyncError::Json { what: format!("listing {}", resource.plural), error })?;
+                .map_err(|error| format!("listing {}: {error}", resource.plural))?;
             for reference in object.owners.iter().filter(|reference| owners.contains(&reference.uid)) {
                 let (namespace, name) =
                     (object.namespace.as_str().to_owned(), object.name.as_str().to_owned());
@@ -208,18 +210,25 @@ impl Collector {
         Ok(())
     }
 
-    async fn page(&self, path: &str, query: &[(&str, &str)]) -> Result<Page, SyncError> {
+    async fn page(&self, path: &str, query: &[(&str, &str)]) -> Result<Page, String> {
         let request = request::get_as(request::METADATA_LIST, path, query);
         let listing = self.api.with_timeout(LIST_TIMEOUT);
-        listing.call(request).await.map_err(|error| SyncError::creation(format!("listing {path}"), error))
+        listing.call(request).await.map_err(|error| format!("listing {path}: {error}"))
     }
 }
 
 #[derive(Deserialize)]
 struct Page {
     metadata: PageMetadata,
+    /// Absent, or null as Go writes it, where there are none.
     #[serde(default)]
-    items: Vec<Box<RawValue>>,
+    items: Option<Vec<Box<RawValue>>>,
+}
+
+impl Page {
+    fn items(&self) -> &[Box<RawValue>] {
+        self.items.as_deref().unwrap_or_default()
+    }
 }
 
 #[derive(Deserialize)]

@@ -64,8 +64,8 @@ impl Collector {
             Served::No => return Ok(Owner::IsBeyondReach),
             Served::Unreadable => {
                 let what = format!("finding the kind {} of an owner", reference.kind.as_str());
-                let error = serde::de::Error::custom("its API group cannot be read at the moment");
-                return Err(SyncError::Json { what, error });
+                let reason = "its API group cannot be read at the moment".to_owned();
+                return Err(SyncError::Unread { what, reason });
             }
         };
         if resource.namespaced && namespace.is_empty() || !is_path_segment(reference.name.as_str()) {
