@@ -8,7 +8,8 @@ use k8s_openapi::api::admissionregistration::v1::{
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Event, Namespace, Node, Pod, ReplicationController, Secret, Service, ServiceAccount,
+    ConfigMap, Event, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
+    Secret, Service, ServiceAccount,
 };
 use k8s_openapi::api::events::v1::Event as EventsEvent;
 use k8s_openapi::api::flowcontrol::v1::FlowSchema;
@@ -48,6 +49,8 @@ fn add(group: &str, kind: &str, generator: &mut SchemaGenerator) -> Option<Strin
         ("", "Event") => name::<Event>,
         ("", "Namespace") => name::<Namespace>,
         ("", "Node") => name::<Node>,
+        ("", "PersistentVolume") => name::<PersistentVolume>,
+        ("", "PersistentVolumeClaim") => name::<PersistentVolumeClaim>,
         ("", "Pod") => name::<Pod>,
         ("", "ReplicationController") => name::<ReplicationController>,
         ("", "Secret") => name::<Secret>,
