@@ -109,7 +109,7 @@ REFUSED = [
     ("authentication: {enabled: false}\nmetrics: {readers: [{kind: User, name: a}]}", "authentication.enabled=false"),
     ("tls: {secretName: a}\nmetrics: {serviceMonitor: {enabled: true, namespace: b}}", "serviceMonitor.namespace=b"),
     ("controllers: ['*', -deployment, -replicaset, -replicationcontroller, -daemonset]", "none of deployment-controller"),
-    ("controllers: [namespace]\nscope: {namespace: a}", "namespace-controller acts on the whole cluster"),
+    ("controllers: [namespace]\nscope: {namespace: a}", "namespace-controller needs all namespaces"),
     ("serviceAccount: {create: false}", "needs serviceAccount.name"),
     ("scope: {selector: team=shop}", "test.labels={}: scope.selector=team=shop does not match these labels"),
     ("scope: {selector: team=shop}\ntest: {labels: {team: web}}", "set test.enabled=false"),

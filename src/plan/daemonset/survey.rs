@@ -95,7 +95,7 @@ impl Survey {
             let (namespace, name) = (&pod.meta.key.namespace, &pod.meta.key.name);
             let node = pod.target().map_or("", |node| &**node);
             let found = |how: &str, what: &str| {
-                format!("Found {how} DaemonSet pod {namespace}/{name} on node {node}, will try to {what} it")
+                format!("Found {how} daemon pod {namespace}/{name} on node {node}, will try to {what} it")
             };
             match reason {
                 Reason::Failed => Some(EventNote::warning("FailedDaemonPod", found("failed", "kill"))),

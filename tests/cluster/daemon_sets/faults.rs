@@ -168,7 +168,7 @@ async fn failed_pods_are_replaced_after_one_two_four_seconds_with_new_names() {
         assert!(
             events
                 .iter()
-                .any(|e| e.starts_with("Warning FailedDaemonPod: Found failed DaemonSet pod shop/agent-")
+                .any(|e| e.starts_with("Warning FailedDaemonPod: Found failed daemon pod shop/agent-")
                     && e.ends_with(&text)),
             "{events:?}"
         );
