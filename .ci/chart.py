@@ -25,6 +25,7 @@ MONITORED = {
     "grafanaDashboard": {"enabled": True},
 }
 NAMESPACES = {"controllers": ["*", "namespace-controller"]}
+GARBAGE = {"controllers": ["*", "garbage-collector-controller"]}
 READERS = [{"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"}]
 FILES = {
     "rbac.yaml": ["rbac.yaml"],
@@ -37,7 +38,11 @@ FILES = {
     "monitoring/dashboard.yaml": ["dashboard.yaml"],
 }
 # Files for what is off by default, with the values that turn it on.
-ON_REQUEST = {"namespaces/namespace-controller.yaml": ("namespace-controller.yaml", NAMESPACES)}
+ON_REQUEST = {
+    "namespaces/namespace-controller.yaml": ("namespace-controller.yaml", NAMESPACES),
+    "garbage/garbage-collector.yaml": ("garbage-collector.yaml", GARBAGE),
+    "garbage/admissionpolicy.yaml": ("admissionpolicy.yaml", GARBAGE),
+}
 # These are text, or are for Helm alone.
 NO_FILES = {"NOTES.txt", "preflight.yaml", "tests/rollout.yaml"}
 HEAD = """\
@@ -403,6 +408,12 @@ def main(arguments):
             policies = [found for found in documents(texts) if found["kind"] == "ValidatingAdmissionPolicy"]
             number = chart_policy.check_namespaces(policies[0], check)
             done(f"the policy of the namespace controller allows or refuses {number} requests as expected")
+            texts = render(GARBAGE)
+            policies = [found for found in documents(texts["garbage-collector.yaml"])
+                        if found["kind"] == "ValidatingAdmissionPolicy"]
+            workloads = documents(texts["admissionpolicy.yaml"])[0]
+            number = chart_policy.check_garbage(workloads, policies[0], check)
+            done(f"the policies of the garbage collector allow or refuse {number} requests as expected")
             number = check_sets(target / "windlass", out)
             done(f"{len(value_sets())} files of values linted and rendered, {number} command lines accepted")
             check_deploy()

@@ -123,6 +123,37 @@ IN_NAMESPACES = [
 ]
 
 
+OWNED_BY_A_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "name": "m", "uid": "m"}
+COLLECTED = "only objects that have an owner"
+
+# For the two policies that hold where the garbage collector runs: of both, the words of the one that refuses.
+OF_THE_COLLECTOR = [
+    ("deletes a Secret that a ConfigMap owns", "secrets", pod([OWNED_BY_A_MAP]), None, None),
+    ("deletes a Secret that nobody owns", "secrets", pod(), None, COLLECTED),
+    ("deletes a pod that a ConfigMap owns", "pods", pod([OWNED_BY_A_MAP]), None, None),
+    ("deletes a bare pod", "pods", pod(), None, ONLY_CONTROLLED),
+    ("removes a reference to a ConfigMap from a pod", "pods", pod([OWNED_BY_A_MAP]), pod(), None),
+    ("creates a pod of a ConfigMap", "pods", None, pod([OWNED_BY_A_MAP]), ONLY_CONTROLLED),
+    ("ends the foreground deletion of a Deployment", "deployments",
+     scaled() | {"metadata": DYING["metadata"] | {"finalizers": ["foregroundDeletion"]}}, scaled(), None),
+    ("changes the template of a Deployment that is being deleted", "deployments",
+     scaled() | DYING, scaled(image="own:1"), "only be rolled back"),
+    ("changes the image of a pod of a ConfigMap", "pods", pod([OWNED_BY_A_MAP]), pod([OWNED_BY_A_MAP]) | {"spec": {}},
+     ONLY_OWNERS),
+]
+
+
+def check_garbage(workloads, everything, check_that):
+    for what, resource, before, after, words in OF_THE_COLLECTOR:
+        policies = [everything] if after is None else []
+        if resource in ("pods", "replicasets", "controllerrevisions", "deployments"):
+            policies.insert(0, workloads)
+        messages = [refusal(policy["spec"], resource, before, after) for policy in policies]
+        message = next((found for found in messages if found), None)
+        check_that((message is None) == (words is None) and (words or "") in (message or ""), f"{what}: {message}")
+    return len(OF_THE_COLLECTOR)
+
+
 def refusal(spec, resource, before, after, user=USER, namespace=LIVING):
     """The error message, or None. An evaluation error is a refusal, as with `failurePolicy: Fail`."""
     operation = "CREATE" if before is None else "DELETE" if after is None else "UPDATE"

@@ -180,6 +180,7 @@ fn only_three_files_write_to_the_api() {
                 "controllers/cluster_writes.rs",
                 "controllers/daemonset/execute.rs",
                 "controllers/deployment/execute.rs",
+                "controllers/garbage/execute.rs",
                 "controllers/namespace/execute.rs",
                 "controllers/replicas/execute.rs",
                 "runtime/leader_election/lease.rs",

@@ -8,9 +8,10 @@ use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use windlass_testkit::apiserver::{ApiServer, TOKEN, on_a_real_server};
+use windlass_testkit::apiserver::{ApiServer, DAEMON, TOKEN, on_a_real_server};
 use windlass_testkit::controllers::Side;
 use windlass_testkit::user::send;
+use windlass_testkit::{manifests, rights};
 
 const CONTROLLER: &str = "garbage-collector-controller";
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -24,18 +25,45 @@ const A_WHILE: Duration = Duration::from_secs(3);
 pub(crate) fn the_situations_of_upstreams_tests_end_as_with_kube_controller_manager() {
     on_a_real_server(async |folder| {
         for side in Side::BOTH {
-            let server = ApiServer::start(folder).await;
+            let server = ApiServer::start_with(folder, &[DAEMON]).await;
             let bed = Bed { client: server.client().await };
             bed.before_the_start().await;
-            let (config, log) = (server.kubeconfig(TOKEN), server.file("controllers.log"));
+            // Ours with the rights and under the policies that are shipped.
+            let token = match side {
+                Side::Upstream => TOKEN,
+                Side::Windlass => {
+                    grant(&server, &bed.client).await;
+                    DAEMON.token
+                }
+            };
+            let (config, log) = (server.kubeconfig(token), server.file("controllers.log"));
             let _controllers = side.start(folder, &config, CONTROLLER, &[], &log);
             let played = tokio::spawn(async move { bed.play().await }).await;
             let text = std::fs::read_to_string(&log).unwrap_or_default();
             played.unwrap_or_else(|error| {
                 panic!("{side:?}: {}\n{text}", windlass_testkit::apiserver::said(error))
             });
+            if side == Side::Windlass {
+                let audit = server.audit();
+                let is_refused = |event: &&Value| {
+                    event["responseStatus"]["code"] == 403
+                        && event["user"]["username"].as_str().is_some_and(|user| user == DAEMON.name)
+                };
+                let refused: Vec<&Value> = audit.iter().filter(is_refused).collect();
+                assert!(refused.is_empty(), "{refused:#?}");
+            }
         }
     });
+}
+
+async fn grant(server: &ApiServer, client: &Client) {
+    rights::create(client, &rights::manifest()).await;
+    for file in ["garbage-collector.yaml", "admissionpolicy.yaml"] {
+        rights::create(client, &manifests::file(&format!("deploy/garbage/{file}"))).await;
+    }
+    rights::wait_for_the_admission_policy(server).await;
+    let wanted = [json!({"verb": "delete", "group": "*", "resource": "*", "namespace": "a"})];
+    rights::wait_until_allowed(client, DAEMON.name, &wanted).await;
 }
 
 struct Bed {

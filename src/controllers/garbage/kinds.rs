@@ -28,7 +28,7 @@ impl GarbageResources {
     /// Whether a resource is looked after.
     pub fn include(&self, resource: &DiscoveredResource) -> bool {
         let name = name(resource);
-        let is_among = |list: &[String]| list.iter().any(|listed| *listed == name);
+        let is_among = |list: &[String]| list.contains(&name);
         !IGNORED.contains(&name.as_str())
             && !is_among(&self.ignored)
             && (self.only.is_empty() || is_among(&self.only))

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::metrics::Metrics;
+use crate::model::Record;
 use crate::runtime::expectations::{Caches, Expectations, Freshness};
 use crate::runtime::fixture::{THINGS, Thing, json_of, key, uid};
 use crate::runtime::informer::{Informer, Ready, Relist};
