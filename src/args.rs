@@ -187,6 +187,8 @@ pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
 fn read(matches: &clap::ArgMatches) -> Result<Args, clap::Error> {
     let mut args = Args::from_arg_matches(matches)?;
     for list in [
+        &mut args.scope.gc_resources,
+        &mut args.scope.gc_ignored_resources,
         &mut args.generic.controllers,
         &mut args.secure.tls_cipher_suites,
         &mut args.authentication.requestheader_allowed_names,
