@@ -10,6 +10,7 @@ pub mod deployment;
 pub mod namespace;
 pub mod protection;
 pub mod replicaset;
+pub mod rolling_update;
 pub mod root_ca_cert;
 pub mod serviceaccount;
 

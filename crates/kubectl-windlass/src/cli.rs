@@ -1,10 +1,14 @@
 //! The command line. Each global flag is accepted before and after the subcommand: kubectl refuses flags in front of a
 //! plugin's name and passes none of its own on.
 
+mod rolling_update;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
+
+pub use rolling_update::{RollingUpdateArgs, UpdateOutput};
 
 /// Explains rollouts: why they wait, what they would do, and when they are done.
 #[derive(Clone, Debug, Parser)]
@@ -98,6 +102,9 @@ pub enum Command {
     /// Follow rollouts to their end, with reasons and an estimate of the time left.
     #[command(visible_alias = "watch")]
     Status(StatusArgs),
+    /// Replace the pods of a ReplicationController by those of another, step by step.
+    #[command(name = "rolling-update", alias = "rollingupdate")]
+    RollingUpdate(RollingUpdateArgs),
 }
 
 /// The objects of a command.

@@ -7,6 +7,8 @@ pub enum Exit {
     Success,
     /// An error: a refused request, an object that does not exist, a file that cannot be read.
     Error,
+    /// A wrong command line.
+    Usage,
     /// The rollout failed.
     RolloutFailed,
     /// The rollout is not finished: `--timeout` passed, or `--watch=false` saw it under way.
@@ -16,11 +18,12 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// The code. 2, for a wrong command line, comes from clap.
+    /// The code. clap ends with 2 by itself.
     pub fn code(self) -> u8 {
         match self {
             Exit::Success => 0,
             Exit::Error => 1,
+            Exit::Usage => 2,
             Exit::RolloutFailed => 3,
             Exit::NotFinished => 4,
             Exit::Interrupted => 130,
@@ -35,7 +38,8 @@ impl Exit {
             Exit::NotFinished => 1,
             Exit::RolloutFailed => 2,
             Exit::Error => 3,
-            Exit::Interrupted => 4,
+            Exit::Usage => 4,
+            Exit::Interrupted => 5,
         };
         if rank(other) > rank(self) { other } else { self }
     }
@@ -53,6 +57,9 @@ pub enum CommandError {
     /// An argument names nothing that the command can work on.
     #[error("{0}")]
     Argument(String),
+    /// Flags that do not go together.
+    #[error("{0}")]
+    Usage(String),
     /// An object that is not what its kind says.
     #[error("{object}: the API server's answer cannot be read: {error}")]
     Unreadable {

@@ -1,7 +1,10 @@
 //! `explain`: why a rollout is as it is. Reads only, and needs no daemon.
 
+mod controller;
+
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use windlass::model::{Deployment, Namespace, ObjectKey, Record as _};
 use windlass::plan::deployment::PlanReason;
@@ -11,7 +14,8 @@ use crate::cli::{ExplainArgs, Format, GlobalArgs, Objects};
 use crate::connection::connect;
 use crate::exit::{CommandError, Exit};
 use crate::output::Output;
-use crate::rollout::pods::SHOWN;
+use crate::rollout::last_writes::Actor;
+use crate::rollout::pods::{PodView, SHOWN};
 use crate::rollout::{self, Assessment, Verdict, live};
 use crate::target::{self, Kind, Target};
 use crate::text::{age, columns, counted, span};
@@ -24,21 +28,28 @@ pub async fn run(global: &GlobalArgs, args: ExplainArgs, output: &mut Output) ->
     let targets = target::targets(&args.objects).map_err(CommandError::Argument)?;
     let connection = connect(global, &|name| std::env::var(name).ok()).await?;
     let api = Api::new(connection, global.request_timeout);
-    let mut explained = Vec::new();
-    for (namespace, name) in deployments(&api, &targets, &args.objects).await? {
+    let (controllers, targets): (Vec<Target>, Vec<Target>) =
+        targets.into_iter().partition(|target| target.kind == Kind::ReplicationController);
+    // Each as text and as data.
+    let mut explained: Vec<(String, Value)> = Vec::new();
+    for controller in &controllers {
+        explained.push(controller::explain(&api, &controller.name).await?);
+    }
+    let names = match controllers.is_empty() || !targets.is_empty() {
+        true => deployments(&api, &targets, &args.objects).await?,
+        false => Vec::new(),
+    };
+    for (namespace, name) in names {
         let Some(assessment) = assess(&api, &namespace, &name).await? else {
             return Err(missing(&api, &namespace, &name).await);
         };
-        explained.push(assessment);
+        let data = rollout::json::assessment(&assessment, &next(&assessment));
+        explained.push((text(&assessment), data));
     }
+    let (texts, values): (Vec<String>, Vec<Value>) = explained.into_iter().unzip();
     match args.output {
-        Format::Text => {
-            let texts: Vec<String> = explained.iter().map(text).collect();
-            output.text(&texts.join("\n"))?;
-        }
+        Format::Text => output.text(&texts.join("\n"))?,
         Format::Json => {
-            let values: Vec<Value> =
-                explained.iter().map(|one| rollout::json::assessment(one, &next(one))).collect();
             let value = match <[Value; 1]>::try_from(values) {
                 Ok([value]) => value,
                 Err(values) => json!({"kind": "List", "items": values}),
@@ -197,16 +208,37 @@ fn text(assessment: &Assessment) -> String {
             text.push_str(&format!("  {}\n", crate::text::harmless(&reason.to_string())));
         }
     }
-    if !assessment.pods.is_empty() {
+    text.push_str(&pod_table(&assessment.pods, *now));
+    let next = next(assessment);
+    for (at, line) in next.iter().enumerate() {
+        text.push_str(&format!("{:<8}{line}\n", if at == 0 { "NEXT" } else { "" }));
+    }
+    text.push_str(&format!(
+        "ACTS    {}\n",
+        acts(assessment.acts.as_ref(), assessment.observed_generation > 0, *now)
+    ));
+    if let Some(advice) = advice(assessment) {
+        text.push_str(&format!("TRY     {advice}\n"));
+    }
+    for missing in &assessment.unreadable {
+        text.push_str(&format!("NOTE    {missing}: the reasons are incomplete\n"));
+    }
+    text
+}
+
+/// The pods that are not ready: the first five, and the states of the others.
+fn pod_table(pods: &[PodView], now: Timestamp) -> String {
+    let mut text = String::new();
+    if !pods.is_empty() {
         let mut rows =
             vec![["POD", "AGE", "STATE", "RESTARTS", "SINCE", "REASON"].map(str::to_owned).to_vec()];
-        rows.extend(assessment.pods.iter().take(SHOWN).map(|pod| {
+        rows.extend(pods.iter().take(SHOWN).map(|pod| {
             let name = if pod.is_new { format!("{} (new)", pod.name) } else { pod.name.clone() };
-            let (created, since) = (age(pod.created, *now), age(pod.since, *now));
+            let (created, since) = (age(pod.created, now), age(pod.since, now));
             vec![name, created, pod.state.clone(), pod.restarts.to_string(), since, pod.reason.clone()]
         }));
         text.push_str(&columns(&rows));
-        if let Some(more) = assessment.pods.get(SHOWN..).filter(|more| !more.is_empty()) {
+        if let Some(more) = pods.get(SHOWN..).filter(|more| !more.is_empty()) {
             let mut states: BTreeMap<&str, usize> = BTreeMap::new();
             for pod in more {
                 *states.entry(&pod.state).or_default() += 1;
@@ -216,31 +248,24 @@ fn text(assessment: &Assessment) -> String {
             text.push_str(&format!("and {} more: {}\n", more.len(), states.join(", ")));
         }
     }
-    let next = next(assessment);
-    for (at, line) in next.iter().enumerate() {
-        text.push_str(&format!("{:<8}{line}\n", if at == 0 { "NEXT" } else { "" }));
-    }
-    let acts = match &assessment.acts {
-        Some(actor) => {
-            let foreign = match actor.manager.as_str() {
+    text
+}
+
+/// Who acts on an object.
+fn acts(actor: Option<&Actor>, is_observed: bool, now: Timestamp) -> String {
+    match actor {
+        Some(Actor { manager, at }) => {
+            let foreign = match manager.as_str() {
                 "windlass" => "",
                 _ => "; the reasons are Windlass's reading of the same rules",
             };
-            format!("{} (last status write {} ago{foreign})", actor.manager, age(actor.at, *now))
+            format!("{manager} (last status write {} ago{foreign})", age(*at, now))
         }
-        None if assessment.observed_generation > 0 => {
+        None if is_observed => {
             "a controller that the server does not name: it keeps no managedFields".to_owned()
         }
         None => "no controller has written a status".to_owned(),
-    };
-    text.push_str(&format!("ACTS    {acts}\n"));
-    if let Some(advice) = advice(assessment) {
-        text.push_str(&format!("TRY     {advice}\n"));
     }
-    for missing in &assessment.unreadable {
-        text.push_str(&format!("NOTE    {missing}: the reasons are incomplete\n"));
-    }
-    text
 }
 
 #[cfg(test)]

@@ -143,8 +143,12 @@ fn show(
         View::Lines(all) => {
             for (lines, follower) in all.iter_mut().zip(followers) {
                 let Some(assessment) = follower.assessment() else { continue };
+                let is_first = lines.is_first();
+                for missing in assessment.unreadable.iter().filter(|_| is_first) {
+                    output.note(&format!("note: {missing}: the reasons are incomplete"));
+                }
                 if !args.watch {
-                    if lines.is_first() {
+                    if is_first {
                         output.text(&tree::text(assessment, output.style))?;
                     }
                     continue;

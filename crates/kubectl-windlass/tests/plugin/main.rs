@@ -3,4 +3,5 @@
 mod explain;
 mod harness;
 mod kubectl;
+mod rolling_update;
 mod status;
