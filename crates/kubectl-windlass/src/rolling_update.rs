@@ -152,6 +152,8 @@ async fn roll(
     if cleanup == Cleanup::KeepName {
         hand_over::refuse_rivals(&all, &old, &new).map_err(refused)?;
     }
+    let key = prepare::differing_key(&old, &new, &args.deployment_label_key);
+    let key = key.unwrap_or_else(|| args.deployment_label_key.clone());
     // Once OLD has taken the pods over, there is nothing to roll back to.
     if !new["metadata"]["annotations"][HANDING_OVER].is_string() {
         remember_size(cluster, &old_name).await?;
@@ -162,6 +164,7 @@ async fn roll(
         shrinking: &old_name,
         growing: name(&new),
         is_rollback: false,
+        label_key: &key,
         bounds,
         cleanup,
         args,
@@ -250,6 +253,7 @@ async fn roll_back(
         is_rollback: true,
         bounds,
         cleanup: Cleanup::Delete,
+        label_key: &args.deployment_label_key,
         args,
     };
     match drive.run(output).await? {

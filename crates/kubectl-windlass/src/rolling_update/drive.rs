@@ -40,6 +40,8 @@ pub(super) struct Drive<'a> {
     pub bounds: Bounds,
     /// The last step.
     pub cleanup: Cleanup,
+    /// The label key in which the selectors of the two differ.
+    pub label_key: &'a str,
     /// The flags.
     pub args: &'a RollingUpdateArgs,
 }
@@ -90,7 +92,7 @@ impl Drive<'_> {
                 pods: &pods,
                 bounds: self.bounds,
                 cleanup: self.cleanup,
-                label_key: &self.args.deployment_label_key,
+                label_key: self.label_key,
                 now: self.cluster.api.now(),
             });
             let ready = available(growing, &pods, self.cluster.api.now());
@@ -180,7 +182,7 @@ impl Drive<'_> {
             let other = selector(other);
             common.retain(|key, value| other.get(key) == Some(value));
         }
-        common.remove(&self.args.deployment_label_key);
+        common.remove(self.label_key);
         let labels: Vec<String> = common
             .iter()
             .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
@@ -200,7 +202,7 @@ impl Drive<'_> {
 
     async fn write(&self, step: &Step, look: &Look) -> Result<(), ApiError> {
         let cluster = self.cluster;
-        let key = &self.args.deployment_label_key;
+        let key = self.label_key;
         let resize = async |name: &str, seen: &Value, to: i32| {
             let body = json!({"spec": {"replicas": to}});
             write::merge(cluster.api, &described(name), &cluster.path(name), seen, body).await

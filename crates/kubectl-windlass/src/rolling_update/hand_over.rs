@@ -8,9 +8,13 @@ use super::{Cluster, described};
 use crate::api::ApiError;
 use crate::write;
 
+/// The longest value of a label.
+const LONGEST_VALUE: usize = 63;
+
 /// The label value under which NEW selects nothing.
 fn moved(value: &str) -> String {
-    format!("{value}-moved")
+    const MARK: &str = "-moved";
+    format!("{}{MARK}", value.get(..LONGEST_VALUE - MARK.len()).unwrap_or(value))
 }
 
 /// Refuses a hand-over where another controller would adopt the pods while they belong to none.
@@ -72,4 +76,31 @@ pub(super) async fn take_over(
         json!({"op": "add", "path": "/spec/replicas", "value": desired}),
     ];
     write::replace(cluster.api, &described(name(old)), &cluster.path(name(old)), old, operations).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_value_of_a_label_stays_within_its_limit() {
+        assert_eq!(moved("abc"), "abc-moved");
+        let long = moved(&"a".repeat(63));
+        assert_eq!((long.len(), long.ends_with("a-moved")), (63, true));
+    }
+
+    #[test]
+    fn another_controller_that_would_adopt_the_pods_is_a_rival() {
+        let controller = |name: &str, labels: Value| {
+            json!({"metadata": {"name": name}, "spec": {"selector": labels,
+                   "template": {"metadata": {"labels": labels}}}})
+        };
+        let old = controller("old", json!({"app": "web", "deployment": "1"}));
+        let new = controller("new", json!({"app": "web", "deployment": "2"}));
+        let other = controller("other", json!({"app": "api"}));
+        let all = vec![old.clone(), new.clone(), other];
+        assert_eq!(refuse_rivals(&all, &old, &new), Ok(()));
+        let all = [all, vec![controller("greedy", json!({"app": "web"}))]].concat();
+        assert!(refuse_rivals(&all, &old, &new).unwrap_err().contains("greedy selects the pods of new"));
+    }
 }

@@ -169,18 +169,26 @@ pub fn new_by_file(old: &Value, mut new: Value) -> Result<New, String> {
 /// # Errors
 /// With the selectors.
 pub fn check_selectors(old: &Value, new: &Value) -> Result<(), String> {
+    differing_key(old, new, "").map(drop).ok_or_else(|| {
+        format!(
+            "the selectors of {} ({}) and {} ({}) must have a key in common with different values, or each would take \
+             the other's pods",
+            name(old),
+            Value::Object(selector(old)),
+            name(new),
+            Value::Object(selector(new))
+        )
+    })
+}
+
+/// The label key in which the selectors of the two differ: the preferred one if it does.
+pub fn differing_key(old: &Value, new: &Value, preferred: &str) -> Option<String> {
     let (of_old, of_new) = (selector(old), selector(new));
-    if of_old.iter().any(|(key, value)| of_new.get(key).is_some_and(|other| other != value)) {
-        return Ok(());
-    }
-    Err(format!(
-        "the selectors of {} ({}) and {} ({}) must have a key in common with different values, or each would take the \
-         other's pods",
-        name(old),
-        Value::Object(of_old),
-        name(new),
-        Value::Object(of_new)
-    ))
+    let differs = |key: &&String| of_old.get(*key).is_some_and(|value| of_new.get(*key) != Some(value));
+    let mut keys = of_new.keys().filter(differs);
+    let first = keys.next()?;
+    let found = keys.chain([first]).find(|key| *key == preferred);
+    Some(found.unwrap_or(first).clone())
 }
 
 fn finish(old: &Value, new_name: &str, from: Value, desired: i32) -> Result<New, String> {

@@ -1,3 +1,6 @@
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
 use crate::harness::{Ended, PLUGIN, Sandbox};
@@ -209,4 +212,70 @@ fn what_cannot_start_is_refused_and_nothing_is_written() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.out.starts_with("Would roll web to web-"), "{ended:?}");
     assert_eq!(sandbox.get(&path("web")), before);
+}
+
+/// Kills the client as soon as it reports a write, again and again: one run for each write of the update.
+#[test]
+fn a_client_that_is_killed_after_each_write_reaches_the_same_end() {
+    let sandbox = with_web();
+    let uid = sandbox.get(&path("web"))["metadata"]["uid"].clone();
+    let args = [&["rolling-update", "web", "--image=app:2"], &QUICK[..]].concat();
+    let mut writes = Vec::new();
+    for run in 0.. {
+        assert!(run < 30, "no end: {writes:?}");
+        let mut child = sandbox.command(PLUGIN, &args).stdout(Stdio::piped()).spawn().unwrap();
+        let reports = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let is_write = |line: &String| ["Found", "Rolling"].iter().all(|start| !line.starts_with(start));
+        let write = reports.into_iter().find(is_write).unwrap_or_default();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let is_over = write.contains("rolling updated") || write.is_empty();
+        writes.push(write);
+        if is_over {
+            break;
+        }
+    }
+    assert!(writes.len() > 8, "{writes:?}");
+    assert_eq!(
+        (names(&sandbox), &sandbox.get(&path("web"))["metadata"]["uid"]),
+        (vec!["web".to_owned()], &uid)
+    );
+    all_available(&sandbox, "web");
+    check_survivor(&sandbox, "web", "app:2");
+}
+
+#[test]
+fn two_clients_at_once_do_no_harm() {
+    let sandbox = with_web();
+    let args = [&["rolling-update", "web", "next", "--image=app:2"], &QUICK[..]].concat();
+    let start =
+        || sandbox.command(PLUGIN, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut both = [start(), start()];
+    let codes = both.each_mut().map(|child| child.wait().unwrap().code());
+    assert!(codes.contains(&Some(0)), "{codes:?}");
+    assert_eq!(names(&sandbox), ["next"]);
+    check_survivor(&sandbox, "next", "app:2");
+}
+
+#[test]
+fn a_file_may_take_the_old_name_over_and_the_old_one_may_stay() {
+    let sandbox = Sandbox::start(&[]);
+    let labels = |version: &str| json!({"app": "web", "version": version});
+    sandbox.call("POST", CONTROLLERS, &controller("web", "app:1", &labels("1")));
+    all_available(&sandbox, "web");
+    let file = sandbox.file("next.yaml");
+    std::fs::write(&file, controller("next", "app:2", &labels("2")).to_string()).unwrap();
+    let file = file.to_str().unwrap();
+    let ended = update(&sandbox, &["web", "-f", file, "--keep-name"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(names(&sandbox), ["web"]);
+    check_survivor(&sandbox, "web", "app:2");
+    std::fs::write(file, controller("third", "app:3", &labels("3")).to_string()).unwrap();
+    let ended = update(&sandbox, &["web", "-f", file, "--preserve"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(
+        (names(&sandbox), &sandbox.get(&path("web"))["spec"]["replicas"]),
+        (vec!["third".to_owned(), "web".to_owned()], &json!(0))
+    );
+    check_survivor(&sandbox, "third", "app:3");
 }
