@@ -3,5 +3,6 @@
 mod explain;
 mod harness;
 mod kubectl;
+mod real_cluster;
 mod rolling_update;
 mod status;
