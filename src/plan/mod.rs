@@ -11,6 +11,7 @@ pub mod garbage;
 pub mod namespace;
 pub mod protection;
 pub mod replicaset;
+pub mod rolling_update;
 pub mod root_ca_cert;
 pub mod serviceaccount;
 

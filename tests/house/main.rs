@@ -4,4 +4,5 @@ mod differences;
 mod manifests;
 mod operations;
 mod pipeline;
+mod plugin;
 mod tidy;

@@ -293,6 +293,7 @@ fn only_their_own_files_name_a_kind() {
         "plan/deployment/",
         "plan/namespace/",
         "plan/replicaset/",
+        "plan/rolling_update/",
         "plan/clusterrole_aggregation.rs",
         "plan/protection.rs",
         "plan/root_ca_cert.rs",

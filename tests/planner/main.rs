@@ -9,4 +9,5 @@ mod planning;
 mod properties;
 mod reasons;
 mod replicaset_tables;
+mod rolling_update;
 mod rollout;

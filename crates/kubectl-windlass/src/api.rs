@@ -1,0 +1,200 @@
+//! Reads of the API, as plain JSON: no field is lost to a type that is older than the cluster.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use http::Request;
+use http::header::DATE;
+use http_body_util::BodyExt as _;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use windlass::clock::Clock;
+use windlass::runtime::request;
+
+use crate::connection::{Connection, explain};
+use crate::text::harmless;
+
+/// The objects of a page of a list.
+const PAGE: &str = "500";
+
+/// The API server, for one command.
+pub struct Api {
+    /// The client.
+    pub client: kube::Client,
+    /// The namespace of the command.
+    pub namespace: String,
+    /// The longest time that a request may take; zero sets no limit.
+    timeout: Duration,
+    /// By how many seconds the server's clock is ahead of ours.
+    ahead: AtomicI64,
+}
+
+/// A failed request.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The server answered with an error.
+    #[error("{what}: {message}")]
+    Refused {
+        /// What was asked for.
+        what: String,
+        /// The HTTP code.
+        code: u16,
+        /// The machine-readable reason, such as `AlreadyExists`.
+        reason: String,
+        /// The server's message.
+        message: String,
+    },
+    /// There is no answer.
+    #[error("{what}: {message}")]
+    Unanswered {
+        /// What was asked for.
+        what: String,
+        /// What the client reports.
+        message: String,
+    },
+}
+
+impl ApiError {
+    /// The HTTP code, if there was an answer.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            ApiError::Refused { code, .. } => Some(*code),
+            ApiError::Unanswered { .. } => None,
+        }
+    }
+
+    /// Whether the user lacks a right.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self.code(), Some(401 | 403))
+    }
+
+    /// kube's error, for a request of this description.
+    pub fn of(what: &str, error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => ApiError::Refused {
+                what: what.to_owned(),
+                code: status.code,
+                reason: status.reason.clone(),
+                message: harmless(&status.message),
+            },
+            other => ApiError::Unanswered { what: what.to_owned(), message: explain(other) },
+        }
+    }
+}
+
+/// A list, and where a watch continues.
+#[derive(Clone, Debug, Default)]
+pub struct Listed {
+    /// The objects. Each has `kind` and `apiVersion` only if the server sent them.
+    pub items: Vec<Value>,
+    /// The resourceVersion of the list.
+    pub resource_version: String,
+}
+
+impl Api {
+    /// The API server of a connection.
+    pub fn new(connection: Connection, timeout: Duration) -> Self {
+        let Connection { client, namespace, namespace_is_enforced: _ } = connection;
+        Api { client, namespace, timeout, ahead: AtomicI64::new(0) }
+    }
+
+    /// The time, by the server's clock if it differs from ours: ages and deadlines are counted from times that the
+    /// server wrote.
+    pub fn now(&self) -> Timestamp {
+        let ahead = SignedDuration::from_secs(self.ahead.load(Ordering::Relaxed));
+        Clock::System.now().saturating_add(ahead).unwrap_or(Timestamp::MAX)
+    }
+
+    /// Sends a request and returns the JSON of the answer. `what` describes it in errors.
+    ///
+    /// # Errors
+    /// When there is no answer in time, the server refuses, or the answer is not JSON.
+    pub async fn send(&self, what: &str, request: Request<Vec<u8>>) -> Result<Value, ApiError> {
+        let unanswered = |message: String| ApiError::Unanswered { what: what.to_owned(), message };
+        let exchange = async {
+            let response = self.client.send(request.map(kube::client::Body::from)).await?;
+            self.set_clock(response.headers().get(DATE).and_then(|date| date.to_str().ok()));
+            let code = response.status();
+            let body = response.into_body().collect().await?.to_bytes();
+            Ok::<_, kube::Error>((code, body))
+        };
+        let exchanged = if self.timeout.is_zero() {
+            exchange.await
+        } else {
+            let limited = tokio::time::timeout(self.timeout, exchange).await;
+            limited
+                .map_err(|_| unanswered(format!("no answer within --request-timeout {:?}", self.timeout)))?
+        };
+        let (code, body) = exchanged.map_err(|error| unanswered(explain(&error)))?;
+        let answer: Result<Value, _> = serde_json::from_slice(&body);
+        if code.is_success() {
+            return answer.map_err(|error| unanswered(format!("the answer is not JSON: {error}")));
+        }
+        let field = |name: &str| match &answer {
+            Ok(status) => status[name].as_str().unwrap_or_default().to_owned(),
+            Err(_) => String::new(),
+        };
+        let mut message = harmless(&field("message"));
+        if message.is_empty() {
+            message = format!("the server answered {code}");
+        }
+        Err(ApiError::Refused {
+            what: what.to_owned(),
+            code: code.as_u16(),
+            reason: field("reason"),
+            message,
+        })
+    }
+
+    /// The header has whole seconds, so that less than two say nothing.
+    fn set_clock(&self, date: Option<&str>) {
+        let Some(server) = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok()) else { return };
+        let ahead = server.timestamp().as_second() - Clock::System.now().as_second();
+        self.ahead.store(if ahead.abs() < 2 { 0 } else { ahead }, Ordering::Relaxed);
+    }
+
+    /// Reads one object; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// As [`Api::send`], for everything but 404.
+    pub async fn get(&self, what: &str, path: &str) -> Result<Option<Value>, ApiError> {
+        match self.send(&format!("cannot read {what}"), request::get(path, &[])).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.code() == Some(404) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Lists the objects at `path`, page by page.
+    ///
+    /// # Errors
+    /// As [`Api::send`].
+    pub async fn list(&self, what: &str, path: &str, query: &[(&str, &str)]) -> Result<Listed, ApiError> {
+        let what = format!("cannot list {what}");
+        'whole: loop {
+            let mut listed = Listed::default();
+            let mut token = String::new();
+            loop {
+                let mut query = query.to_vec();
+                query.push(("limit", PAGE));
+                if !token.is_empty() {
+                    query.push(("continue", &token));
+                }
+                let mut page = match self.send(&what, request::get(path, &query)).await {
+                    // The pages took so long that the server no longer has the version of the first.
+                    Err(error) if error.code() == Some(410) && !token.is_empty() => continue 'whole,
+                    page => page?,
+                };
+                if let Some(items) = page["items"].as_array_mut() {
+                    listed.items.append(items);
+                }
+                listed.resource_version =
+                    page["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+                token = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+                if token.is_empty() {
+                    return Ok(listed);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Finds the API server as kubectl does: flags, kubeconfigs, or the pod that the plugin runs in.
+
+use std::path::{Path, PathBuf};
+
+use http::HeaderValue;
+use http::header::USER_AGENT;
+use kube::Config;
+use kube::client::AuthError;
+use kube::config::{
+    AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
+};
+
+use crate::cli::GlobalArgs;
+
+/// A client, and the namespace of the command.
+pub struct Connection {
+    /// The client. It repeats no request.
+    pub client: kube::Client,
+    /// The namespace: the flag's, the context's, the pod's, or `default`.
+    pub namespace: String,
+    /// Whether the namespace comes from the flag: then an object of another one is an error.
+    pub namespace_is_enforced: bool,
+}
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectionError {
+    /// A kubeconfig could not be used.
+    #[error("{source_name}: {reason}")]
+    Kubeconfig {
+        /// The flag or variable, with the file.
+        source_name: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Nothing says where the API server is.
+    #[error(
+        "no API server is configured: set --kubeconfig, --server or KUBECONFIG ({looked} does not exist, and this is \
+         not a pod)"
+    )]
+    Nowhere {
+        /// The file that was looked for.
+        looked: String,
+    },
+    /// The service account of the pod could not be used.
+    #[error("in-cluster configuration (KUBERNETES_SERVICE_HOST is set): {0}")]
+    InCluster(String),
+}
+
+/// Where the configuration comes from.
+#[derive(Debug, PartialEq, Eq)]
+enum Source {
+    /// Files, of which an earlier one wins; the name is for messages.
+    Files {
+        name: String,
+        files: Vec<PathBuf>,
+    },
+    /// Only flags.
+    Flags,
+    InCluster,
+}
+
+/// Chooses the source: `--kubeconfig` alone, else the files of `$KUBECONFIG` that exist, else `~/.kube/config`, else
+/// `--server` alone, else the pod.
+fn choose(
+    args: &GlobalArgs,
+    env: &dyn Fn(&str) -> Option<String>,
+    exists: &dyn Fn(&Path) -> bool,
+) -> Result<Source, ConnectionError> {
+    if let Some(file) = &args.kubeconfig {
+        let name = format!("--kubeconfig {}", file.display());
+        return Ok(Source::Files { name, files: vec![file.clone()] });
+    }
+    let list = env("KUBECONFIG").filter(|list| !list.is_empty());
+    let home_names = if cfg!(windows) { ["HOME", "USERPROFILE"].as_slice() } else { &["HOME"] };
+    let home = home_names.iter().find_map(|name| env(name).filter(|home| !home.is_empty()));
+    let (name, candidates) = match (&list, home) {
+        (Some(list), _) => (format!("KUBECONFIG={list}"), std::env::split_paths(list).collect()),
+        (None, Some(home)) => {
+            let file = Path::new(&home).join(".kube/config");
+            (file.display().to_string(), vec![file])
+        }
+        (None, None) => ("~/.kube/config".to_owned(), Vec::new()),
+    };
+    let files: Vec<PathBuf> = candidates.into_iter().filter(|file| exists(file)).collect();
+    if !files.is_empty() {
+        return Ok(Source::Files { name, files });
+    }
+    if args.server.is_some() {
+        return Ok(Source::Flags);
+    }
+    if env("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()) {
+        return Ok(Source::InCluster);
+    }
+    Err(ConnectionError::Nowhere { looked: name })
+}
+
+/// Builds the client.
+///
+/// # Errors
+/// When nothing says where the API server is, or its description cannot be used. The message names the file or flag.
+pub async fn connect(
+    args: &GlobalArgs,
+    env: &(dyn Fn(&str) -> Option<String> + Sync),
+) -> Result<Connection, ConnectionError> {
+    let source = choose(args, env, &|file| file.is_file())?;
+    let (name, mut config) = match source {
+        Source::InCluster => {
+            let mut config =
+                Config::incluster().map_err(|error| ConnectionError::InCluster(error.to_string()))?;
+            override_user(&mut config.auth_info, args);
+            ("the service account of this pod".to_owned(), config)
+        }
+        Source::Flags => ("--server".to_owned(), load("--server", &[], args).await?),
+        Source::Files { name, files } => {
+            let config = load(&name, &files, args).await?;
+            (name, config)
+        }
+    };
+    config.default_retry = false;
+    let agent = concat!("kubectl-windlass/", env!("CARGO_PKG_VERSION"));
+    config.headers.push((USER_AGENT, HeaderValue::from_static(agent)));
+    let namespace = args.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+    let client = kube::Client::try_from(config)
+        .map_err(|error| ConnectionError::Kubeconfig { source_name: name, reason: explain(&error) })?;
+    Ok(Connection { client, namespace, namespace_is_enforced: args.namespace.is_some() })
+}
+
+/// The name of a context, cluster or user that the flags alone describe.
+const OF_FLAGS: &str = "kubectl-windlass flags";
+
+async fn load(name: &str, files: &[PathBuf], args: &GlobalArgs) -> Result<Config, ConnectionError> {
+    let wrong = |reason: String| ConnectionError::Kubeconfig {
+        source_name: name.to_owned(),
+        reason: first_line(&reason),
+    };
+    let mut merged = Kubeconfig::default();
+    for file in files {
+        let read = Kubeconfig::read_from(file).map_err(|error| wrong(error.to_string()))?;
+        merged = merged.merge(read).map_err(|error| wrong(error.to_string()))?;
+    }
+    let chosen =
+        args.context.clone().or_else(|| merged.current_context.clone()).filter(|name| !name.is_empty());
+    let known = |name: &String| merged.contexts.iter().find(|context| &context.name == name);
+    let context = match &chosen {
+        Some(name) => {
+            let found = known(name).and_then(|context| context.context.clone());
+            found.ok_or_else(|| {
+                let names: Vec<&str> = merged.contexts.iter().map(|context| &*context.name).collect();
+                wrong(format!("context {name:?} does not exist; there are: {}", names.join(", ")))
+            })?
+        }
+        None if args.server.is_some() || args.cluster.is_some() => Context::default(),
+        None => {
+            return Err(wrong(
+                "no current context: set --context, or `kubectl config use-context`".to_owned(),
+            ));
+        }
+    };
+    let mut context = context;
+    context.cluster = args.cluster.clone().unwrap_or(context.cluster);
+    context.user = args.user.clone().or(context.user);
+
+    let named = merged.clusters.iter().find(|cluster| cluster.name == context.cluster);
+    let mut cluster = match named.and_then(|cluster| cluster.cluster.clone()) {
+        Some(cluster) => cluster,
+        None if args.server.is_some() && args.cluster.is_none() => Cluster::default(),
+        None => return Err(wrong(format!("cluster {:?} does not exist", context.cluster))),
+    };
+    override_cluster(&mut cluster, args);
+    let user = context.user.as_ref();
+    let named = user.and_then(|user| merged.auth_infos.iter().find(|named| &named.name == user));
+    let mut auth_info = match named {
+        Some(named) => named.auth_info.clone().unwrap_or_default(),
+        None if args.user.is_some() => {
+            return Err(wrong(format!("user {:?} does not exist", args.user.as_deref().unwrap_or_default())));
+        }
+        None => AuthInfo::default(),
+    };
+    override_user(&mut auth_info, args);
+
+    // One context that holds exactly what was chosen.
+    context.cluster = OF_FLAGS.to_owned();
+    context.user = Some(OF_FLAGS.to_owned());
+    let mut resolved = Kubeconfig::default();
+    let of_flags = || OF_FLAGS.to_owned();
+    resolved.contexts.push(named_as(NamedContext::default(), |named| {
+        (named.name, named.context) = (of_flags(), Some(context));
+    }));
+    resolved.clusters.push(named_as(NamedCluster::default(), |named| {
+        (named.name, named.cluster) = (of_flags(), Some(cluster));
+    }));
+    resolved.auth_infos.push(named_as(NamedAuthInfo::default(), |named| {
+        (named.name, named.auth_info) = (of_flags(), Some(auth_info));
+    }));
+    resolved.current_context = Some(of_flags());
+    let options = KubeConfigOptions::default();
+    Config::from_custom_kubeconfig(resolved, &options).await.map_err(|error| wrong(error.to_string()))
+}
+
+fn named_as<T>(mut value: T, change: impl FnOnce(&mut T)) -> T {
+    change(&mut value);
+    value
+}
+
+fn override_cluster(cluster: &mut Cluster, args: &GlobalArgs) {
+    let path = |path: &PathBuf| path.display().to_string();
+    if args.server.is_some() {
+        cluster.server.clone_from(&args.server);
+    }
+    if let Some(file) = &args.certificate_authority {
+        cluster.certificate_authority = Some(path(file));
+        cluster.certificate_authority_data = None;
+    }
+    if args.insecure_skip_tls_verify {
+        cluster.insecure_skip_tls_verify = Some(true);
+        (cluster.certificate_authority, cluster.certificate_authority_data) = (None, None);
+    }
+    if args.tls_server_name.is_some() {
+        cluster.tls_server_name.clone_from(&args.tls_server_name);
+    }
+}
+
+fn override_user(user: &mut AuthInfo, args: &GlobalArgs) {
+    let path = |path: &PathBuf| path.display().to_string();
+    if let Some(file) = &args.client_certificate {
+        (user.client_certificate, user.client_certificate_data) = (Some(path(file)), None);
+    }
+    if let Some(file) = &args.client_key {
+        (user.client_key, user.client_key_data) = (Some(path(file)), None);
+    }
+    if let Some(token) = &args.token {
+        (user.token, user.token_file) = (Some(token.clone().into()), None);
+        (user.exec, user.auth_provider, user.username, user.password) = (None, None, None, None);
+    }
+    if args.impersonate.is_some() {
+        user.impersonate.clone_from(&args.impersonate);
+    }
+    if !args.impersonate_groups.is_empty() {
+        user.impersonate_groups = Some(args.impersonate_groups.clone());
+    }
+    if args.impersonate_uid.is_some() {
+        user.impersonate_uid.clone_from(&args.impersonate_uid);
+    }
+}
+
+/// The further lines of a syntax error show the file around it, and with it perhaps a token.
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().trim().to_owned()
+}
+
+/// kube's error as a message. For a credential plugin that fails, kube shows its environment and output, which may
+/// contain secrets: only its stderr is repeated.
+pub fn explain(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Auth(auth) => match auth {
+            AuthError::AuthExecRun { out, .. } => {
+                let said = String::from_utf8_lossy(&out.stderr);
+                format!("the credential plugin ended with {}: {}", out.status, crate::text::harmless(&said))
+            }
+            AuthError::AuthExecParse(_) => "the credential plugin wrote no ExecCredential".to_owned(),
+            other => first_line(&other.to_string()),
+        },
+        other => first_line(&other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: &str = "
+apiVersion: v1
+kind: Config
+current-context: a
+contexts:
+- {name: a, context: {cluster: c, user: u, namespace: shop}}
+- {name: b, context: {cluster: c, user: u}}
+clusters:
+- {name: c, cluster: {server: 'http://127.0.0.1:1'}}
+users:
+- {name: u, user: {token: secret}}
+";
+
+    fn chosen(args: &GlobalArgs, variables: &[(&str, &str)], files: &[&str]) -> Result<Source, String> {
+        let env =
+            |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        let exists = |file: &Path| files.iter().any(|known| Path::new(known) == file);
+        choose(args, &env, &exists).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn missing_files_of_the_list_are_skipped_and_an_explicit_file_stands_alone() {
+        let list = [("KUBECONFIG", "/a:/b"), ("HOME", "/h")];
+        let files = |source: Result<Source, String>| match source.unwrap() {
+            Source::Files { files, .. } => files.iter().map(|file| file.display().to_string()).collect(),
+            other => vec![format!("{other:?}")],
+        };
+        let args = GlobalArgs::default();
+        assert_eq!(files(chosen(&args, &list, &["/b"])), ["/b"]);
+        assert_eq!(files(chosen(&args, &[("HOME", "/h")], &["/h/.kube/config"])), ["/h/.kube/config"]);
+        let explicit = GlobalArgs { kubeconfig: Some("/x".into()), ..GlobalArgs::default() };
+        assert_eq!(files(chosen(&explicit, &list, &["/a", "/b"])), ["/x"]);
+        let pod = [("KUBERNETES_SERVICE_HOST", "10.0.0.1")];
+        assert_eq!(files(chosen(&args, &pod, &[])), ["InCluster"]);
+        let error = chosen(&args, &list, &[]).unwrap_err();
+        assert!(error.contains("KUBECONFIG=/a:/b does not exist"), "{error}");
+    }
+
+    async fn connected(change: impl FnOnce(&mut GlobalArgs)) -> Result<(String, bool), String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), ONE).unwrap();
+        let mut args = GlobalArgs { kubeconfig: Some(file.path().to_owned()), ..GlobalArgs::default() };
+        change(&mut args);
+        let connection = connect(&args, &|_| None).await.map_err(|error| error.to_string())?;
+        Ok((connection.namespace, connection.namespace_is_enforced))
+    }
+
+    #[tokio::test]
+    async fn the_namespace_comes_from_the_flag_or_the_context() {
+        assert_eq!(connected(|_| {}).await.unwrap(), ("shop".to_owned(), false));
+        assert_eq!(connected(|args| args.context = Some("b".into())).await.unwrap().0, "default");
+        let flagged = connected(|args| args.namespace = Some("x".into())).await;
+        assert_eq!(flagged.unwrap(), ("x".to_owned(), true));
+    }
+
+    #[tokio::test]
+    async fn an_unknown_context_is_named_with_the_file_and_the_known_ones() {
+        let error = connected(|args| args.context = Some("z".into())).await.unwrap_err();
+        assert!(error.starts_with("--kubeconfig /"), "{error}");
+        assert!(error.ends_with("context \"z\" does not exist; there are: a, b"), "{error}");
+        let error = connected(|args| args.user = Some("z".into())).await.unwrap_err();
+        assert!(error.ends_with("user \"z\" does not exist"), "{error}");
+    }
+}

@@ -1,0 +1,280 @@
+//! `explain`: why a rollout is as it is. Reads only, and needs no daemon.
+
+mod controller;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use windlass::model::{Deployment, Namespace, ObjectKey, Record as _};
+use windlass::plan::deployment::PlanReason;
+
+use crate::api::Api;
+use crate::cli::{ExplainArgs, Format, GlobalArgs, Objects};
+use crate::connection::connect;
+use crate::exit::{CommandError, Exit};
+use crate::output::Output;
+use crate::rollout::last_writes::Actor;
+use crate::rollout::pods::{PodView, SHOWN};
+use crate::rollout::{self, Assessment, Verdict, live};
+use crate::target::{self, Kind, Target};
+use crate::text::{age, columns, counted, span};
+
+/// Runs `explain`.
+///
+/// # Errors
+/// When an object cannot be found or read.
+pub async fn run(global: &GlobalArgs, args: ExplainArgs, output: &mut Output) -> Result<Exit, CommandError> {
+    let targets = target::targets(&args.objects).map_err(CommandError::Argument)?;
+    let connection = connect(global, &|name| std::env::var(name).ok()).await?;
+    let api = Api::new(connection, global.request_timeout);
+    let (controllers, targets): (Vec<Target>, Vec<Target>) =
+        targets.into_iter().partition(|target| target.kind == Kind::ReplicationController);
+    // Each as text and as data.
+    let mut explained: Vec<(String, Value)> = Vec::new();
+    for controller in &controllers {
+        explained.push(controller::explain(&api, &controller.name).await?);
+    }
+    let names = match controllers.is_empty() || !targets.is_empty() {
+        true => deployments(&api, &targets, &args.objects).await?,
+        false => Vec::new(),
+    };
+    for (namespace, name) in names {
+        let Some(assessment) = assess(&api, &namespace, &name).await? else {
+            return Err(missing(&api, &namespace, &name).await);
+        };
+        let data = rollout::json::assessment(&assessment, &next(&assessment));
+        explained.push((text(&assessment), data));
+    }
+    let (texts, values): (Vec<String>, Vec<Value>) = explained.into_iter().unzip();
+    match args.output {
+        Format::Text => output.text(&texts.join("\n"))?,
+        Format::Json => {
+            let value = match <[Value; 1]>::try_from(values) {
+                Ok([value]) => value,
+                Err(values) => json!({"kind": "List", "items": values}),
+            };
+            output.line(&format!("{value:#}"))?;
+        }
+    }
+    Ok(Exit::Success)
+}
+
+/// The Deployments of a command, by namespace and name.
+///
+/// # Errors
+/// When they cannot be listed, there is none, or a ReplicationController is named.
+pub async fn deployments(
+    api: &Api,
+    targets: &[Target],
+    objects: &Objects,
+) -> Result<Vec<(String, String)>, CommandError> {
+    if let Some(other) = targets.iter().find(|target| target.kind != Kind::Deployment) {
+        let text = format!("{}/{}: this command follows Deployments", other.kind.singular(), other.name);
+        return Err(CommandError::Argument(text));
+    }
+    if !targets.is_empty() {
+        return Ok(targets.iter().map(|target| (api.namespace.clone(), target.name.clone())).collect());
+    }
+    let namespace = (!objects.all_namespaces).then_some(api.namespace.as_str());
+    let query: Vec<(&str, &str)> =
+        objects.selector.iter().map(|labels| ("labelSelector", labels.as_str())).collect();
+    let path = Deployment::RESOURCE.path(namespace);
+    let listed = api.list("deployments", &path, &query).await?;
+    let text =
+        |object: &Value, field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let found: Vec<_> =
+        listed.items.iter().map(|object| (text(object, "namespace"), text(object, "name"))).collect();
+    if found.is_empty() {
+        let place =
+            namespace.map_or("any namespace".to_owned(), |namespace| format!("namespace {namespace}"));
+        return Err(CommandError::Argument(format!("no Deployment in {place} is selected")));
+    }
+    Ok(found)
+}
+
+/// The error for a Deployment that does not exist: with its namespace, and names that are alike.
+pub async fn missing(api: &Api, namespace: &str, name: &str) -> CommandError {
+    let path = Namespace::RESOURCE.path_of(&ObjectKey::new("", namespace));
+    if let Ok(None) = api.get("the namespace", &path).await {
+        return CommandError::Argument(format!("deployment {name}: namespace {namespace} does not exist"));
+    }
+    let mut text = format!("deployment {namespace}/{name} does not exist");
+    let listed = api.list("deployments", &Deployment::RESOURCE.path(Some(namespace)), &[]).await;
+    let names = listed.map(|listed| listed.items).unwrap_or_default();
+    let names = names.iter().filter_map(|object| object["metadata"]["name"].as_str());
+    let close: Vec<&str> = names.filter(|known| is_close(known, name)).take(3).collect();
+    if !close.is_empty() {
+        text.push_str(&format!("; there is {}", close.join(", ")));
+    }
+    CommandError::Argument(text)
+}
+
+/// Whether a name may be meant by another: one contains the other, or they differ in at most two letters.
+fn is_close(known: &str, name: &str) -> bool {
+    let differing = known.chars().zip(name.chars()).filter(|(a, b)| a != b).count();
+    let shorter = known.chars().count().abs_diff(name.chars().count());
+    known.contains(name) || name.contains(known) || differing + shorter <= 2
+}
+
+/// Reads and assesses one Deployment, with the events of the pods in its way.
+async fn assess(api: &Api, namespace: &str, name: &str) -> Result<Option<Assessment>, CommandError> {
+    let Some(mut workload) = live::read(api, namespace, name).await? else { return Ok(None) };
+    let unreadable =
+        |error| CommandError::Unreadable { object: format!("deployment {namespace}/{name}"), error };
+    let first = rollout::assess(&workload, api.now()).map_err(unreadable)?;
+    for uid in live::worth_events(&first) {
+        match live::events_of(api, namespace, &uid).await {
+            Ok(events) => {
+                workload.events.insert(uid, events);
+            }
+            Err(error) => {
+                workload.unreadable.push(error.to_string());
+                break;
+            }
+        }
+    }
+    rollout::assess(&workload, api.now()).map(Some).map_err(unreadable)
+}
+
+/// What happens next, and what the user can do.
+pub fn next(assessment: &Assessment) -> Vec<String> {
+    let Assessment { name, now, .. } = assessment;
+    let mut next = Vec::new();
+    match assessment.verdict {
+        Verdict::Complete | Verdict::Deleting | Verdict::Refused => {}
+        Verdict::Paused => next.push(format!("nothing until `kubectl rollout resume deploy/{name}`")),
+        Verdict::Unobserved => {
+            let waits = assessment.since.map_or(String::new(), |since| format!(" for {}", age(since, *now)));
+            next.push(format!(
+                "no controller has observed generation {}{waits}: is a controller manager running? See `kubectl get \
+                 leases -n kube-system`",
+                assessment.generation
+            ));
+        }
+        _ if !assessment.writes.is_empty() => next.push(assessment.writes.join(", then ")),
+        Verdict::Waiting | Verdict::Stuck | Verdict::Blocked | Verdict::Rolling | Verdict::Scaling => {
+            match assessment.pods.iter().find(|pod| pod.is_new) {
+                Some(pod) => next.push(format!("the rollout continues when {} is ready", pod.name)),
+                None => next.push("the rollout continues when its pods report progress".to_owned()),
+            }
+        }
+    }
+    if let Some(at) = assessment.deadline.filter(|_| !assessment.verdict.is_at_rest()) {
+        let left = at.duration_since(*now);
+        if left.is_positive() {
+            next.push(format!("without progress, it counts as stuck at {at} (in {})", span(left)));
+        } else {
+            next.push(format!(
+                "its deadline passed {} ago, and no controller has reported it",
+                age(at, *now)
+            ));
+        }
+    }
+    if let Some(left) = assessment.estimate {
+        let left = jiff::SignedDuration::try_from(left).unwrap_or_default();
+        next.push(format!("complete in about {}, at the pace of its pods so far", span(left)));
+    }
+    next
+}
+
+/// A command that may help.
+fn advice(assessment: &Assessment) -> Option<String> {
+    let is_failing = assessment.pods.iter().any(|pod| pod.is_new && pod.is_failing);
+    let is_in_trouble = matches!(assessment.verdict, Verdict::Stuck | Verdict::Waiting | Verdict::Blocked);
+    let (revision, images) = assessment.previous.as_ref().filter(|_| is_failing && is_in_trouble)?;
+    let (namespace, name) = (&assessment.namespace, &assessment.name);
+    Some(format!(
+        "kubectl rollout undo -n {namespace} deploy/{name}    (revision {revision}, image {images})"
+    ))
+}
+
+/// The explanation as text.
+fn text(assessment: &Assessment) -> String {
+    let Assessment { namespace, name, verdict, counts, now, .. } = assessment;
+    let revision = assessment.revision.map_or(String::new(), |revision| format!(", revision {revision}"));
+    let since = assessment.since.map_or(String::new(), |since| format!(" for {}", age(since, *now)));
+    let new = assessment.replica_sets.iter().find(|replica_set| replica_set.is_new);
+    let (updated, ready) = new.map_or((0, 0), |new| (new.desired, new.ready));
+    let mut text = format!(
+        "Deployment {namespace}/{name}{revision}: {}{since}; {updated} of {} wanted in the new ReplicaSet by now, \
+         {ready} ready\n",
+        verdict.word(),
+        counted(counts.desired, "pod"),
+    );
+    for reason in &assessment.reasons {
+        // The end of the deadline stands below, with the time left.
+        if !matches!(reason, PlanReason::Deadline { .. }) {
+            text.push_str(&format!("  {}\n", crate::text::harmless(&reason.to_string())));
+        }
+    }
+    text.push_str(&pod_table(&assessment.pods, *now));
+    let next = next(assessment);
+    for (at, line) in next.iter().enumerate() {
+        text.push_str(&format!("{:<8}{line}\n", if at == 0 { "NEXT" } else { "" }));
+    }
+    text.push_str(&format!(
+        "ACTS    {}\n",
+        acts(assessment.acts.as_ref(), assessment.observed_generation > 0, *now)
+    ));
+    if let Some(advice) = advice(assessment) {
+        text.push_str(&format!("TRY     {advice}\n"));
+    }
+    for missing in &assessment.unreadable {
+        text.push_str(&format!("NOTE    {missing}: the reasons are incomplete\n"));
+    }
+    text
+}
+
+/// The pods that are not ready: the first five, and the states of the others.
+fn pod_table(pods: &[PodView], now: Timestamp) -> String {
+    let mut text = String::new();
+    if !pods.is_empty() {
+        let mut rows =
+            vec![["POD", "AGE", "STATE", "RESTARTS", "SINCE", "REASON"].map(str::to_owned).to_vec()];
+        rows.extend(pods.iter().take(SHOWN).map(|pod| {
+            let name = if pod.is_new { format!("{} (new)", pod.name) } else { pod.name.clone() };
+            let (created, since) = (age(pod.created, now), age(pod.since, now));
+            vec![name, created, pod.state.clone(), pod.restarts.to_string(), since, pod.reason.clone()]
+        }));
+        text.push_str(&columns(&rows));
+        if let Some(more) = pods.get(SHOWN..).filter(|more| !more.is_empty()) {
+            let mut states: BTreeMap<&str, usize> = BTreeMap::new();
+            for pod in more {
+                *states.entry(&pod.state).or_default() += 1;
+            }
+            let states: Vec<String> =
+                states.iter().map(|(state, count)| format!("{state} {count}")).collect();
+            text.push_str(&format!("and {} more: {}\n", more.len(), states.join(", ")));
+        }
+    }
+    text
+}
+
+/// Who acts on an object.
+fn acts(actor: Option<&Actor>, is_observed: bool, now: Timestamp) -> String {
+    match actor {
+        Some(Actor { manager, at }) => {
+            let foreign = match manager.as_str() {
+                "windlass" => "",
+                _ => "; the reasons are Windlass's reading of the same rules",
+            };
+            format!("{manager} (last status write {} ago{foreign})", age(*at, now))
+        }
+        None if is_observed => {
+            "a controller that the server does not name: it keeps no managedFields".to_owned()
+        }
+        None => "no controller has written a status".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_alike_are_offered() {
+        assert!(is_close("web-frontend", "web") && is_close("web", "wbe") && is_close("api", "apis"));
+        assert!(!is_close("database", "web"));
+    }
+}

@@ -1,0 +1,60 @@
+//! `kubectl-windlass`: a kubectl plugin that explains rollouts, whichever controller manager drives them.
+//!
+//! The modules, in reading order:
+//!
+//! * [`cli`], [`target`]: the command line.
+//! * [`connection`], [`api`], [`watch`]: the kubeconfig, reads and watches.
+//! * [`rollout`]: what the objects of one Deployment say. Pure, and on the daemon's own planner.
+//! * [`explain`], [`status`], [`rolling_update`]: the commands; [`write`]: the only writes.
+//! * [`exit`], [`output`], [`text`]: exit codes, the streams, and texts of other people.
+
+pub mod api;
+pub mod cli;
+pub mod connection;
+pub mod exit;
+pub mod explain;
+pub mod output;
+pub mod rolling_update;
+pub mod rollout;
+pub mod status;
+pub mod target;
+pub mod text;
+pub mod watch;
+pub mod write;
+
+use cli::{Args, Command};
+use exit::{CommandError, Exit};
+use output::Output;
+
+/// Runs a command line to its end, and reports an error on stderr.
+pub async fn run(args: Args) -> Exit {
+    let mut output = Output::of_process(&args.global);
+    let is_update = matches!(args.command, Command::RollingUpdate(_));
+    let interrupted = tokio::signal::ctrl_c();
+    let ended = tokio::select! {
+        ended = command(args, &mut output) => ended,
+        // Dropping the command closes its connections and gives the terminal back.
+        _ = interrupted => Ok(Exit::Interrupted),
+    };
+    if is_update && matches!(ended, Ok(Exit::Interrupted)) {
+        output.note("interrupted: go on with the same command, or back with --rollback");
+    }
+    match ended {
+        Ok(exit) => exit,
+        // A reader that closes the pipe, such as `head`, has seen what it wanted.
+        Err(CommandError::OutputClosed) => Exit::Success,
+        Err(error) => {
+            output.error(&error.to_string());
+            if matches!(error, CommandError::Usage(_)) { Exit::Usage } else { Exit::Error }
+        }
+    }
+}
+
+async fn command(args: Args, output: &mut Output) -> Result<Exit, CommandError> {
+    let Args { global, command } = args;
+    match command {
+        Command::Explain(args) => explain::run(&global, args, output).await,
+        Command::Status(args) => status::run(&global, args, output).await,
+        Command::RollingUpdate(args) => rolling_update::run(&global, args, output).await,
+    }
+}

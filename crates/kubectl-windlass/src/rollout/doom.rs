@@ -1,0 +1,66 @@
+//! Whether a rollout can still complete by itself, for `--fail-fast`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use windlass::plan::deployment::PlanReason;
+
+use super::pods::PodView;
+use super::{Assessment, Verdict};
+
+/// Since when pods have been failing. A container that crashes runs for a moment in between, so that a pod keeps its
+/// entry until it is ready or gone.
+#[derive(Clone, Debug, Default)]
+pub struct FailingPods(BTreeMap<String, Timestamp>);
+
+impl FailingPods {
+    /// Takes note of the pods of an assessment.
+    pub fn observe(&mut self, assessment: &Assessment) {
+        let unready = || assessment.pods.iter().filter(|pod| pod.is_new);
+        self.0.retain(|uid, _| unready().any(|pod| &pod.uid == uid));
+        for pod in unready().filter(|pod| is_lasting(pod)) {
+            self.0.entry(pod.uid.clone()).or_insert(assessment.now);
+        }
+    }
+
+    /// Why the rollout cannot complete by itself, once that has been so for `patience`.
+    pub fn doom(&self, assessment: &Assessment, patience: Duration) -> Option<String> {
+        if assessment.verdict == Verdict::Paused {
+            return Some("the Deployment is paused".to_owned());
+        }
+        let failure = assessment.reasons.iter().find(|reason| {
+            matches!(reason, PlanReason::ReplicaFailure { .. } | PlanReason::CreateLimit { .. })
+        });
+        if let Some(failure) = failure {
+            return Some(failure.to_string());
+        }
+        let unready: Vec<&PodView> = assessment.pods.iter().filter(|pod| pod.is_new).collect();
+        let has_failed = |pod: &&PodView| {
+            let since = self.0.get(&pod.uid);
+            since.is_some_and(|since| {
+                Duration::try_from(assessment.now.duration_since(*since)).is_ok_and(|time| time >= patience)
+            })
+        };
+        let first = unready.first()?;
+        unready.iter().all(has_failed).then(|| {
+            let text = format!("{}: {}", first.name, first.state);
+            if first.reason.is_empty() { text } else { format!("{text}: {}", first.reason) }
+        })
+    }
+}
+
+/// Whether the kubelet will hardly get over the state by itself.
+fn is_lasting(pod: &PodView) -> bool {
+    let says = |words: &[&str]| words.iter().any(|word| pod.said.to_ascii_lowercase().contains(word));
+    match pod.state.as_str() {
+        "CrashLoopBackOff" | "InvalidImageName" | "CreateContainerError" => true,
+        // A registry that is slow or down answers otherwise.
+        "ErrImagePull" | "ImagePullBackOff" => {
+            says(&["not found", "denied", "unauthorized", "does not exist"])
+        }
+        "CreateContainerConfigError" => !says(&["sync"]),
+        "RunContainerError" => !says(&["exit code 128"]),
+        _ => false,
+    }
+}

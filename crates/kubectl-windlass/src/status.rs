@@ -1,0 +1,176 @@
+//! `status`: follows rollouts to their end.
+
+mod follower;
+mod json;
+mod lines;
+mod screen;
+mod tree;
+mod verdicts;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::api::Api;
+use crate::cli::{Format, GlobalArgs, StatusArgs};
+use crate::connection::connect;
+use crate::exit::{CommandError, Exit};
+use crate::explain::{deployments, missing};
+use crate::output::Output;
+use crate::target;
+use follower::{Follower, Message};
+use verdicts::End;
+
+/// How often the state is looked at without a change: for times that pass.
+const TICK: Duration = Duration::from_millis(250);
+
+/// How the state of the rollouts is shown.
+enum View {
+    /// A line for each change.
+    Lines(Vec<lines::Lines>),
+    /// A JSON object for each change.
+    Json(Vec<json::Stream>),
+    /// A live tree.
+    Screen(screen::Screen),
+}
+
+/// Runs `status`.
+///
+/// # Errors
+/// When an object cannot be found or read, or the terminal cannot be used.
+pub async fn run(global: &GlobalArgs, args: StatusArgs, output: &mut Output) -> Result<Exit, CommandError> {
+    let targets = target::targets(&args.objects).map_err(CommandError::Argument)?;
+    let connection = connect(global, &|name| std::env::var(name).ok()).await?;
+    let api = Arc::new(Api::new(connection, global.request_timeout));
+    let names = deployments(&api, &targets, &args.objects).await?;
+    let (sender, mut messages) = mpsc::channel(1024);
+    let mut followers: Vec<Follower> = names
+        .into_iter()
+        .enumerate()
+        .map(|(index, (namespace, name))| Follower::start(index, namespace, name, &api, &sender))
+        .collect();
+    let mut view = match args.output {
+        Format::Json => View::Json(followers.iter().map(|_| json::Stream::default()).collect()),
+        Format::Text if output.is_interactive && args.watch && !args.plain => {
+            View::Screen(screen::Screen::open(output.style)?)
+        }
+        Format::Text => View::Lines(followers.iter().map(|_| lines::Lines::default()).collect()),
+    };
+    let ended = follow(&args, &api, &mut followers, &mut messages, &sender, &mut view, output).await;
+    if let View::Screen(screen) = view {
+        let last = screen.close();
+        output.text(&last)?;
+        for follower in &followers {
+            if let Some((end, assessment)) = follower.ended() {
+                output.line(&lines::end(end, assessment, &follower.label()))?;
+            }
+        }
+    }
+    ended
+}
+
+async fn follow(
+    args: &StatusArgs,
+    api: &Arc<Api>,
+    followers: &mut [Follower],
+    messages: &mut mpsc::Receiver<Message>,
+    sender: &mpsc::Sender<Message>,
+    view: &mut View,
+    output: &mut Output,
+) -> Result<Exit, CommandError> {
+    let started = Instant::now();
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    loop {
+        tokio::select! {
+            Some(message) = messages.recv() => {
+                receive(followers, message, api, sender).await?;
+                while let Ok(message) = messages.try_recv() {
+                    receive(followers, message, api, sender).await?;
+                }
+            }
+            _ = ticks.tick() => {}
+            quit = screen::quit(view) => {
+                quit?;
+                return Ok(Exit::Interrupted);
+            }
+        }
+        let timed_out = !args.timeout.is_zero() && started.elapsed() >= args.timeout;
+        let mut has_failed = false;
+        for follower in followers.iter_mut().filter(|follower| follower.ended().is_none()) {
+            if !follower.assess(api).await? {
+                if timed_out {
+                    let what = format!("cannot read deployment {} within --timeout", follower.label());
+                    let message = follower.trouble().unwrap_or("no answer").to_owned();
+                    return Err(crate::api::ApiError::Unanswered { what, message }.into());
+                }
+                continue;
+            }
+            follower.judge(args, timed_out);
+            has_failed |= matches!(follower.ended(), Some((End::Failed(_), _)));
+        }
+        show(args, followers, view, output)?;
+        let is_over = |follower: &Follower| follower.ended().is_some();
+        if followers.iter().all(is_over) || has_failed {
+            let exits = followers.iter().filter_map(|follower| Some(follower.ended()?.0.exit()));
+            return Ok(exits.fold(Exit::Success, Exit::worse));
+        }
+    }
+}
+
+async fn receive(
+    followers: &mut [Follower],
+    message: Message,
+    api: &Arc<Api>,
+    sender: &mpsc::Sender<Message>,
+) -> Result<(), CommandError> {
+    let Some(follower) = followers.get_mut(message.follower) else { return Ok(()) };
+    if follower.receive(message, api, sender)? {
+        return Ok(());
+    }
+    Err(missing(api, &follower.namespace, &follower.name).await)
+}
+
+fn show(
+    args: &StatusArgs,
+    followers: &[Follower],
+    view: &mut View,
+    output: &mut Output,
+) -> Result<(), CommandError> {
+    match view {
+        View::Lines(all) => {
+            for (lines, follower) in all.iter_mut().zip(followers) {
+                let Some(assessment) = follower.assessment() else { continue };
+                let is_first = lines.is_first();
+                for missing in assessment.unreadable.iter().filter(|_| is_first) {
+                    output.note(&format!("note: {missing}: the reasons are incomplete"));
+                }
+                if !args.watch {
+                    if is_first {
+                        output.text(&tree::text(assessment, output.style))?;
+                    }
+                    continue;
+                }
+                for line in lines.update(assessment, follower.ended().map(|(end, _)| end), &follower.label())
+                {
+                    output.line(&line)?;
+                }
+                if let Some(trouble) = follower.new_trouble() {
+                    output.note(&format!("note: {trouble}; the watch tries again"));
+                }
+            }
+        }
+        View::Json(all) => {
+            for (stream, follower) in all.iter_mut().zip(followers) {
+                let Some(assessment) = follower.assessment() else { continue };
+                for event in stream.update(assessment, follower.ended().map(|(end, _)| end)) {
+                    output.line(&event.to_string())?;
+                }
+            }
+        }
+        View::Screen(screen) => screen.draw(followers)?,
+    }
+    Ok(())
+}

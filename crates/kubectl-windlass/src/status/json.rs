@@ -1,0 +1,99 @@
+//! A JSON object for each change, one a line. Fields are only ever added, and the last object of a Deployment is of type
+//! `Complete`, `Failed` or `TimedOut`.
+
+use serde_json::{Value, json};
+
+use super::verdicts::{End, headline};
+use crate::rollout::{Assessment, Verdict, json as as_json};
+
+/// What the stream has told about one Deployment.
+#[derive(Debug, Default)]
+pub struct Stream {
+    last: Option<Assessment>,
+    has_ended: bool,
+}
+
+impl Stream {
+    /// The objects that an assessment adds.
+    pub fn update(&mut self, now: &Assessment, ended: Option<&End>) -> Vec<Value> {
+        if self.has_ended {
+            return Vec::new();
+        }
+        let mut events = match &self.last {
+            None => vec![event(now, "Started", json!({}))],
+            Some(before) => changes(before, now),
+        };
+        if self.last.as_ref().is_none_or(|before| before.verdict != now.verdict)
+            && now.verdict == Verdict::Paused
+        {
+            events.push(event(now, "Paused", json!({})));
+        }
+        if let Some(end) = ended {
+            self.has_ended = true;
+            events.push(match end {
+                End::Complete => event(now, "Complete", json!({})),
+                End::Failed(why) => {
+                    event(now, "Failed", json!({"message": why, "why": as_json::why(&now.reasons)}))
+                }
+                End::TimedOut(why) => {
+                    event(now, "TimedOut", json!({"message": why, "why": as_json::why(&now.reasons)}))
+                }
+            });
+        }
+        self.last = Some(now.clone());
+        events
+    }
+}
+
+fn event(now: &Assessment, kind: &str, more: Value) -> Value {
+    let mut event = json!({
+        "time": now.now.to_string(), "type": kind, "namespace": now.namespace, "name": now.name,
+        "revision": now.revision, "verdict": now.verdict, "counts": as_json::counts(now),
+        "newAvailable": now.new_available(),
+        "secondsLeft": now.estimate.map(|left| left.as_secs()),
+    });
+    if let (Some(event), Value::Object(more)) = (event.as_object_mut(), more) {
+        event.extend(more);
+    }
+    event
+}
+
+fn changes(before: &Assessment, now: &Assessment) -> Vec<Value> {
+    let mut events = Vec::new();
+    let name_of_new = |assessment: &Assessment| assessment.new_replica_set().map(|new| new.name.clone());
+    if name_of_new(before).is_some()
+        && name_of_new(before) != name_of_new(now)
+        && before.generation != now.generation
+    {
+        events.push(event(now, "Superseded", json!({"from": before.revision})));
+    }
+    for replica_set in &now.replica_sets {
+        let known = before.replica_sets.iter().find(|known| known.name == replica_set.name);
+        let from = known.map_or(0, |known| known.desired);
+        if from != replica_set.desired {
+            let more = json!({"replicaSet": replica_set.name, "from": from, "to": replica_set.desired});
+            events.push(event(now, "Scaled", more));
+        }
+    }
+    for pod in now.pods.iter().filter(|pod| pod.is_failing) {
+        let known = before.pods.iter().find(|known| known.uid == pod.uid);
+        if known.is_none_or(|known| known.state != pod.state) {
+            events.push(event(now, "Pod", json!({"pod": pod})));
+        }
+    }
+    if (now.new_available(), now.counts) != (before.new_available(), before.counts) {
+        events.push(event(now, "Progress", json!({})));
+    }
+    let waits = |assessment: &Assessment| match assessment.verdict {
+        Verdict::Waiting | Verdict::Stuck | Verdict::Blocked | Verdict::Unobserved => {
+            let pod = assessment.pods.iter().find(|pod| pod.is_failing);
+            Some((assessment.verdict, pod.map(|pod| (pod.uid.clone(), pod.state.clone()))))
+        }
+        _ => None,
+    };
+    if waits(now).is_some() && waits(now) != waits(before) {
+        let more = json!({"message": headline(now), "why": as_json::why(&now.reasons)});
+        events.push(event(now, "Waiting", more));
+    }
+    events
+}

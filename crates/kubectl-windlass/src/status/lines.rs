@@ -1,0 +1,121 @@
+//! A line for each change that a reader would act on.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::verdicts::{End, headline};
+use crate::rollout::Assessment;
+use crate::text::{counted, span};
+
+/// The least time between two lines about one object.
+const PAUSE: SignedDuration = SignedDuration::from_secs(1);
+
+/// After this time without a change, the state is repeated.
+const HEARTBEAT: SignedDuration = SignedDuration::from_secs(30);
+
+/// What the last line said.
+#[derive(Debug, Default)]
+pub struct Lines {
+    last: Option<(Timestamp, Shown)>,
+    has_ended: bool,
+    is_shown: bool,
+}
+
+/// What makes a line new. Messages count up, and are left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Shown {
+    verdict: &'static str,
+    revision: Option<i64>,
+    counts: [i64; 4],
+    failing: Option<(String, String)>,
+}
+
+impl Shown {
+    fn of(assessment: &Assessment) -> Self {
+        let counts = &assessment.counts;
+        let failing = assessment.pods.iter().find(|pod| pod.is_failing);
+        Shown {
+            verdict: assessment.verdict.word(),
+            revision: assessment.revision,
+            counts: [counts.desired, counts.replicas, counts.updated, assessment.new_available()],
+            failing: failing.map(|pod| (pod.name.clone(), pod.state.clone())),
+        }
+    }
+}
+
+impl Lines {
+    /// Whether nothing has been shown yet.
+    pub fn is_first(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_shown, true)
+    }
+
+    /// The lines that an assessment adds.
+    pub fn update(&mut self, assessment: &Assessment, ended: Option<&End>, label: &str) -> Vec<String> {
+        if self.has_ended {
+            return Vec::new();
+        }
+        if let Some(end_of_wait) = ended {
+            self.has_ended = true;
+            return vec![end(end_of_wait, assessment, label)];
+        }
+        let shown = Shown::of(assessment);
+        let is_due = match &self.last {
+            None => true,
+            Some((at, before)) => {
+                let passed = assessment.now.duration_since(*at);
+                passed >= HEARTBEAT || (passed >= PAUSE && *before != shown)
+            }
+        };
+        if !is_due {
+            return Vec::new();
+        }
+        self.last = Some((assessment.now, shown));
+        vec![line(assessment, label)]
+    }
+}
+
+/// The time of day, in UTC.
+fn time(now: Timestamp) -> String {
+    let text = now.to_string();
+    let clock = text.split_once('T').map_or("", |(_, clock)| clock);
+    clock.get(..8).map_or_else(|| text.clone(), |clock| format!("{clock}Z"))
+}
+
+/// The state in one line.
+fn line(assessment: &Assessment, label: &str) -> String {
+    let counts = &assessment.counts;
+    let revision = assessment.revision.map_or(String::new(), |revision| format!(" revision {revision}:"));
+    let mut line = format!(
+        "{} {label}{revision} {} of {} available, {}",
+        time(assessment.now),
+        assessment.new_available(),
+        counted(counts.desired, "new pod"),
+        counted(counts.replicas, "pod"),
+    );
+    if let Some(left) = assessment.estimate {
+        line.push_str(&format!(", ETA {}", seconds(left)));
+    }
+    if let Some(why) = headline(assessment) {
+        line.push_str(&format!(": {why}"));
+    }
+    line
+}
+
+fn seconds(left: Duration) -> String {
+    span(SignedDuration::try_from(left).unwrap_or_default())
+}
+
+/// The last line.
+pub fn end(end: &End, assessment: &Assessment, label: &str) -> String {
+    let revision = assessment.revision.map_or(String::new(), |revision| format!(" revision {revision}"));
+    let start = format!("{} {label}{revision}", time(assessment.now));
+    match end {
+        End::Complete => {
+            let desired = assessment.counts.desired;
+            format!("{start} complete: {desired} of {} available", counted(desired, "new pod"))
+        }
+        End::Failed(why) => format!("{start} failed: {why}"),
+        End::TimedOut(why) => format!("{start} {why}"),
+    }
+}

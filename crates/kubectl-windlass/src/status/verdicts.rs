@@ -1,0 +1,124 @@
+//! When the wait for a rollout ends, and how.
+
+use crate::exit::Exit;
+use crate::rollout::{Assessment, Verdict};
+use crate::text::{counted, span};
+
+/// The end of a wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The rollout is complete.
+    Complete,
+    /// The rollout has failed: why.
+    Failed(String),
+    /// The rollout goes on, and the wait ends: why.
+    TimedOut(String),
+}
+
+/// What ends a wait besides the state of the rollout.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// Only this revision counts.
+    pub revision: Option<i64>,
+    /// A deadline that has passed is no end.
+    pub past_deadline: bool,
+    /// The reason to give up at once.
+    pub doom: Option<String>,
+    /// `--timeout` has passed.
+    pub timed_out: bool,
+    /// Whether the command waits at all.
+    pub waits: bool,
+}
+
+impl End {
+    /// The exit code.
+    pub fn exit(&self) -> Exit {
+        match self {
+            End::Complete => Exit::Success,
+            End::Failed(_) => Exit::RolloutFailed,
+            End::TimedOut(_) => Exit::NotFinished,
+        }
+    }
+}
+
+/// Whether the wait ends in this state.
+pub fn judge(assessment: &Assessment, rules: &Rules) -> Option<End> {
+    // Before the generation is observed, the revision is that of the earlier template.
+    let is_observed = assessment.is_observed();
+    if let (Some(wanted), Some(current)) = (rules.revision, assessment.revision.filter(|_| is_observed))
+        && wanted != current
+    {
+        return Some(End::Failed(format!("revision {current} runs, and not revision {wanted}")));
+    }
+    match assessment.verdict {
+        Verdict::Complete => return Some(End::Complete),
+        Verdict::Deleting => return Some(End::Failed("the Deployment is being deleted".to_owned())),
+        Verdict::Stuck if !rules.past_deadline => {
+            let because = headline(assessment).map_or(String::new(), |text| format!(": {text}"));
+            return Some(End::Failed(format!("the rollout exceeded its progress deadline{because}")));
+        }
+        Verdict::Refused if rules.doom.is_none() => {
+            return Some(End::Failed(headline(assessment).unwrap_or_default()));
+        }
+        _ => {}
+    }
+    if let Some(doom) = &rules.doom {
+        return Some(End::Failed(format!("the rollout cannot complete by itself: {doom}")));
+    }
+    let because = || headline(assessment).map_or(String::new(), |text| format!(": {text}"));
+    if rules.timed_out {
+        return Some(End::TimedOut(format!("not finished when --timeout passed{}", because())));
+    }
+    (!rules.waits).then(|| End::TimedOut(format!("not finished{}", because())))
+}
+
+/// The reason that matters most, in one sentence.
+pub fn headline(assessment: &Assessment) -> Option<String> {
+    use windlass::plan::deployment::PlanReason as Reason;
+    match assessment.verdict {
+        Verdict::Complete => return None,
+        Verdict::Paused => {
+            return Some("paused: nothing is rolled out until the Deployment is resumed".to_owned());
+        }
+        Verdict::Unobserved => {
+            let since = assessment.since.map(|since| assessment.now.duration_since(since));
+            let since = since.map_or(String::new(), |time| format!(" for {}", span(time)));
+            return Some(format!(
+                "no controller has observed generation {}{since}: is a controller manager running?",
+                assessment.generation
+            ));
+        }
+        _ => {}
+    }
+    let sentence = |test: fn(&Reason) -> bool| assessment.reasons.iter().find(|reason| test(reason));
+    let refused = sentence(|reason| {
+        matches!(reason, Reason::Refused { .. } | Reason::CreateLimit { .. } | Reason::ReplicaFailure { .. })
+    });
+    let text = match refused {
+        Some(reason) => reason.to_string(),
+        None => match assessment.pods.iter().find(|pod| pod.is_failing) {
+            Some(pod) => {
+                let more = assessment.pods.iter().filter(|pod| pod.is_failing).count() - 1;
+                let more = if more > 0 {
+                    format!(" (and {} more)", counted(to_i64(more), "pod"))
+                } else {
+                    String::new()
+                };
+                let colon = if pod.reason.is_empty() { "" } else { ": " };
+                format!("waits for {}: {}{colon}{}{more}", pod.name, pod.state, pod.reason)
+            }
+            None => sentence(|reason| {
+                !matches!(
+                    reason,
+                    Reason::Budget { .. } | Reason::Deadline { .. } | Reason::OldPodsStay { .. }
+                )
+            })?
+            .to_string(),
+        },
+    };
+    Some(crate::text::harmless(&text))
+}
+
+fn to_i64(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

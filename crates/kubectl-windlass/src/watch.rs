@@ -1,0 +1,144 @@
+//! Watches that are resumed: a list, then changes, and a new list after anything that may have lost some.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::TryStreamExt as _;
+use kube::core::WatchEvent;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use windlass::model::Resource;
+use windlass::runtime::request;
+
+use crate::api::{Api, ApiError};
+
+/// How long the server keeps a watch open.
+const WATCH_SECONDS: &str = "290";
+
+/// How long a watch may be silent: longer than the server keeps it open.
+const IDLE: Duration = Duration::from_secs(300);
+
+/// The delays between attempts: from the first, doubled, to the last.
+const BACKOFF: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(20)];
+
+/// The objects of a watch.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// The kind.
+    pub resource: Resource,
+    /// The namespace.
+    pub namespace: String,
+    /// The label selector, or the empty string.
+    pub labels: String,
+    /// The field selector, or the empty string.
+    pub fields: String,
+}
+
+/// A change of the selected objects.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// These are all objects.
+    Listed(Vec<Value>),
+    /// The object was created or changed.
+    Applied(Value),
+    /// The object was deleted, or no longer matches.
+    Deleted(Value),
+    /// The server cannot be reached or refuses for now; the watch tries again.
+    Interrupted(String),
+    /// The user may not watch these objects. The watch has ended.
+    Forbidden(String),
+}
+
+impl Selection {
+    fn query(&self) -> Vec<(&str, &str)> {
+        let all = [("labelSelector", &*self.labels), ("fieldSelector", &*self.fields)];
+        all.into_iter().filter(|(_, value)| !value.is_empty()).collect()
+    }
+}
+
+/// Sends the changes of the selected objects, each made a message by `wrap`, until the receiver is dropped.
+pub async fn watch<M>(
+    api: Arc<Api>,
+    selection: Selection,
+    changes: mpsc::Sender<M>,
+    wrap: impl Fn(Change) -> M,
+) {
+    let mut delay = BACKOFF[0];
+    loop {
+        let error = match list_and_watch(&api, &selection, &changes, &wrap, &mut delay).await {
+            Ok(()) => return,
+            Err(error) => error,
+        };
+        let is_forbidden = error.is_forbidden();
+        let text = error.to_string();
+        let change = if is_forbidden { Change::Forbidden(text) } else { Change::Interrupted(text) };
+        if changes.send(wrap(change)).await.is_err() || is_forbidden {
+            return;
+        }
+        tokio::time::sleep(delay).await;
+        delay = (delay * 2).min(BACKOFF[1]);
+    }
+}
+
+/// Returns once nobody receives the changes.
+async fn list_and_watch<M>(
+    api: &Api,
+    selection: &Selection,
+    changes: &mpsc::Sender<M>,
+    wrap: &impl Fn(Change) -> M,
+    delay: &mut Duration,
+) -> Result<(), ApiError> {
+    let path = selection.resource.path(Some(&selection.namespace));
+    let what = selection.resource.plural;
+    let query = selection.query();
+    let listed = api.list(what, &path, &query).await?;
+    let mut version = listed.resource_version;
+    if changes.send(wrap(Change::Listed(listed.items))).await.is_err() {
+        return Ok(());
+    }
+    let failed = |error: &kube::Error| ApiError::of(&format!("cannot watch {what}"), error);
+    loop {
+        let mut query = query.clone();
+        query.extend([
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("timeoutSeconds", WATCH_SECONDS),
+            ("resourceVersion", &version),
+        ]);
+        let request = request::get(&path, &query);
+        let events = api.client.request_events::<Value>(request).await.map_err(|error| failed(&error))?;
+        let mut events = std::pin::pin!(events);
+        let mut newest = None;
+        loop {
+            let next = tokio::time::timeout(IDLE, events.try_next()).await;
+            let Ok(next) = next else { break };
+            let Some(event) = next.map_err(|error| failed(&error))? else { break };
+            *delay = BACKOFF[0];
+            let (change, seen) = match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    let seen = object["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+                    (Some(Change::Applied(object)), seen)
+                }
+                WatchEvent::Deleted(object) => {
+                    let seen = object["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+                    (Some(Change::Deleted(object)), seen)
+                }
+                WatchEvent::Bookmark(bookmark) => (None, Some(bookmark.metadata.resource_version)),
+                // 410 among others: the list is read again.
+                WatchEvent::Error(status) => return Err(failed(&kube::Error::Api(status))),
+            };
+            newest = seen.or(newest);
+            if let Some(change) = change
+                && changes.send(wrap(change)).await.is_err()
+            {
+                return Ok(());
+            }
+        }
+        // The server ended the watch, as it does every few minutes.
+        version = newest.unwrap_or(version);
+        if changes.is_closed() {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}

@@ -1,0 +1,84 @@
+//! The only file that writes to the API. No request is repeated here: a lost reply must not become a second object, and
+//! each caller looks at what is there before it writes again.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use windlass::runtime::request::{self, PatchType};
+
+use crate::api::{Api, ApiError};
+
+/// The field manager of our writes.
+const MANAGER: (&str, &str) = ("fieldManager", "kubectl-windlass");
+
+/// A body that is JSON already.
+fn built(
+    what: &str,
+    request: Result<http::Request<Vec<u8>>, serde_json::Error>,
+) -> Result<http::Request<Vec<u8>>, ApiError> {
+    request.map_err(|error| ApiError::Unanswered { what: what.to_owned(), message: error.to_string() })
+}
+
+/// Creates an object in the collection at `path`.
+///
+/// # Errors
+/// As [`Api::send`].
+pub async fn create(api: &Api, what: &str, path: &str, body: &impl Serialize) -> Result<Value, ApiError> {
+    let what = format!("cannot create {what}");
+    api.send(&what, built(&what, request::post(path, &[MANAGER], body))?).await
+}
+
+/// Merges `body` into the object at `path`, provided that it is still `seen`: the same UID and resourceVersion.
+///
+/// # Errors
+/// As [`Api::send`]; 409 if the object has changed.
+pub async fn merge(
+    api: &Api,
+    what: &str,
+    path: &str,
+    seen: &Value,
+    mut body: Value,
+) -> Result<Value, ApiError> {
+    let what = format!("cannot change {what}");
+    let metadata = &seen["metadata"];
+    if let Some(body) = body.as_object_mut() {
+        let own = body.entry("metadata").or_insert_with(|| json!({}));
+        own["uid"] = metadata["uid"].clone();
+        own["resourceVersion"] = metadata["resourceVersion"].clone();
+    }
+    api.send(&what, built(&what, request::patch(path, &[MANAGER], PatchType::Merge, &body))?).await
+}
+
+/// Applies the operations of a JSON patch to the object at `path`, provided that it is still `seen`.
+///
+/// # Errors
+/// As [`Api::send`]; an error also if the object has changed.
+pub async fn replace(
+    api: &Api,
+    what: &str,
+    path: &str,
+    seen: &Value,
+    operations: Vec<Value>,
+) -> Result<Value, ApiError> {
+    let what = format!("cannot change {what}");
+    let metadata = &seen["metadata"];
+    let mut all = vec![
+        json!({"op": "test", "path": "/metadata/uid", "value": metadata["uid"]}),
+        json!({"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}),
+    ];
+    all.extend(operations);
+    api.send(&what, built(&what, request::patch(path, &[MANAGER], PatchType::Json, &all))?).await
+}
+
+/// Deletes the object at `path`, provided that it is still `seen`.
+///
+/// # Errors
+/// As [`Api::send`]; 409 if it is another object, or has changed.
+pub async fn delete(api: &Api, what: &str, path: &str, seen: &Value) -> Result<Value, ApiError> {
+    let what = format!("cannot delete {what}");
+    let metadata = &seen["metadata"];
+    let options = json!({
+        "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
+        "preconditions": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},
+    });
+    api.send(&what, built(&what, request::delete(path, &[], &options))?).await
+}

@@ -1,0 +1,103 @@
+use serde_json::{Value, json};
+
+use crate::harness::{DEPLOYMENTS, Sandbox};
+
+fn with_a_broken_rollout() -> Sandbox {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app:1", &Value::Null);
+    sandbox.web_reports("NewReplicaSetAvailable");
+    sandbox.set_image("app:broken");
+    sandbox.eventually("/api/v1/namespaces/default/pods", |pods| {
+        let waits = |pod: &Value| {
+            pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "ImagePullBackOff"
+        };
+        pods["items"].as_array().into_iter().flatten().any(waits)
+    });
+    sandbox.eventually(&format!("{DEPLOYMENTS}/web"), |web| {
+        web["status"]["observedGeneration"] == web["metadata"]["generation"]
+            && web["status"]["updatedReplicas"] == 1
+    });
+    sandbox
+}
+
+#[test]
+fn a_broken_rollout_is_explained_with_pods_numbers_and_advice() {
+    let sandbox = with_a_broken_rollout();
+    let ended = sandbox.plugin(&["explain", "deploy/web"]);
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
+    for part in [
+        "Deployment default/web, revision 2: waiting",
+        "At most 4 pods may exist and 4 are desired, at least 3 must be available and 3 are",
+        "3 old pods must stay",
+        "ImagePullBackOff",
+        "Back-off pulling image \"app:broken\"",
+        "NEXT    the rollout continues when web-",
+        "without progress, it counts as stuck at",
+        // The sandbox keeps no managedFields of a status.
+        "ACTS    a controller that the server does not name",
+        "TRY     kubectl rollout undo -n default deploy/web    (revision 1, image app:1)",
+    ] {
+        assert!(ended.out.contains(part), "{part:?} is not in\n{}", ended.out);
+    }
+}
+
+#[test]
+fn the_json_has_the_reasons_as_data_and_as_sentences() {
+    let sandbox = with_a_broken_rollout();
+    let ended = sandbox.plugin(&["explain", "web", "-o", "json"]);
+    let value: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(
+        (&value["verdict"], &value["revision"], &value["kind"]),
+        (&json!("waiting"), &json!(2), &json!("Deployment"))
+    );
+    let why = value["why"].as_array().unwrap();
+    let budget = why.iter().find(|reason| reason["kind"] == "budget").unwrap();
+    assert_eq!((&budget["most"], &budget["least"], &budget["up"]), (&json!(4), &json!(3), &json!(0)));
+    assert!(budget["text"].as_str().unwrap().starts_with("At most 4 pods"));
+    assert_eq!(value["pods"][0]["state"], "ImagePullBackOff");
+    // Several objects are a list.
+    sandbox.call("POST", DEPLOYMENTS, &{
+        let mut other = sandbox.get(&format!("{DEPLOYMENTS}/web"));
+        other["metadata"] = json!({"name": "api"});
+        other["spec"]["selector"] = json!({"matchLabels": {"app": "api"}});
+        other["spec"]["template"]["metadata"] = json!({"labels": {"app": "api"}});
+        other
+    });
+    let both: Value = serde_json::from_str(&sandbox.plugin(&["explain", "-A", "-o", "json"]).out).unwrap();
+    assert_eq!(both["items"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn without_a_controller_it_says_so() {
+    let sandbox = Sandbox::start(&["--no-controllers"]);
+    sandbox.create_web("app:1", &Value::Null);
+    std::thread::sleep(std::time::Duration::from_millis(6100));
+    let ended = sandbox.plugin(&["explain", "web"]);
+    assert!(
+        ended.out.contains("unobserved") && ended.out.contains("is a controller manager running?"),
+        "{ended:?}"
+    );
+    let once = sandbox.plugin(&["status", "web", "--watch=false", "--ascii"]);
+    assert_eq!(once.code, Some(4), "{once:?}");
+    assert!(once.out.contains("no controller has observed generation 1"), "{once:?}");
+}
+
+#[test]
+fn what_does_not_exist_is_named_with_what_is_alike() {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app:1", &Value::Null);
+    let error = |args: &[&str]| {
+        let ended = sandbox.plugin(args);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        ended.err
+    };
+    assert_eq!(error(&["explain", "wbe"]), "error: deployment default/wbe does not exist; there is web\n");
+    assert_eq!(error(&["status", "other"]), "error: deployment default/other does not exist\n");
+    assert_eq!(
+        error(&["explain", "web", "-n", "nowhere"]),
+        "error: deployment web: namespace nowhere does not exist\n"
+    );
+    assert!(error(&["explain", "rs/web-1"]).contains("Deployment that owns it"));
+    assert!(error(&["explain", "-l", "app=none"]).contains("no Deployment in namespace default is selected"));
+    assert!(error(&["explain", "web", "--context", "x"]).contains("context \"x\" does not exist"));
+}

@@ -1,0 +1,39 @@
+//! The real kubectl finds the plugin in PATH. Without kubectl these tests say so and pass.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::harness::{Ended, PLUGIN, Sandbox, kubectl};
+
+/// Runs kubectl with the plugin in PATH; `None` without kubectl.
+#[allow(clippy::print_stderr)] // A skipped test says so.
+fn run(sandbox: &Sandbox, args: &[&str]) -> Option<Ended> {
+    let Some(kubectl) = kubectl() else {
+        eprintln!("skipped: no kubectl in KUBEBUILDER_ASSETS or PATH");
+        return None;
+    };
+    let directory = Path::new(PLUGIN).parent().unwrap();
+    Some(Ended::of(&sandbox.command(kubectl, args).env("PATH", directory).output().unwrap()))
+}
+
+#[test]
+fn kubectl_runs_the_plugin_and_passes_its_exit_code_on() {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app:1", &Value::Null);
+    let Some(ended) = run(&sandbox, &["windlass", "status", "deploy/web", "--timeout=60s"]) else { return };
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let explained = run(&sandbox, &["windlass", "explain", "deploy", "web", "-n", "default"]).unwrap();
+    assert!(explained.out.starts_with("Deployment default/web, revision 1: complete"), "{explained:?}");
+    sandbox.set_image("app:broken");
+    let ended = run(&sandbox, &["windlass", "status", "web", "--timeout=2s"]).unwrap();
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+}
+
+#[test]
+fn kubectl_lists_the_plugin_without_a_warning() {
+    let sandbox = Sandbox::start(&["--no-controllers"]);
+    let Some(ended) = run(&sandbox, &["plugin", "list"]) else { return };
+    assert!(ended.out.contains("kubectl-windlass"), "{ended:?}");
+    assert!(!ended.err.contains("warning"), "{ended:?}");
+}

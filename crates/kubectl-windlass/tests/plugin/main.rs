@@ -1,0 +1,8 @@
+//! The plugin as a process: on a sandbox, and started by the real kubectl where there is one.
+
+mod explain;
+mod harness;
+mod kubectl;
+mod real_cluster;
+mod rolling_update;
+mod status;

@@ -1,0 +1,104 @@
+//! On a real API server, with kube-controller-manager and without Windlass. Without these programs the test says so and
+//! passes.
+
+use http::{Method, Request};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use windlass_testkit::apiserver::{ApiServer, TOKEN, on_a_real_server, run_the_rest_of_the_cluster};
+use windlass_testkit::controllers::{Side, assets};
+
+use crate::harness::{DEPLOYMENTS, Ended, PLUGIN};
+
+const CONTROLLERS: &str = "/api/v1/namespaces/default/replicationcontrollers";
+
+async fn call(client: &kube::Client, method: Method, path: &str, body: &Value) -> Value {
+    let media = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    let request = Request::builder().method(method).uri(path).header("content-type", media).body(body);
+    client.request(request.unwrap()).await.unwrap()
+}
+
+async fn plugin(server: &ApiServer, args: &[&str]) -> Ended {
+    let mut command = tokio::process::Command::new(PLUGIN);
+    command.args(args).env("KUBECONFIG", server.kubeconfig(TOKEN)).env("LC_ALL", "C.UTF-8");
+    Ended::of(&command.output().await.unwrap())
+}
+
+fn spec(image: &str, selector: &Value) -> Value {
+    json!({"replicas": 3, "selector": selector, "template": {
+        "metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "app", "image": image}]}}})
+}
+
+#[test]
+#[allow(clippy::print_stderr)] // A skipped test says so.
+fn it_works_on_the_rollouts_of_kube_controller_manager() {
+    if let Err(missing) = assets() {
+        eprintln!("skipped: {missing}");
+        return;
+    }
+    on_a_real_server(async |assets| {
+        let server = ApiServer::start(assets).await;
+        let end = CancellationToken::new();
+        run_the_rest_of_the_cluster(&server, &end).await;
+        let controllers = "deployment-controller,replicaset-controller,replicationcontroller-controller";
+        let (config, log) = (server.kubeconfig(TOKEN), server.file("upstream.log"));
+        let _upstream = Side::Upstream.start(assets, &config, controllers, &["--leader-elect=false"], &log);
+        let client = server.client().await;
+        rollouts(&server, &client).await;
+        rolling_updates(&server, &client).await;
+        end.cancel();
+    });
+}
+
+async fn rollouts(server: &ApiServer, client: &kube::Client) {
+    let (web, selector) = (format!("{DEPLOYMENTS}/web"), json!({"matchLabels": {"app": "web"}}));
+    let body = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+                      "spec": spec("app:1", &selector)});
+    call(client, Method::POST, DEPLOYMENTS, &body).await;
+    let ended = plugin(server, &["status", "web", "--timeout=60s"]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+
+    let mut broken = spec("app:broken", &selector);
+    broken["progressDeadlineSeconds"] = json!(3);
+    call(client, Method::PATCH, &web, &json!({"spec": broken})).await;
+    let ended = plugin(server, &["status", "web", "--timeout=60s", "-o", "json"]).await;
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let last = ended.json_lines().pop().unwrap();
+    assert_eq!((&last["type"], &last["verdict"]), (&json!("Failed"), &json!("stuck")));
+    let explained = plugin(server, &["explain", "web"]).await;
+    for part in [
+        "revision 2: stuck",
+        "3 old pods must stay",
+        "ImagePullBackOff",
+        "ACTS    kube-controller-manager (last status write",
+        "TRY     kubectl rollout undo -n default deploy/web    (revision 1, image app:1)",
+    ] {
+        assert!(explained.out.contains(part), "{part:?} is not in\n{}", explained.out);
+    }
+    // The condition of the broken template is still there, and no failure of this one.
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    call(client, Method::PATCH, &web, &json!({"spec": spec("app:1", &selector)})).await;
+    let ended = plugin(server, &["status", "web", "--timeout=60s"]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    call(client, Method::DELETE, &web, &Value::Null).await;
+}
+
+async fn rolling_updates(server: &ApiServer, client: &kube::Client) {
+    let body = json!({"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "api"}, "spec": {
+        "replicas": 3, "selector": {"app": "api"},
+        "template": {"metadata": {"labels": {"app": "api"}},
+                     "spec": {"containers": [{"name": "app", "image": "api:1"}]}}}});
+    let uid = call(client, Method::POST, CONTROLLERS, &body).await["metadata"]["uid"].clone();
+    let quick = ["--update-period=500ms", "--poll-interval=500ms", "--timeout=60s"];
+    let ended = plugin(server, &[&["rolling-update", "api", "--image=api:2"], &quick[..]].concat()).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let all = call(client, Method::GET, CONTROLLERS, &Value::Null).await;
+    let all = all["items"].as_array().unwrap();
+    assert_eq!((all.len(), &all[0]["metadata"]["uid"], &all[0]["spec"]["replicas"]), (1, &uid, &json!(3)));
+    let events = call(client, Method::GET, "/api/v1/namespaces/default/events", &Value::Null).await;
+    let created = |event: &&Value| {
+        event["reason"] == "SuccessfulCreate" && event["involvedObject"]["kind"] == "ReplicationController"
+    };
+    let created = events["items"].as_array().unwrap().iter().filter(created).count();
+    assert_eq!(created, 6, "the hand-over of the name creates no pod");
+}

@@ -1,0 +1,167 @@
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::harness::{DEPLOYMENTS, Ended, PLUGIN, Sandbox};
+
+#[test]
+fn a_rollout_is_followed_to_its_end_and_the_code_is_0() {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app:1", &Value::Null);
+    let ended = sandbox.plugin(&["status", "deploy/web", "--timeout", "60s"]);
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
+    let last = ended.out.lines().last().unwrap();
+    assert!(last.ends_with("default/web revision 1 complete: 3 of 3 new pods available"), "{ended:?}");
+}
+
+#[test]
+fn the_stream_of_json_ends_with_complete() {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app:1", &Value::Null);
+    sandbox.web_reports("NewReplicaSetAvailable");
+    sandbox.set_image("app:2");
+    let ended = sandbox.plugin(&["watch", "web", "-o", "json"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let events = ended.json_lines();
+    let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    assert_eq!((types.first(), types.last()), (Some(&"Started"), Some(&"Complete")), "{types:?}");
+    assert!(types.contains(&"Scaled") && types.contains(&"Progress"), "{types:?}");
+    let last = events.last().unwrap();
+    assert_eq!((&last["revision"], &last["counts"]["available"]), (&json!(2), &json!(3)));
+}
+
+#[test]
+fn a_passed_deadline_is_a_failure_with_its_reason_and_the_code_is_3() {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app:broken", &json!({"progressDeadlineSeconds": 2}));
+    let ended = sandbox.plugin(&["status", "web"]);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let last = ended.out.lines().last().unwrap();
+    assert!(last.contains("failed: the rollout exceeded its progress deadline"), "{ended:?}");
+    assert!(last.contains("ImagePullBackOff") && last.contains("app:broken"), "{ended:?}");
+    // It is waited through on request, and then --timeout ends it.
+    let ended = sandbox.plugin(&["status", "web", "--past-deadline", "--timeout=1s", "-o", "json"]);
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+    let last = ended.json_lines().pop().unwrap();
+    assert_eq!((&last["type"], &last["verdict"]), (&json!("TimedOut"), &json!("stuck")));
+}
+
+#[test]
+fn an_undo_of_a_stuck_rollout_is_no_failure() {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app:1", &json!({"progressDeadlineSeconds": 2}));
+    sandbox.web_reports("NewReplicaSetAvailable");
+    sandbox.set_image("app:broken");
+    sandbox.web_reports("ProgressDeadlineExceeded");
+    // The times of the condition and of managedFields have whole seconds.
+    std::thread::sleep(Duration::from_millis(1100));
+    sandbox.set_image("app:1");
+    let ended = sandbox.plugin(&["status", "web", "--timeout=60s"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(!ended.out.contains("deadline"), "{ended:?}");
+}
+
+#[test]
+fn a_wait_that_times_out_says_what_for_and_the_code_is_4() {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app:broken", &Value::Null);
+    let ended = sandbox.plugin(&["status", "web", "--timeout=3s"]);
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+    assert!(ended.out.contains("not finished when --timeout passed: waits for web-"), "{ended:?}");
+    let once = sandbox.plugin(&["status", "web", "--watch=false", "--ascii"]);
+    assert_eq!(once.code, Some(4), "{once:?}");
+    assert!(once.out.contains("`- web-") && once.out.contains("0/3 available   waiting"), "{once:?}");
+}
+
+#[test]
+fn a_paused_rollout_waits_and_fails_fast_on_request() {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app:1", &json!({"paused": true}));
+    let ended = sandbox.plugin(&["status", "web", "--fail-fast"]);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert!(ended.out.contains("the Deployment is paused"), "{ended:?}");
+    let ended = sandbox.plugin(&["status", "web", "--timeout=1s"]);
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+    assert!(ended.out.contains("paused: nothing is rolled out"), "{ended:?}");
+}
+
+#[test]
+fn another_revision_than_the_wanted_one_is_a_failure() {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app:1", &Value::Null);
+    assert_eq!(sandbox.plugin(&["status", "web", "--revision=1"]).code, Some(0));
+    let ended = sandbox.plugin(&["status", "web", "--revision=7"]);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert!(ended.out.contains("revision 1 runs, and not revision 7"), "{ended:?}");
+}
+
+#[test]
+fn wrong_flags_are_usage_errors_and_the_code_is_2() {
+    let sandbox = Sandbox::start(&["--no-controllers"]);
+    for (args, part) in [
+        (&["status", "web", "--timeout=soon"][..], "\"soon\" is not a duration"),
+        (&["status", "web", "-o", "xml"], "possible values: text, json"),
+        (&["status", "web", "--revision=0"], "--revision"),
+        (&["dance"], "unrecognized subcommand"),
+    ] {
+        let ended = sandbox.plugin(args);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.err.contains(part), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_deployment_that_is_deleted_or_made_again_while_it_is_followed_is_a_failure() {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app:broken", &Value::Null);
+    let mut child = sandbox.command(PLUGIN, &["status", "web"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut first = String::new();
+    lines.read_line(&mut first).unwrap();
+    sandbox.call("DELETE", &format!("{DEPLOYMENTS}/web"), &Value::Null);
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(3), "{first}{rest}");
+    assert!(rest.contains("failed: the Deployment"), "{first}{rest}");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_ends_it_with_130() {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app:broken", &Value::Null);
+    let mut child = sandbox.command(PLUGIN, &["status", "web"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    lines.read_line(&mut String::new()).unwrap();
+    let pid = child.id().to_string();
+    assert!(sandbox.command("kill", &["-INT", &pid]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it_quietly() {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app:1", &Value::Null);
+    let mut child = sandbox
+        .command(PLUGIN, &["status", "web", "-o", "json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    lines.read_line(&mut String::new()).unwrap();
+    drop(lines);
+    let ended = Ended::of(&child.wait_with_output().unwrap());
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
+}
+
+#[test]
+fn several_deployments_are_followed_at_once() {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app:1", &Value::Null);
+    let ended = sandbox.plugin(&["status", "-A"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.out.contains("default/web revision 1 complete"), "{ended:?}");
+}
