@@ -159,7 +159,6 @@ pub const GARBAGE_BUGS: &[&str] = &[
     "after a conflict an object is deleted whatever its owners are",
     "a foreground deletion ends without a barrier",
     "an orphaning deletion ends without a barrier",
-    "a kind that cannot be read counts as empty",
 ];
 
 #[cfg(feature = "planted-bugs")]

@@ -226,10 +226,14 @@ impl Judge {
                     .map_err(|what| breach(invariant, what))?;
             }
         }
-        // An object that the patch removed had lost its last finalizer by it.
-        same.map_or(Ok(()), |after| {
-            self.patch(at, object, after, &before.all).map_err(|what| breach("GC5", what))
-        })
+        match same {
+            Some(after) => self.patch(at, object, after, &before.all).map_err(|what| breach("GC5", what)),
+            None if truth::has_finalizer(object, "example.com/keep") => {
+                Err(breach("GC5", "it removes an object that the finalizer of another keeps".to_owned()))
+            }
+            // It has lost its last finalizer by the patch.
+            None => Ok(()),
+        }
     }
 }
 
