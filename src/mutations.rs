@@ -139,6 +139,28 @@ pub const DAEMON_SET_BUGS: &[&str] = &[
     "verdicts on nodes are kept after the template changes",
 ];
 
+/// Mistakes of the garbage collector, which the simulation of that finds.
+pub const GARBAGE_BUGS: &[&str] = &[
+    "an object that has one owner left is deleted for another",
+    "an owner that was not seen counts as absent",
+    "objects that wait for each other are left waiting",
+    "an owner in another namespace keeps its dependents",
+    "the end of a dependent does not wake the owner that waits for it",
+    "the name in an owner reference does not count",
+    "the deletion of an owner wakes no dependent",
+    "an orphan finalizer that is older than the deletion is not noticed",
+    "objects that a list lacks stay in the graph",
+    "the references to all owners are removed",
+    "the finalizers of others come off with ours",
+    "a path that is not found proves that an owner is absent",
+    "an object of the same name counts as the owner",
+    "deletions by the collector carry no UID",
+    "dependents are deleted whatever their version is",
+    "after a conflict an object is deleted whatever its owners are",
+    "a foreground deletion ends without a barrier",
+    "an orphaning deletion ends without a barrier",
+];
+
 #[cfg(feature = "planted-bugs")]
 thread_local! {
     /// The mutation of this thread's history: histories on other threads have their own.
@@ -180,7 +202,7 @@ mod tests {
     #[test]
     #[cfg(not(feature = "planted-bugs"))]
     fn without_the_feature_nothing_can_be_planted() {
-        for bug in BUGS.iter().chain(DAEMON_SET_BUGS) {
+        for bug in BUGS.iter().chain(DAEMON_SET_BUGS).chain(GARBAGE_BUGS) {
             plant(bug);
             assert!(!is(bug), "{bug}");
         }

@@ -96,6 +96,11 @@ impl Enabled {
         Enabled { off: BTreeSet::new() }
     }
 
+    /// No controller of the registry.
+    pub fn none() -> Self {
+        Enabled { off: CONTROLLERS.iter().map(|controller| controller.name).collect() }
+    }
+
     /// With the controller of this name, which is off by default.
     #[must_use]
     pub fn with(mut self, name: &'static str) -> Self {

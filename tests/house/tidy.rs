@@ -211,7 +211,8 @@ fn every_listed_mutation_is_planted_once_and_no_other_is() {
         planted.extend(points.map(|rest| rest.split('"').next().unwrap().to_owned()));
     }
     planted.sort();
-    let mut listed: Vec<&str> = [windlass::mutations::BUGS, windlass::mutations::DAEMON_SET_BUGS].concat();
+    use windlass::mutations::{BUGS, DAEMON_SET_BUGS, GARBAGE_BUGS};
+    let mut listed: Vec<&str> = [BUGS, DAEMON_SET_BUGS, GARBAGE_BUGS].concat();
     listed.sort_unstable();
     assert_eq!(planted, listed);
 }

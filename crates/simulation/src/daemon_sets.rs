@@ -1,8 +1,8 @@
 //! DaemonSets in a cluster whose nodes are added and removed: one seed, one history, judged by DS1 to DS21.
 //!
 //! A cluster of its own beside that of Deployments ([`super::run`]): the same API server, kubelets and collectors,
-//! but the nodes are actors, too. Every request of a daemon passes through [`cluster`], where it may be lost or late,
-//! is carried out at one instant, and is judged by [`judge`]. At the end the faults end, and [`convergence`] checks
+//! but the nodes are actors, too. Every request of a daemon passes through [`super::cluster`], where it may be lost or late,
+//! is carried out at one instant, and is judged by [`judge`] with the state that [`cluster`] has found. At the end the faults end, and [`convergence`] checks
 //! that each node has the pod that it should have.
 //!
 //! * [`scenario`]: what a seed draws; [`actors`]: carries it out.
@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::actors::Actors;
 use self::cluster::Cluster;
+use self::judge::Judge;
 use self::scenario::Scenario;
 use super::invariants::Breach;
 use windlass_nodes::{garbage, kubelet};
@@ -49,7 +50,8 @@ pub fn run(seed: u64, bug: &'static str) -> std::io::Result<Outcome> {
 }
 
 async fn history(scenario: Scenario) -> Outcome {
-    let cluster = Arc::new(Cluster::new(&scenario));
+    let cluster =
+        Arc::new(Cluster::new(scenario.seed, scenario.faults, Judge::new(scenario.faults.staleness())));
     let end = CancellationToken::new();
     let time = cluster.clock.clone();
     let options = kubelet::Options {

@@ -25,7 +25,8 @@
 //!   small bounds.
 //! * [`shrink`]: the smallest scenario with the same failure; [`transcript`]: a history for readers; [`report`]: the
 //!   report of a failure.
-//! * [`daemon_sets`]: the same for DaemonSets, in a smaller cluster whose nodes are actors.
+//! * [`cluster`]: an API server with faults for the smaller simulations beside that of Deployments; [`daemon_sets`]: that
+//!   of DaemonSets, whose nodes are actors; [`garbage`]: that of the garbage collector.
 //! * [`cli`]: the flags.
 //!
 //! Time is virtual and there is one thread, so that a history depends on its scenario alone. The library's part of
@@ -37,6 +38,7 @@ pub mod actors;
 pub mod batches;
 pub mod call;
 pub mod cli;
+pub mod cluster;
 pub mod convergence;
 pub mod cost;
 pub mod crash_points;
@@ -46,6 +48,7 @@ pub mod deadlines;
 pub mod draw;
 pub mod exhaustive;
 pub mod frozen;
+pub mod garbage;
 pub mod invariants;
 pub mod knowledge;
 pub mod latency;

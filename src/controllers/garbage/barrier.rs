@@ -6,7 +6,7 @@
 //!
 //! One round serves all owners that wait when it begins.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use super::Collector;
 use crate::controllers::error::SyncError;
 use crate::model::Uid;
 use crate::model::discovered::DiscoveredResource;
-use crate::model::metadata::Metadata;
+use crate::model::metadata::{Metadata, OwnerReference};
 use crate::plan::garbage::graph::Address;
 use crate::runtime::api::LIST_TIMEOUT;
 use crate::runtime::request;
@@ -46,9 +46,27 @@ pub(super) struct Referent {
     pub(super) blocks: bool,
 }
 
+/// The owner that is asked about.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    /// Its UID.
+    pub(super) uid: Uid,
+    /// Its group, kind and name, which a reference that blocks its deletion has to name.
+    pub(super) group: String,
+    pub(super) kind: String,
+    pub(super) name: String,
+}
+
+impl Asked {
+    fn is_meant_by(&self, reference: &OwnerReference<'_>) -> bool {
+        let claim = (reference.group(), reference.kind.as_str(), reference.name.as_str());
+        claim == (self.group.as_str(), self.kind.as_str(), self.name.as_str())
+    }
+}
+
 /// A question, and where its answer goes.
 struct Question {
-    owner: Uid,
+    owner: Asked,
     /// Where its dependents are; `None`: everywhere.
     namespace: Option<String>,
     must_see_all: bool,
@@ -72,12 +90,12 @@ impl Barrier {
     /// When a resource cannot be read and `must_see_all`.
     pub(super) async fn referents_of(
         &self,
-        owner: &Uid,
+        owner: Asked,
         namespace: Option<String>,
         must_see_all: bool,
     ) -> Result<Vec<Referent>, SyncError> {
         let (answer, answered) = oneshot::channel();
-        self.waiting.lock().push(Question { owner: owner.clone(), namespace, must_see_all, answer });
+        self.waiting.lock().push(Question { owner, namespace, must_see_all, answer });
         self.asked.notify_one();
         answered.await.unwrap_or_else(|_| {
             let reason = "the garbage collector is shutting down".to_owned();
@@ -106,8 +124,8 @@ impl Collector {
     }
 
     async fn answer(&self, namespace: Option<String>, questions: Vec<Question>) {
-        let owners: Arc<BTreeSet<Uid>> =
-            Arc::new(questions.iter().map(|asked| asked.owner.clone()).collect());
+        let owner = |question: &Question| (question.owner.uid.clone(), question.owner.clone());
+        let owners: Arc<BTreeMap<Uid, Asked>> = Arc::new(questions.iter().map(owner).collect());
         let mut all = Found::new();
         let mut failure: Option<String> = None;
         let resources = self.kinds.all();
@@ -129,7 +147,7 @@ impl Collector {
             }
         }
         for Question { owner, must_see_all, answer, .. } in questions {
-            let referents = all.remove(&owner).unwrap_or_default();
+            let referents = all.remove(&owner.uid).unwrap_or_default();
             let result = match &failure {
                 Some(reason) if must_see_all && referents.is_empty() => {
                     Err(SyncError::Unread { what: WHAT.to_owned(), reason: reason.clone() })
@@ -144,7 +162,7 @@ impl Collector {
     /// The objects of one resource that refer to one of the owners.
     async fn look_for(
         &self,
-        owners: &BTreeSet<Uid>,
+        owners: &BTreeMap<Uid, Asked>,
         namespace: Option<&str>,
         resource: &DiscoveredResource,
         mut moved: watch::Receiver<u64>,
@@ -175,9 +193,9 @@ impl Collector {
         }
     }
 
-    fn referents_in_the_graph(&self, owners: &BTreeSet<Uid>, resource: &DiscoveredResource) -> Found {
+    fn referents_in_the_graph(&self, owners: &BTreeMap<Uid, Asked>, resource: &DiscoveredResource) -> Found {
         let mut found = Found::new();
-        for owner in owners {
+        for owner in owners.keys() {
             let dependents = self.graph.lock().referents(owner);
             let of_this = dependents.into_iter().filter(|(_, address, _)| {
                 self.kinds.watched_as(address.resource).is_some_and(|known| known.plural == resource.plural)
@@ -190,7 +208,7 @@ impl Collector {
 
     fn collect(
         &self,
-        owners: &BTreeSet<Uid>,
+        owners: &BTreeMap<Uid, Asked>,
         resource: &DiscoveredResource,
         items: &[Box<RawValue>],
         found: &mut Found,
@@ -199,11 +217,13 @@ impl Collector {
         for item in items {
             let object = Metadata::decode(item.get())
                 .map_err(|error| format!("listing {}: {error}", resource.plural))?;
-            for reference in object.owners.iter().filter(|reference| owners.contains(&reference.uid)) {
+            for reference in &object.owners {
+                let Some(owner) = owners.get(&reference.uid) else { continue };
                 let (namespace, name) =
                     (object.namespace.as_str().to_owned(), object.name.as_str().to_owned());
                 let address = Address { resource: id, namespace, name };
-                let referent = Referent { uid: object.uid.clone(), address, blocks: reference.blocks };
+                let blocks = reference.blocks && owner.is_meant_by(reference);
+                let referent = Referent { uid: object.uid.clone(), address, blocks };
                 found.entry(reference.uid.clone()).or_default().push(referent);
             }
         }

@@ -111,6 +111,7 @@ impl Collector {
                 std::future::pending().await
             };
             tokio::select! {
+                biased;
                 never = reflector.run() => match never {},
                 () = patience => {}
             }

@@ -75,7 +75,7 @@ pub fn fate(owners: &[(Uid, OwnerState)], has_dependents: bool, kept: Policy) ->
     if owners.is_empty() {
         return Fate::Keep;
     }
-    if any(OwnerState::Solid) {
+    if any(OwnerState::Solid) && !planted!("an object that has one owner left is deleted for another") {
         let rest = of(&|state| state != OwnerState::Solid);
         return if rest.is_empty() { Fate::Keep } else { Fate::DropReferences(rest) };
     }

@@ -198,7 +198,9 @@ impl Graph {
             self.wake_dependents(slot, &mut wakes);
             wakes.push(Wake::Check(object.uid.clone()));
         }
-        if after.is_orphaning() && !before.is_orphaning() {
+        let is_old = planted!("an orphan finalizer that is older than the deletion is not noticed")
+            && before.is(Flag::Orphan);
+        if after.is_orphaning() && !before.is_orphaning() && !is_old {
             wakes.push(Wake::Orphan(object.uid.clone()));
         }
         wakes
@@ -212,7 +214,9 @@ impl Graph {
         if self.has_dependents(slot) {
             self.records[slot].set(Flag::Deleted, true);
             self.unseen.remove(&slot);
-            self.wake_dependents(slot, &mut wakes);
+            if !planted!("the deletion of an owner wakes no dependent") {
+                self.wake_dependents(slot, &mut wakes);
+            }
         }
         self.free_if_unused(slot);
         wakes
@@ -222,11 +226,13 @@ impl Graph {
     ///
     /// The proof is for all references with the same claim: those in the same namespace, or everywhere if the claimed kind
     /// is not `namespaced`.
-    pub fn prove_absent(&mut self, dependent: &Uid, owner: &Uid, namespaced: bool) {
-        let (Some(dependent), Some(owner)) = (self.find(dependent), self.find(owner)) else { return };
+    /// Wakes the others, which may have waited for a list that would show the owner.
+    pub fn prove_absent(&mut self, dependent: &Uid, owner: &Uid, namespaced: bool) -> Vec<Wake> {
+        let mut wakes = Vec::new();
+        let (Some(dependent), Some(owner)) = (self.find(dependent), self.find(owner)) else { return wakes };
         let record = self.records[owner];
         if record.is(Flag::Observed) || record.is(Flag::Deleted) || !self.refers_to(dependent, owner) {
-            return;
+            return wakes;
         }
         let claim = self.claim_of(dependent, owner);
         let namespace = match namespaced {
@@ -244,7 +250,10 @@ impl Graph {
         }
         self.set_namespace(owner, namespace);
         self.records[owner].set(Flag::Absent, true);
-        self.unseen.remove(&owner);
+        if self.unseen.remove(&owner) {
+            self.wake_dependents(owner, &mut wakes);
+        }
+        wakes
     }
 
     /// How many objects have been seen and not deleted.
@@ -336,7 +345,8 @@ impl Graph {
     fn drop_unlisted(&mut self, resource: ResourceId, wakes: &mut Vec<Wake>) {
         for slot in self.records.numbers() {
             let record = self.records[slot];
-            if !record.is(Flag::Observed) || record.resource != resource.0 || record.is(Flag::Listed) {
+            let is_kept = planted!("objects that a list lacks stay in the graph") || record.is(Flag::Listed);
+            if !record.is(Flag::Observed) || record.resource != resource.0 || is_kept {
                 continue;
             }
             self.withdraw(slot, wakes);
@@ -420,6 +430,7 @@ impl Graph {
     /// A hash of what a reference says of an owner besides its UID. The version is not part of it: all versions of a kind
     /// are the same objects. Neither is the namespace, which is that of the dependent.
     fn claim(&self, group: &str, kind: &str, name: &str) -> u64 {
+        let name = if planted!("the name in an owner reference does not count") { "" } else { name };
         self.hasher.hash_one((group, kind, name))
     }
 

@@ -10,6 +10,9 @@ use crate::model::Uid;
 
 /// Removes the references to these owners.
 pub fn without_references(object: &Uid, owners: &[Uid]) -> Value {
+    if planted!("the references to all owners are removed") {
+        return json!({"metadata": {"uid": object, "ownerReferences": null}});
+    }
     let removed: Vec<Value> = owners.iter().map(|owner| json!({"$patch": "delete", "uid": owner})).collect();
     json!({"metadata": {"uid": object, "ownerReferences": removed}})
 }
@@ -56,7 +59,10 @@ pub fn as_merge_patch(object: &Value, owners: &[Uid], change: Change) -> Option<
 pub fn without_finalizer(object: &Value, finalizer: &str) -> Option<Value> {
     let metadata = &object["metadata"];
     let before = metadata["finalizers"].as_array()?;
-    let after: Vec<&Value> = before.iter().filter(|known| *known != finalizer).collect();
+    let mut after: Vec<&Value> = before.iter().filter(|known| *known != finalizer).collect();
+    if planted!("the finalizers of others come off with ours") {
+        after.clear();
+    }
     (after.len() < before.len()).then(|| versioned(metadata, json!({ "finalizers": after })))
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, daemon_set};
 use super::placement::target;
 use super::scenario::{Act, Scenario};
 use crate::invariants::{is_live, number, text};
@@ -206,7 +206,7 @@ impl Actors {
                 let options = json!({"propagationPolicy": policy});
                 self.send(Method::DELETE, &format!("{DAEMON_SETS}/agent"), JSON, &options).await;
                 for _ in 0..60 {
-                    if self.cluster.daemon_set().is_none() {
+                    if daemon_set(&self.cluster.sandbox).is_none() {
                         break;
                     }
                     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -327,7 +327,7 @@ impl Actors {
 
     /// Users and administrators repair what they have broken: images that never start, nodes that are dead.
     pub async fn repair(&self) {
-        let Some(daemon_set) = self.cluster.daemon_set() else {
+        let Some(daemon_set) = daemon_set(&self.cluster.sandbox) else {
             self.create(1).await;
             return;
         };
@@ -345,7 +345,7 @@ impl Actors {
 
     /// Creates the DaemonSet again, if the deletion of the earlier one took its time.
     pub async fn replace(&self) {
-        if self.cluster.daemon_set().is_none() {
+        if daemon_set(&self.cluster.sandbox).is_none() {
             self.create(1).await;
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::actors::Actors;
-use super::cluster::Cluster;
+use super::cluster::{Cluster, daemon_set};
 use super::placement::{Requirement, requirement, target};
 use crate::invariants::{Breach, is_available, is_deleting, is_live, number, text};
 
@@ -52,9 +52,11 @@ async fn until_settled(cluster: &Arc<Cluster>, actors: &Actors) -> Result<(), Br
 
 /// A node that is added gets its pod within a second and slow start; one that is removed no longer counts.
 async fn nodes_are_served(cluster: &Arc<Cluster>, actors: &Actors) -> Result<(), Breach> {
-    let desired =
-        || cluster.daemon_set().map_or(0, |daemon_set| number(&daemon_set, "/status/desiredNumberScheduled"));
-    let Some(daemon_set) = cluster.daemon_set() else { return Ok(()) };
+    let desired = || {
+        daemon_set(&cluster.sandbox)
+            .map_or(0, |daemon_set| number(&daemon_set, "/status/desiredNumberScheduled"))
+    };
+    let Some(daemon_set) = daemon_set(&cluster.sandbox) else { return Ok(()) };
     let zone = text(&daemon_set, "/spec/template/spec/nodeSelector/zone");
     if !zone.is_empty() {
         return Ok(());
@@ -100,8 +102,9 @@ async fn check_quiescence(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result
 
 /// Checks that everything has converged.
 fn is_settled(cluster: &Cluster) -> Result<(), String> {
-    let daemon_set =
-        cluster.daemon_set().filter(|daemon_set| !is_deleting(daemon_set)).ok_or("there is no DaemonSet")?;
+    let daemon_set = daemon_set(&cluster.sandbox)
+        .filter(|daemon_set| !is_deleting(daemon_set))
+        .ok_or("there is no DaemonSet")?;
     let nodes = cluster.sandbox.objects("Node");
     let uid = text(&daemon_set, "/metadata/uid");
     let owner = |object: &Value| text(object, "/metadata/ownerReferences/0/uid").to_owned();

@@ -2,29 +2,7 @@
 
 use std::time::Duration;
 
-/// The faults of requests of the daemons, each in percent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Faults {
-    /// These never arrive.
-    pub lost_requests: u8,
-    /// These are carried out, and the reply is lost.
-    pub lost_replies: u8,
-    /// These are carried out up to five seconds late, or half a minute late, after their author has abandoned them.
-    pub late_requests: u8,
-    /// These get a reply up to five seconds late.
-    pub late_replies: u8,
-    /// These are refused with a 500.
-    pub refusals: u8,
-}
-
-impl Faults {
-    /// How much older the state of a decision may be than the state at which its write is committed. Where no request
-    /// is late, a daemon sees each change at the instant at which it happens.
-    pub fn staleness(self) -> Duration {
-        let is_late = self.late_requests + self.late_replies + self.lost_replies + self.lost_requests > 0;
-        if is_late { Duration::from_secs(60) } else { Duration::ZERO }
-    }
-}
+pub use crate::cluster::Faults;
 
 /// Something that an actor does. `nth` counts the existing objects in the order of their names.
 #[derive(Clone, Debug, PartialEq, Eq)]

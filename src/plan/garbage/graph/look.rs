@@ -68,7 +68,7 @@ impl Graph {
             return Look::Nothing;
         }
         if record.waits_for_dependents() {
-            let is_blocked = record.is(Flag::Related) && self.relations[record.place].blocking > 0;
+            let is_blocked = self.is_blocked(slot);
             let circle = if is_blocked { self.circle(slot) } else { Vec::new() };
             return Look::Foreground { address: self.address(slot), is_blocked, circle };
         }
@@ -90,6 +90,19 @@ impl Graph {
             () => Policy::Background,
         };
         Look::Delete { address, version: self.relations[record.place].version, policy }
+    }
+
+    /// Whether an object that means this one by its reference blocks the deletion. One whose reference is wrong may stay for
+    /// ever.
+    fn is_blocked(&self, slot: u32) -> bool {
+        let record = &self.records[slot];
+        let blocks = |dependent: u32| {
+            self.agrees(dependent, slot)
+                && self.references_of(dependent).any(|reference| reference.owner == slot && reference.blocks)
+        };
+        record.is(Flag::Related)
+            && self.relations[record.place].blocking > 0
+            && self.dependents_of(slot).any(blocks)
     }
 
     /// Where an object is that is being deleted with `orphan`; `None` if there is none.
@@ -127,11 +140,13 @@ impl Graph {
         let record = &self.records[owner];
         let agrees = record.claim == claim && is_in_reach;
         match () {
-            () if record.is(Flag::Deleted) => Known::Absent,
+            // Also where the UID is known to be gone: a kind that nobody serves proves nothing.
             () if !agrees => Known::Unknown,
+            () if record.is(Flag::Deleted) => Known::Absent,
             () if record.waits_for_dependents() => Known::Waiting,
             () if record.is(Flag::Observed) => Known::Solid,
             () if record.is(Flag::Absent) => Known::Absent,
+            () if planted!("an owner that was not seen counts as absent") => Known::Absent,
             () => Known::Unknown,
         }
     }
@@ -150,13 +165,15 @@ impl Graph {
         slot.into_iter().flat_map(of).collect()
     }
 
-    /// The same, each with whether it blocks the deletion of the owner.
+    /// Those of its dependents that it can be the owner of, each with whether it blocks the deletion of the owner.
     pub fn referents(&self, owner: &Uid) -> Vec<(Uid, Address, bool)> {
         let Some(slot) = self.find(owner) else { return Vec::new() };
         let blocks = |dependent| {
-            self.references_of(dependent).any(|reference| reference.owner == slot && reference.blocks)
+            self.agrees(dependent, slot)
+                && self.references_of(dependent).any(|reference| reference.owner == slot && reference.blocks)
         };
         self.dependents_of(slot)
+            .filter(|dependent| self.is_in_reach(self.namespace_of(*dependent), slot))
             .map(|dependent| (self.uid_of(dependent), self.address(dependent), blocks(dependent)))
             .collect()
     }
@@ -196,6 +213,9 @@ impl Graph {
             }
             false
         };
+        if planted!("objects that wait for each other are left waiting") {
+            return Vec::new();
+        }
         waiting(slot).filter(leads_back).map(|owner| self.uid_of(owner)).collect()
     }
 }

@@ -200,7 +200,8 @@ fn an_answer_of_the_api_server_proves_only_the_absence_of_what_was_asked_for() {
     let mut elsewhere = object("d", &[to("owner")]);
     elsewhere["metadata"]["namespace"] = "other".into();
     world.put(&elsewhere);
-    world.graph.prove_absent(&uid("a"), &uid("owner"), true);
+    let woken = world.graph.prove_absent(&uid("a"), &uid("owner"), true);
+    assert!(woken.contains(&Wake::Check(uid("c"))), "it may wait for a list of Secrets");
     let known = |world: &World, name: &str| {
         let slot = |name: &str| world.graph.find(&uid(name)).unwrap();
         world.graph.known(slot(name), slot("owner"))

@@ -1,0 +1,332 @@
+//! The API server as each client sees it: requests of the daemons may be lost or late; each is carried out at one
+//! instant and judged by the state at that instant. For the simulations beside that of Deployments, which has a server of
+//! its own ([`super::server`]).
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::FutureExt as _;
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tower::ServiceExt as _;
+
+use super::call::Call;
+use super::invariants::Breach;
+use super::server::replies::{lost, refused};
+use windlass::clock::Clock;
+use windlass_apiserver::{Options, Sandbox};
+
+/// A daemon with more requests than this in a second of virtual time retries without a wait.
+const STORM: u64 = 3000;
+
+/// How long a daemon's caches may lag after its watches break.
+const BLIND: Duration = Duration::from_secs(15);
+
+/// The faults of requests of the daemons, each in percent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// These never arrive.
+    pub lost_requests: u8,
+    /// These are carried out, and the reply is lost.
+    pub lost_replies: u8,
+    /// These are carried out up to five seconds late, or half a minute late, after their author has abandoned them.
+    pub late_requests: u8,
+    /// These get a reply up to five seconds late.
+    pub late_replies: u8,
+    /// These are refused with a 500.
+    pub refusals: u8,
+}
+
+impl Faults {
+    /// How much older the state of a decision may be than the state at which its write is committed. Where no request
+    /// is late, a daemon sees each change at the instant at which it happens.
+    pub fn staleness(self) -> Duration {
+        let is_late = self.late_requests + self.late_replies + self.lost_replies + self.lost_requests > 0;
+        if is_late { Duration::from_secs(60) } else { Duration::ZERO }
+    }
+}
+
+/// When a write is committed, and by whom.
+#[derive(Clone, Copy, Debug)]
+pub struct Commit<'a> {
+    /// The stored objects.
+    pub sandbox: &'a Sandbox,
+    /// When, since the beginning of the history.
+    pub at: Duration,
+    /// When, by the clock of the cluster.
+    pub now: Timestamp,
+    /// The request.
+    pub call: &'a Call,
+}
+
+/// The invariants of a simulation.
+pub trait Judge: Send + 'static {
+    /// What it has to know of the state before a write.
+    type Before: Send;
+
+    /// The state before a write; `None` if it does not judge such a write.
+    fn before(&self, sandbox: &Sandbox, call: &Call) -> Option<Self::Before>;
+
+    /// Judges a write that was carried out. Whether it has changed anything.
+    ///
+    /// # Errors
+    /// The breach.
+    fn committed(&mut self, commit: Commit<'_>, before: Self::Before) -> Result<bool, Breach>;
+
+    /// The fault of this request beside those of the network: an answer that the API server gives instead.
+    fn refuses(&self, call: &Call) -> Option<Response<Body>> {
+        let _ = call;
+        None
+    }
+
+    /// A daemon is dead, and has lost its memory.
+    fn daemon_died(&mut self);
+
+    /// A daemon's caches may lag until then.
+    fn is_blind(&mut self, until: Duration);
+}
+
+struct State<J> {
+    rng: fastrand::Rng,
+    faults: Option<Faults>,
+    judge: J,
+    failure: Option<Breach>,
+    dead: BTreeSet<Arc<str>>,
+    log: Vec<String>,
+    /// Writes and events of the daemons so far.
+    writes: u64,
+    second: (u64, u64),
+}
+
+/// See the module documentation.
+pub struct Cluster<J: Judge> {
+    /// Stores the objects.
+    pub sandbox: Sandbox,
+    /// The time.
+    pub clock: Clock,
+    router: axum::Router,
+    start: Instant,
+    state: Mutex<State<J>>,
+}
+
+enum Fault {
+    Proceed,
+    LoseRequest,
+    LoseReply,
+    Late(Duration),
+    LateReply(Duration),
+    Refuse,
+    Answer(Response<Body>),
+    Hang,
+}
+
+impl<J: Judge> Cluster<J> {
+    /// An API server with nothing in it.
+    pub fn new(seed: u64, faults: Faults, judge: J) -> Self {
+        let clock = Clock::virtual_from(Timestamp::from_second(1_767_225_600).unwrap_or_default());
+        let time = clock.clone();
+        let mut options = Options::new(Arc::new(move || time.now()));
+        options.protobuf = false;
+        options.seed = seed;
+        let sandbox = Sandbox::new(options);
+        let state = State {
+            rng: fastrand::Rng::with_seed(seed),
+            faults: Some(faults),
+            judge,
+            failure: None,
+            dead: BTreeSet::new(),
+            log: Vec::new(),
+            writes: 0,
+            second: (0, 0),
+        };
+        Cluster { router: sandbox.router(), sandbox, clock, start: Instant::now(), state: Mutex::new(state) }
+    }
+
+    /// The client of an actor or daemon. Daemons are called `d` and a number.
+    pub fn client(self: &Arc<Self>, agent: &str) -> kube::Client {
+        let (cluster, agent) = (self.clone(), Arc::<str>::from(agent));
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let (cluster, agent) = (cluster.clone(), agent.clone());
+            async move { Ok::<_, Infallible>(cluster.answer(agent, request).await) }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    async fn answer(
+        self: Arc<Self>,
+        agent: Arc<str>,
+        request: Request<kube::client::Body>,
+    ) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let Ok(body) = body.collect().await else { return lost() };
+        let body = body.to_bytes();
+        let call = Call::new(agent, &parts, &body);
+        match self.fault(&call) {
+            Fault::Proceed => self.perform(&call, parts, body),
+            Fault::LoseRequest => lost(),
+            Fault::LoseReply => {
+                self.perform(&call, parts, body);
+                lost()
+            }
+            Fault::Late(time) => {
+                // A late request is carried out even if its sender has abandoned it.
+                let task = tokio::spawn(async move {
+                    tokio::time::sleep(time).await;
+                    let abandoned = self.state.lock().dead.contains(&call.agent);
+                    self.perform(&Call { abandoned, ..call }, parts, body)
+                });
+                task.await.unwrap_or_else(|_| lost())
+            }
+            Fault::LateReply(time) => {
+                let reply = self.perform(&call, parts, body);
+                tokio::time::sleep(time).await;
+                reply
+            }
+            Fault::Refuse => refused(500, "InternalError", "an admission webhook cannot be called", &[]),
+            Fault::Answer(reply) => reply,
+            Fault::Hang => std::future::pending().await,
+        }
+    }
+
+    fn fault(&self, call: &Call) -> Fault {
+        let mut state = self.state.lock();
+        if state.dead.contains(&call.agent) {
+            return Fault::Hang;
+        }
+        if !call.of_daemon() {
+            return Fault::Proceed;
+        }
+        let second = self.start.elapsed().as_secs();
+        state.second = if state.second.0 == second { (second, state.second.1 + 1) } else { (second, 1) };
+        if state.second.1 > STORM {
+            let breach =
+                Breach::new("C1", format!("more than {STORM} requests in a second, the last {call}"));
+            note(&mut state, breach);
+            return Fault::Hang;
+        }
+        if let Some(reply) = state.faults.and_then(|_| state.judge.refuses(call)) {
+            return Fault::Answer(reply);
+        }
+        let Some(faults) = state.faults.filter(|_| !call.watch) else { return Fault::Proceed };
+        let late = Duration::from_millis(state.rng.u64(10..5000));
+        // Sometimes a request arrives after its author has abandoned it.
+        let given_up = Duration::from_secs(if state.rng.u8(..3) == 0 { 33 } else { 0 });
+        let chance = state.rng.u8(..100);
+        let fates = [
+            (faults.lost_requests, Fault::LoseRequest),
+            (faults.lost_replies, Fault::LoseReply),
+            (faults.late_requests, Fault::Late(late + given_up)),
+            (faults.late_replies, Fault::LateReply(late)),
+            (if call.is_workload_write() { faults.refusals } else { 0 }, Fault::Refuse),
+        ];
+        let mut below = 0;
+        for (part, fault) in fates {
+            below += part;
+            if chance < below {
+                return fault;
+            }
+        }
+        Fault::Proceed
+    }
+
+    /// Carries a request out at one instant, and judges what it did.
+    fn perform(&self, call: &Call, parts: http::request::Parts, body: Bytes) -> Response<Body> {
+        let mut state = self.state.lock();
+        let before = if call.is_write() { state.judge.before(&self.sandbox, call) } else { None };
+        let request = Request::from_parts(parts, Body::from(body));
+        let response = self.router.clone().oneshot(request).now_or_never();
+        let Some(Ok(response)) = response else {
+            note(
+                &mut state,
+                Breach::new("the simulation", format!("the API server did not answer at once: {call}")),
+            );
+            return lost();
+        };
+        if call.of_daemon() && call.is_write() && call.resource != "leases" {
+            state.writes += 1;
+        }
+        let Some(before) = before.filter(|_| response.status().is_success()) else { return response };
+        let at = self.start.elapsed();
+        let commit = Commit { sandbox: &self.sandbox, at, now: self.clock.now(), call };
+        let judged = state.judge.committed(commit, before);
+        if call.of_daemon() && !matches!(judged, Ok(false)) {
+            state.log.push(format!("{:>9.3} {call}", at.as_secs_f64()));
+        }
+        if let Err(breach) = judged {
+            note(&mut state, breach);
+        }
+        response
+    }
+
+    /// Looks at, or changes, what the judge knows.
+    pub fn with_judge<T>(&self, act: impl FnOnce(&mut J) -> T) -> T {
+        act(&mut self.state.lock().judge)
+    }
+
+    /// The virtual time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Adds a line to the log.
+    pub fn say(&self, what: &str) {
+        let at = self.start.elapsed().as_secs_f64();
+        self.state.lock().log.push(format!("{at:>9.3} {what}"));
+    }
+
+    /// A daemon is dead: its requests get no reply any more.
+    pub fn dies(&self, agent: &str) {
+        let mut state = self.state.lock();
+        state.dead.insert(agent.into());
+        state.judge.daemon_died();
+        state.judge.is_blind(self.start.elapsed() + BLIND);
+    }
+
+    /// Breaks all watches; with `compact` they cannot be resumed.
+    pub fn break_watches(&self, compact: bool) {
+        if compact {
+            self.sandbox.compact();
+        }
+        self.sandbox.break_watches();
+        self.state.lock().judge.is_blind(self.start.elapsed() + BLIND);
+    }
+
+    /// Ends the faults.
+    pub fn calm(&self) {
+        self.state.lock().faults = None;
+    }
+
+    /// How many writes the daemons have sent, events included.
+    pub fn writes(&self) -> u64 {
+        self.state.lock().writes
+    }
+
+    /// Records a failure.
+    pub fn fail(&self, breach: Breach) {
+        note(&mut self.state.lock(), breach);
+    }
+
+    /// The first failure.
+    pub fn failure(&self) -> Option<Breach> {
+        self.state.lock().failure.clone()
+    }
+
+    /// The log.
+    pub fn log(&self) -> Vec<String> {
+        self.state.lock().log.clone()
+    }
+}
+
+fn note<J>(state: &mut State<J>, breach: Breach) {
+    if state.failure.is_none() {
+        state.log.push(format!("          {breach}"));
+        state.failure = Some(breach);
+    }
+}
