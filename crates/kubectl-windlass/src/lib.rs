@@ -5,7 +5,7 @@
 //! * [`cli`], [`target`]: the command line.
 //! * [`connection`], [`api`], [`watch`]: the kubeconfig, reads and watches.
 //! * [`rollout`]: what the objects of one Deployment say. Pure, and on the daemon's own planner.
-//! * [`explain`], [`status`], [`rolling_update`]: the commands; [`write`]: the only writes.
+//! * [`explain`], [`status`], [`rolling_update`]: the commands; [`mod@write`]: the only writes.
 //! * [`exit`], [`output`], [`text`]: exit codes, the streams, and texts of other people.
 
 pub mod api;
