@@ -229,8 +229,14 @@ fn measure(nodes: usize) -> Result<Figures, String> {
     let before = usage::resident(std::process::id());
     let (metrics, stop) = (Metrics::new(), CancellationToken::new());
     let clock = Clock::virtual_from("2026-01-01T01:00:00Z".parse().unwrap());
-    let parts =
-        Parts { client: server.client(), host: "bench".into(), clock, seed: 1, metrics, election: None };
+    let parts = Parts {
+        client: server.client().into(),
+        host: "bench".into(),
+        clock,
+        seed: 1,
+        metrics,
+        election: None,
+    };
     // A client-side limit would decide how long a new node waits.
     let config = ControllerConfig { qps: -1.0, ..ControllerConfig::default() };
     let controllers = Controllers::new(config, parts);

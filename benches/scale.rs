@@ -202,7 +202,8 @@ fn measure(shape: Shape) -> (String, Result<(), String>) {
     let before = usage::resident(std::process::id());
     let (metrics, stop) = (Metrics::new(), CancellationToken::new());
     let clock = Clock::virtual_from("2026-01-01T01:00:00Z".parse().unwrap());
-    let parts = Parts { client, host: "bench".into(), clock, seed: 1, metrics, election: None };
+    let parts =
+        Parts { client: client.into(), host: "bench".into(), clock, seed: 1, metrics, election: None };
     let controllers = Controllers::new(ControllerConfig::default(), parts);
     drop(inside);
     let begin = cpu_time();

@@ -339,7 +339,14 @@ impl Subject {
     fn controllers(template: &Arc<Template>, size: usize, others: usize) -> Self {
         Self::new(template, size, others, |client, metrics, stop| {
             let clock = Clock::virtual_from("2026-01-01T01:00:00Z".parse().unwrap());
-            let parts = Parts { client, host: "bench".into(), clock, seed: 1, metrics, election: None };
+            let parts = Parts {
+                client: client.into(),
+                host: "bench".into(),
+                clock,
+                seed: 1,
+                metrics,
+                election: None,
+            };
             let controllers = Controllers::new(ControllerConfig::default(), parts);
             tokio::spawn(async move { controllers.run(stop, QUIET).await.unwrap() })
         })

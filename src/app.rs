@@ -24,7 +24,7 @@ use crate::controllers::{Context as Shared, Worker};
 use crate::logging::Verbosity;
 use crate::metrics::Metrics;
 use crate::model::Resource;
-use crate::runtime::client;
+use crate::runtime::client::{self, Client};
 use crate::runtime::events::EventWriter;
 use crate::runtime::informer::Ready;
 use crate::runtime::informers::Informers;
@@ -125,7 +125,7 @@ async fn start(
 #[derive(Clone)]
 pub struct Parts {
     /// The client for the API server.
-    pub client: kube::Client,
+    pub client: Client,
     /// Host and port of the API server, for metrics.
     pub host: String,
     /// The time.
@@ -142,7 +142,7 @@ pub struct Parts {
 #[derive(Clone)]
 pub struct Candidacy {
     /// A client of its own, with connections that no other call can occupy.
-    pub client: kube::Client,
+    pub client: Client,
     /// The options.
     pub options: ElectionOptions,
 }

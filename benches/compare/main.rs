@@ -8,6 +8,7 @@
 //! $ ... cargo bench --bench compare -- --pods 2000 --deployments 20 --rounds 1   # smaller
 //! $ ... cargo bench --bench compare -- --rows calls,restart                      # only these
 //! $ ... cargo bench --bench compare -- --keep DIR                                # logs stay in this folder
+//! $ DIFFERENTIAL_WINDLASS=/path/to/windlass ... cargo bench --bench compare -- --alone   # another build of it
 //! ```
 
 mod cluster;
@@ -42,6 +43,9 @@ pub struct Options {
     /// The rows: cpu, calls, restart, takeover.
     #[arg(long, value_delimiter = ',', default_value = "cpu,calls,restart,takeover")]
     pub rows: Vec<String>,
+    /// Only Windlass: for profiles, and to compare two builds of it.
+    #[arg(long)]
+    pub alone: bool,
     /// The folder for the logs of both sides.
     #[arg(long)]
     pub keep: Option<PathBuf>,
@@ -58,10 +62,10 @@ impl Options {
 }
 
 /// The sides in the order of this round: each begins every other round.
-pub fn sides(round: u32) -> [Side; 2] {
+fn sides(options: &Options, round: u32) -> Vec<Side> {
     let mut sides = Side::BOTH;
     sides.rotate_left((round % 2) as usize);
-    sides
+    sides.into_iter().filter(|side| !options.alone || *side == Side::Windlass).collect()
 }
 
 /// Prints the progress.
@@ -94,7 +98,7 @@ async fn measure(options: &Options, assets: PathBuf) -> Figures {
     if options.wants("cpu") || options.wants("calls") {
         // A server of its own for each round and side, so that leftovers of one do not cost the other.
         for round in 0..options.rounds {
-            for side in sides(round) {
+            for side in sides(options, round) {
                 let cluster = Cluster::start(&assets, options.keep.clone()).await;
                 rows::small(options, &cluster, side, &mut figures).await;
             }
@@ -105,7 +109,7 @@ async fn measure(options: &Options, assets: PathBuf) -> Figures {
         let cluster = Cluster::start(&assets, options.keep.clone()).await;
         rows::fill(options, &cluster).await;
         for round in 0..options.rounds {
-            for side in sides(round) {
+            for side in sides(options, round) {
                 rows::large(options, &cluster, side, &mut figures).await;
             }
             say(&format!("round {} of {}\n{}", round + 1, options.rounds, figures.table()));

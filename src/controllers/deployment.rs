@@ -217,11 +217,11 @@ impl Controller for DeploymentController {
     fn urgency(
         &self,
         observed: &Observed<'_>,
-        _: &Plan,
+        plan: &Plan,
         _: &Executed<progress::Outcome>,
         settled: &Settled<DeploymentStatus>,
     ) -> Urgency {
-        status::urgency(observed.deployment, &settled.status, !settled.annotations.is_empty())
+        status::urgency(observed, plan, &settled.status, !settled.annotations.is_empty())
     }
 
     fn reported(&self, observed: &Observed<'_>, plan: &Plan, settled: &Settled<DeploymentStatus>) {

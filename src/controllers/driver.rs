@@ -234,7 +234,11 @@ impl<C: Controller> Driver<C> {
         let stale = executed.error().is_some_and(SyncError::is_stale);
         let mut written = Ok(());
         let mut later = None;
-        if let Some(patch) = self.status_patch(object, &settled).filter(|_| !stale) {
+        let patch = self.status_patch(object, &settled);
+        if patch.is_none() {
+            context.status_throttle.is_current(&meta.uid);
+        }
+        if let Some(patch) = patch.filter(|_| !stale) {
             let now = Instant::now();
             later = match controller.urgency(observed, &plan, &executed, &settled) {
                 Urgency::Immediate => None,

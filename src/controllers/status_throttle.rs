@@ -44,6 +44,11 @@ impl StatusThrottle {
         Some((since + SPACING).saturating_duration_since(now)).filter(|wait| !wait.is_zero())
     }
 
+    /// Nothing differs from what was written last: what is delayed next has not waited yet.
+    pub fn is_current(&self, object: &Uid) {
+        self.0.lock().postpone.remove(object);
+    }
+
     /// Records a write.
     pub fn wrote(&self, object: &Uid, now: Instant) {
         let mut times = self.0.lock();

@@ -11,6 +11,7 @@ use serde_json::json;
 use super::review_cache::ClientClass;
 use crate::metrics::Metrics;
 use crate::runtime::api::{Api, ApiError};
+use crate::runtime::client::Client;
 use crate::runtime::rate_limiter::RateLimiter;
 use crate::runtime::request;
 
@@ -54,7 +55,8 @@ pub struct Reviews {
 
 impl Reviewers {
     /// All through one client. `host` labels the metrics.
-    pub fn new(client: kube::Client, host: &str, metrics: Arc<Metrics>) -> Self {
+    pub fn new(client: impl Into<Client>, host: &str, metrics: Arc<Metrics>) -> Self {
+        let client = client.into();
         let api = |(qps, burst)| {
             let rate_limiter = RateLimiter::new(qps, burst);
             Api::new(client.clone(), host, rate_limiter, metrics.clone()).with_timeout(TIMEOUT)

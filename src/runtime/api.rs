@@ -16,14 +16,14 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use hyper_util::client::legacy;
-use kube::client::{AuthError, Body};
+use kube::client::AuthError;
 use kube::core::Status;
 use kube::core::response::{StatusDetails, reason};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::client::without_secrets;
+use super::client::{Answer, Client, without_secrets};
 use super::leader_election::fence::Fence;
 use super::protobuf_decoder;
 use super::rate_limiter::RateLimiter;
@@ -254,7 +254,7 @@ impl ApiError {
 /// The API server, as every part of this program calls it. Cheap to clone; clones share the rate limiter.
 #[derive(Clone)]
 pub struct Api {
-    client: kube::Client,
+    client: Client,
     host: Arc<str>,
     rate_limiter: RateLimiter,
     timeout: Duration,
@@ -275,9 +275,14 @@ impl fmt::Debug for Api {
 
 impl Api {
     /// Calls through `client`, delayed by `rate_limiter`. `host` labels the metrics.
-    pub fn new(client: kube::Client, host: &str, rate_limiter: RateLimiter, metrics: Arc<Metrics>) -> Self {
+    pub fn new(
+        client: impl Into<Client>,
+        host: &str,
+        rate_limiter: RateLimiter,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Api {
-            client,
+            client: client.into(),
             host: host.into(),
             rate_limiter,
             timeout: CALL_TIMEOUT,
@@ -362,7 +367,7 @@ impl Api {
     ///
     /// # Errors
     /// See [`ApiError`].
-    pub async fn stream(&self, request: Request<Vec<u8>>) -> Result<Response<Body>, ApiError> {
+    pub async fn stream(&self, request: Request<Vec<u8>>) -> Result<Response<Answer>, ApiError> {
         self.measured(request, false, async |response| Ok(response)).await
     }
 
@@ -379,7 +384,7 @@ impl Api {
         &self,
         request: Request<Vec<u8>>,
         repeated: bool,
-        read: impl AsyncFnOnce(Response<Body>) -> Result<T, ApiError>,
+        read: impl AsyncFnOnce(Response<Answer>) -> Result<T, ApiError>,
     ) -> Result<T, ApiError> {
         let method = request.method().clone();
         let labels = [method.as_str(), &self.host];
@@ -391,7 +396,8 @@ impl Api {
         let start = Instant::now();
         let mut code = None;
         let exchange = async {
-            let response = self.client.send(request.map(Body::from)).await.map_err(transport)?;
+            let response =
+                self.client.send(request.map(kube::client::Body::from)).await.map_err(transport)?;
             code = Some(response.status());
             if response.status().is_success() { read(response).await } else { Err(refusal(response).await) }
         };
@@ -444,7 +450,7 @@ fn never_sent(error: &kube::Error) -> bool {
 }
 
 /// Reads a body of at most `largest` bytes. One frame is passed on as it is; several are copied once.
-pub(super) async fn collect(response: Response<Body>, largest: usize) -> Result<Bytes, ApiError> {
+pub(super) async fn collect(response: Response<Answer>, largest: usize) -> Result<Bytes, ApiError> {
     let mut body = response.into_body();
     let expected = body.size_hint().lower();
     if expected > largest as u64 {
@@ -472,7 +478,7 @@ pub(super) async fn collect(response: Response<Body>, largest: usize) -> Result<
 }
 
 /// Decodes an answer that is no success.
-async fn refusal(response: Response<Body>) -> ApiError {
+async fn refusal(response: Response<Answer>) -> ApiError {
     let code = response.status();
     let asked = retry_after(response.headers());
     let is_protobuf = is_protobuf(response.headers());
@@ -532,6 +538,7 @@ mod tests {
     use std::convert::Infallible;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use kube::client::Body;
     use serde::de::IgnoredAny;
     use serde_json::{Value, json};
 
@@ -691,7 +698,7 @@ mod tests {
             let frames = futures::stream::iter((0..10).map(move |_| frame()));
             Ok::<_, Infallible>(Response::new(http_body_util::StreamBody::new(frames)))
         });
-        let client = kube::Client::new(service, "default");
+        let client = Client::from(kube::Client::new(service, "default"));
         let send = || client.send(Request::new(Body::empty()));
         assert_eq!(collect(send().await.unwrap(), 1000).await.unwrap().len(), 1000);
         assert!(matches!(collect(send().await.unwrap(), 999).await, Err(ApiError::TooLarge(999))));

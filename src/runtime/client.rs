@@ -9,6 +9,7 @@
 mod connector;
 mod credentials;
 mod proxy;
+mod sender;
 mod transport;
 
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use kube::Config;
 use kube::client::AuthError;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
+pub use sender::{Answer, Client};
 use transport::{Transport, TransportError};
 
 /// How often the files of the credentials are checked. client-go checks a token file each minute and
@@ -45,7 +47,7 @@ pub struct ClientOptions {
 pub struct Connection {
     /// The client. It retries nothing and sets no limit on the time between two reads, since a watch is
     /// silent for as long as nothing changes.
-    pub client: kube::Client,
+    pub client: Client,
     /// Host and port of the API server, for metrics and logs.
     pub host: String,
     /// Where the address came from, for the log.
@@ -196,7 +198,6 @@ async fn connect_within(
     if let Some(plugin) = &plugin {
         tracing::info!(source = name, "getting credentials from {plugin}");
     }
-    let namespace = config.default_namespace.clone();
     let root_ca = config.root_cert.clone().unwrap_or_default();
     let building = aside(limit, move || Transport::new(config, route)).await;
     let transport = building
@@ -213,8 +214,7 @@ async fn connect_within(
     transport.keep_fresh(refresh_period);
     // It retries nothing: a retried create makes a second pod, and a hidden retry outlives a
     // deadline. The callers know which requests they can retry.
-    let client = kube::Client::new(transport, namespace);
-    Ok(Connection { client, host, source: name, root_ca })
+    Ok(Connection { client: transport.into(), host, source: name, root_ca })
 }
 
 /// Runs work that may block on a thread of its own; `None` if it takes longer than `limit`. The thread then

@@ -14,9 +14,9 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use http::header::{ETAG, IF_NONE_MATCH};
 use http::{HeaderValue, Response, StatusCode};
-use kube::client::Body;
 
 use super::api::{Api, ApiError, LARGEST_BODY, collect};
+use super::client::Answer;
 use super::request;
 pub use crate::model::discovered::{Discovered, DiscoveredResource, FailedGroup, Verb, Verbs};
 use documents::{Document, History, ServedVersion};
@@ -111,7 +111,7 @@ async fn read(api: &Api, path: &str, etag: Option<&HeaderValue>) -> Result<Optio
     if let Some(etag) = etag {
         request.headers_mut().insert(IF_NONE_MATCH, etag.clone());
     }
-    let whole = async |response: Response<Body>| {
+    let whole = async |response: Response<Answer>| {
         let etag = response.headers().get(ETAG).cloned();
         Ok::<(Option<HeaderValue>, Bytes), ApiError>((etag, collect(response, LARGEST_BODY).await?))
     };

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use windlass::model::{Deployment, DeploymentStatus, condition as conditions};
+use windlass::plan::Urgency;
 use windlass::plan::deployment::progress::{Failed, Outcome, Settled, settle};
 use windlass::plan::deployment::rollback::RollBack;
 use windlass::plan::deployment::{StatusScope, Write, plan, status};
@@ -173,6 +174,37 @@ fn a_decrease_of_a_deployments_counts_is_urgent_and_an_increase_is_not() {
     ] {
         assert_eq!(status::is_urgent(&was(before), &was(after).status), urgent, "{before:?} {after:?}");
     }
+}
+
+/// How soon a Deployment of ten that is rolled out reports this, where the new ReplicaSet of five is as given.
+fn urgency_on_the_way(new: ReplicaSetBuilder, paused: bool, report: fn(&mut DeploymentStatus)) -> Urgency {
+    let mut object = deployment("web").replicas(10).surge(1).unavailable(0).image("v2").json();
+    object["spec"]["paused"] = paused.into();
+    object["status"] = json!({"observedGeneration": object["metadata"]["generation"], "replicas": 11,
+        "updatedReplicas": 5, "readyReplicas": 10, "availableReplicas": 10, "terminatingReplicas": 1});
+    let situation = Situation::of(&object, &[replica_set("v1", 6).sized(10, 11).revision("1"), new]);
+    let observed = situation.observed();
+    let mut after = observed.deployment.status.clone();
+    report(&mut after);
+    status::urgency(&observed, &plan(&observed), &after, false)
+}
+
+#[test]
+fn numbers_on_the_way_wait_for_the_next_step_and_a_fall_does_not() {
+    let new = || replica_set("v2", 5).sized(10, 11).revision("2");
+    let complete = |report| urgency_on_the_way(new(), false, report);
+    let lacking = |report| urgency_on_the_way(new().available(4), false, report);
+    let behind = |report| urgency_on_the_way(new().observing_generation(0), false, report);
+    let risen: fn(&mut DeploymentStatus) = |status| status.ready += 1;
+    assert_eq!(complete(risen), Urgency::Postponed, "this sync resizes them");
+    assert_eq!(behind(risen), Urgency::Postponed, "the status of a ReplicaSet is about to follow");
+    assert_eq!(lacking(risen), Urgency::Throttled, "no step is on its way");
+    let fallen: fn(&mut DeploymentStatus) = |status| status.available -= 1;
+    for fallen in [complete(fallen), lacking(fallen), behind(fallen)] {
+        assert_eq!(fallen, Urgency::Immediate);
+    }
+    let paused = urgency_on_the_way(new(), true, risen);
+    assert_eq!(paused, Urgency::Throttled, "no step follows");
 }
 
 /// What a rollback to `revision` does: the image that it leads to, or why it does nothing.

@@ -64,7 +64,16 @@ async fn simulate_nodes(args: NodesArgs) -> ExitCode {
     };
     let now = Arc::new(|| Clock::System.now());
     let output = Box::new(std::io::stdout());
-    match nodes::run(args, connection.client, connection.host, now, output, session::signalled()).await {
+    match nodes::run(
+        args,
+        kube::Client::new(connection.client, "default"),
+        connection.host,
+        now,
+        output,
+        session::signalled(),
+    )
+    .await
+    {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("{error:#}")),
     }
@@ -82,7 +91,7 @@ fn start_controllers(
         ..ControllerConfig::default()
     };
     let parts = Parts {
-        client,
+        client: client.into(),
         host: "sandbox".into(),
         clock: Clock::System,
         seed,

@@ -102,10 +102,10 @@ fn controllers(server: &Arc<Server>, scenario: &Scenario, skew: Skew, agent: &st
         identity: Some(agent.to_owned()),
         ..defaults
     };
-    let election = scenario.election.then(|| Candidacy { client: server.client(agent), options });
+    let election = scenario.election.then(|| Candidacy { client: server.client(agent).into(), options });
     let metrics = server.metrics();
     let parts = Parts {
-        client: server.client(agent),
+        client: server.client(agent).into(),
         host: "simulation".into(),
         clock: server.clock.ahead_by(SignedDuration::from_millis(skew.ahead)),
         seed,

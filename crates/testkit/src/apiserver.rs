@@ -203,7 +203,7 @@ impl ApiServer {
     /// A client as the daemon builds it from `--kubeconfig`.
     pub async fn client_of_the_daemon(&self) -> Client {
         let options = ClientOptions { kubeconfig: Some(self.kubeconfig(TOKEN)), master: None };
-        connect(&options, &|_| None).await.unwrap().client
+        Client::new(connect(&options, &|_| None).await.unwrap().client, "default")
     }
 
     /// The kubeconfig of the user with this token.

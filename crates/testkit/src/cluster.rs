@@ -149,7 +149,7 @@ impl Cluster {
     /// What a daemon's controllers are built from.
     pub fn parts(&self, client: Client, seed: u64, election: Option<Candidacy>) -> Parts {
         Parts {
-            client,
+            client: client.into(),
             host: "sandbox".into(),
             clock: self.clock.clone(),
             seed,
@@ -166,7 +166,7 @@ impl Cluster {
         election: Option<ElectionOptions>,
     ) -> (Controllers, Arc<Metrics>) {
         let client = || Client::new(tag(self.sandbox.router(), agent), "default");
-        let election = election.map(|options| Candidacy { client: client(), options });
+        let election = election.map(|options| Candidacy { client: client().into(), options });
         let parts = self.parts(client(), seed, election);
         let metrics = parts.metrics.clone();
         (Controllers::new(unlimited(), parts), metrics)

@@ -51,7 +51,7 @@ impl Stage {
         let cluster = Cluster::new().await;
         let writes = Writes::default();
         let parts = Parts {
-            client: recorded(cluster.client.clone(), writes.clone()),
+            client: recorded(cluster.client.clone(), writes.clone()).into(),
             host: "sandbox".into(),
             clock: cluster.clock.clone(),
             seed: 0,
@@ -74,7 +74,7 @@ impl Stage {
     /// The same in an existing namespace.
     pub fn in_namespace(client: Client, daemon: Client, writes: Writes, namespace: String) -> Self {
         let parts = Parts {
-            client: daemon,
+            client: daemon.into(),
             host: "kube-apiserver".into(),
             clock: Clock::System,
             seed: 0,

@@ -39,6 +39,17 @@ pub struct Plan {
     pub reasons: Vec<PlanReason>,
 }
 
+impl Plan {
+    /// Whether the size of a ReplicaSet changes.
+    pub fn resizes(&self) -> bool {
+        self.writes.iter().any(|write| match write {
+            Write::Create(_) => true,
+            Write::Change(_, change) => change.replicas.is_some(),
+            Write::Adopt(_) | Write::Release(_) | Write::Delete(_) | Write::RollBack(_) => false,
+        })
+    }
+}
+
 /// Which part of the status is changed besides the counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StatusScope {

@@ -170,6 +170,11 @@ impl ReplicaSets {
     }
 }
 
+/// Whether no pods move from one ReplicaSet to another.
+pub(super) fn is_at_rest(replica_sets: &[Arc<ReplicaSet>]) -> bool {
+    replica_sets.iter().filter(|replica_set| replica_set.replicas > 0).count() < 2
+}
+
 /// Corrects the status of each ReplicaSet that reports more than its pods show; returns whether there was one.
 ///
 /// While pods move from one ReplicaSet to another, a ReplicaSet has no more of them than the cache of pods shows,
@@ -180,8 +185,8 @@ fn correct_overstated(
     pods_of: impl Fn(&ReplicaSet) -> Vec<Arc<Pod>>,
     now: Timestamp,
 ) -> bool {
-    let at_rest = replica_sets.iter().filter(|replica_set| replica_set.replicas > 0).count() < 2;
-    if at_rest || planted!("a status that counts more available pods than the cache is used") {
+    let rests = is_at_rest(replica_sets);
+    if rests || planted!("a status that counts more available pods than the cache is used") {
         return false;
     }
     let mut overstated = false;

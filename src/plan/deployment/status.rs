@@ -3,8 +3,9 @@
 
 use jiff::Timestamp;
 
-use super::ReplicaSets;
+use super::observed::is_at_rest;
 use super::progress::{Failed, Outcome};
+use super::{Observed, Plan, ReplicaSets, StatusScope};
 use crate::model::int_or_percent::clamp;
 use crate::model::{Condition, Deployment, DeploymentStatus, ReplicaSet, condition};
 use crate::plan::Urgency;
@@ -84,8 +85,27 @@ pub fn is_urgent(deployment: &Deployment, after: &DeploymentStatus) -> bool {
 
 /// How soon this status must be written; `is_annotated` tells whether an annotation is written with it, which
 /// readers wait for.
-pub fn urgency(deployment: &Deployment, after: &DeploymentStatus, is_annotated: bool) -> Urgency {
-    if is_annotated || is_urgent(deployment, after) { Urgency::Immediate } else { Urgency::Throttled }
+///
+/// Each step of a rollout changes two ReplicaSets, whose statuses follow each other closely. What is not urgent waits
+/// for both, but no longer than a second: while this sync resizes a ReplicaSet, and until each reports its latest
+/// generation. A pod that has become available is followed by the deletion of another: reported in between it would be
+/// a rise and, at once, a fall.
+pub fn urgency(
+    observed: &Observed<'_>,
+    plan: &Plan,
+    after: &DeploymentStatus,
+    is_annotated: bool,
+) -> Urgency {
+    let Observed { deployment, owned, .. } = observed;
+    let rolls = plan.status_scope == StatusScope::Rollout && !is_at_rest(owned);
+    let is_behind = || {
+        owned.iter().any(|replica_set| replica_set.status.observed_generation != replica_set.meta.generation)
+    };
+    match () {
+        () if is_annotated || is_urgent(deployment, after) => Urgency::Immediate,
+        () if rolls && (plan.resizes() || is_behind()) => Urgency::Postponed,
+        () => Urgency::Throttled,
+    }
 }
 
 /// Sets the `Available` condition: whether enough pods are available within `maxUnavailable`.

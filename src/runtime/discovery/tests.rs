@@ -3,6 +3,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use http::Request;
+use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::runtime::client::{ClientOptions, connect_within};
+use crate::runtime::client::{Client, ClientOptions, connect_within};
 
 /// How often the files are checked in these tests.
 const OFTEN: Duration = Duration::from_millis(20);
@@ -85,13 +85,13 @@ async fn serve(
     }
 }
 
-async fn get(client: &kube::Client) -> Result<String, kube::Error> {
+async fn get(client: &Client) -> Result<String, kube::Error> {
     let answer = client.send(Request::get("/x").body(Body::empty()).unwrap()).await?;
     Ok(String::from_utf8(answer.into_body().collect().await?.to_bytes().to_vec()).unwrap())
 }
 
 /// Sends requests until the answer contains the text.
-async fn until(client: &kube::Client, words: &str) {
+async fn until(client: &Client, words: &str) {
     let mut last = String::new();
     for _ in 0..500 {
         last = get(client).await.unwrap_or_else(|error| error.to_string());
@@ -110,7 +110,7 @@ async fn connected(
     user: &str,
     period: Duration,
     env: &[(&'static str, String)],
-) -> kube::Client {
+) -> Client {
     let file = directory.join("config");
     let text = format!(
         "{{apiVersion: v1, kind: Config, current-context: c,
@@ -285,7 +285,7 @@ async fn after_a_call_without_an_answer_the_next_uses_a_new_connection() {
     config.default_retry = false;
     let mut transport = Transport::new(config, Route::Direct).unwrap();
     Arc::get_mut(&mut transport.shared).unwrap().suspect_after = Duration::from_millis(100);
-    let client = kube::Client::new(transport, "default");
+    let client = Client::from(transport);
     // Three connections, which are idle when all freeze.
     let (one, two, three) = tokio::join!(get(&client), get(&client), get(&client));
     assert!(one.is_ok() && two.is_ok() && three.is_ok());
