@@ -11,8 +11,6 @@
 mod links;
 mod look;
 mod record;
-#[cfg(test)]
-mod tests;
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -472,3 +470,6 @@ impl Graph {
             || self.further_dependents.contains_key(&slot)
     }
 }
+
+#[cfg(test)]
+mod tests;
