@@ -1,35 +1,134 @@
 //! A stored object and the few fields of every object that the server itself reads and writes.
+//!
+//! An object is stored once, as its JSON text: a tree of a pod takes ten times as much memory. [`recent`] keeps the trees
+//! of the objects that were used last, because a write is followed by its watches and by the next write.
 
-use std::sync::{Arc, OnceLock};
+pub(crate) mod recent;
+
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::protobuf::write;
+use self::recent::{Decoded, Recent};
+
+/// A deeper tree is kept beside its text: reading JSON stops at 128 levels.
+const MAX_READ_DEPTH: usize = 100;
 
 /// An object as of one revision. Immutable: a write stores another one.
 #[derive(Debug)]
 pub(crate) struct Object {
-    /// Shared with readers that send no request, so that objects of the history are not copied.
-    pub(crate) value: Arc<Value>,
-    text: OnceLock<Bytes>,
-    message: OnceLock<Bytes>,
+    text: Bytes,
+    /// The tree, while it is recent.
+    decoded: Mutex<Weak<Decoded>>,
+    /// The tree of an object whose text does not read back as the same tree.
+    pinned: Option<Arc<Decoded>>,
+    recent: Arc<Recent>,
 }
 
 impl Object {
+    /// An object that is not stored, such as the outcome of a dry run.
     pub(crate) fn new(value: Value) -> Self {
-        Object { value: Arc::new(value), text: OnceLock::new(), message: OnceLock::new() }
+        Self::stored(value, Arc::default())
     }
 
-    /// The object as JSON, serialised at most once however many lists and watches carry it. The price
-    /// is that a listed object is held twice, as a tree and as text.
+    pub(crate) fn stored(value: Value, recent: Arc<Recent>) -> Self {
+        let text = escaped(&value);
+        let pins = !reads_back(&value, 0);
+        let decoded = Arc::new(Decoded::new(value));
+        recent.add(text.len(), decoded.clone());
+        let (weak, pinned) = (Arc::downgrade(&decoded), pins.then_some(decoded));
+        Object { text, decoded: Mutex::new(weak), pinned, recent }
+    }
+
+    /// The tree, which is remembered: for an object that is about to be written.
+    pub(crate) fn value(&self) -> Arc<Value> {
+        self.decoded().value.clone()
+    }
+
+    /// The tree without remembering it: for one of many objects that are looked at once.
+    pub(crate) fn peek(&self) -> Arc<Value> {
+        match self.decoded.lock().upgrade() {
+            Some(decoded) => decoded.value.clone(),
+            None => Arc::new(self.parse()),
+        }
+    }
+
+    /// The object as JSON.
     pub(crate) fn text(&self) -> Bytes {
-        self.text.get_or_init(|| escaped(to_bytes(&self.value))).clone()
+        self.text.clone()
     }
 
-    /// The object as a protobuf message, likewise.
+    /// The text of `metadata`.
+    pub(crate) fn metadata(&self) -> &str {
+        #[derive(Deserialize)]
+        struct Part<'a> {
+            #[serde(borrow)]
+            metadata: &'a RawValue,
+        }
+        serde_json::from_slice::<Part<'_>>(&self.text).map_or("{}", |part| part.metadata.get())
+    }
+
+    /// `metadata.labels`, without reading the rest.
+    pub(crate) fn labels(&self) -> Value {
+        #[derive(Deserialize)]
+        struct Labels {
+            #[serde(default)]
+            labels: Value,
+        }
+        if let Some(decoded) = self.decoded.lock().upgrade() {
+            return decoded.value.pointer("/metadata/labels").cloned().unwrap_or_default();
+        }
+        serde_json::from_str(self.metadata()).map_or(Value::Null, |Labels { labels }| labels)
+    }
+
+    /// The object as a protobuf message, encoded once for all watches that deliver it soon after the write.
     pub(crate) fn message(&self) -> Bytes {
-        self.message.get_or_init(|| write::bare(&self.value)).clone()
+        match self.decoded.lock().upgrade() {
+            Some(decoded) => decoded.message(),
+            None => Decoded::new(self.parse()).message(),
+        }
+    }
+
+    /// How many bytes the text has.
+    pub(crate) fn size(&self) -> usize {
+        self.text.len()
+    }
+
+    fn decoded(&self) -> Arc<Decoded> {
+        if let Some(pinned) = &self.pinned {
+            return pinned.clone();
+        }
+        let mut known = self.decoded.lock();
+        known.upgrade().unwrap_or_else(|| {
+            let decoded = Arc::new(Decoded::new(self.parse()));
+            *known = Arc::downgrade(&decoded);
+            self.recent.add(self.text.len(), decoded.clone());
+            decoded
+        })
+    }
+
+    fn parse(&self) -> Value {
+        match &self.pinned {
+            Some(pinned) => Value::clone(&pinned.value),
+            None => serde_json::from_slice(&self.text).unwrap_or_default(),
+        }
+    }
+}
+
+/// Whether the text of a value is read as the same value: numbers with a fraction can change in the last digit, and a
+/// deep tree is not read at all.
+fn reads_back(value: &Value, depth: usize) -> bool {
+    match value {
+        Value::Number(number) => !number.is_f64(),
+        Value::Array(items) => depth < MAX_READ_DEPTH && items.iter().all(|item| reads_back(item, depth + 1)),
+        Value::Object(map) => {
+            depth < MAX_READ_DEPTH && map.values().all(|value| reads_back(value, depth + 1))
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => true,
     }
 }
 
@@ -39,12 +138,13 @@ pub(crate) fn to_bytes(value: &Value) -> Bytes {
     serde_json::to_vec(value).map(Bytes::from).unwrap_or_default()
 }
 
-/// The same JSON with `<`, `>`, `&` and the two line separators of Unicode written as Go writes them. kubectl compares the
-/// data of revisions by their bytes.
-fn escaped(text: Bytes) -> Bytes {
+/// The JSON of a stored object, with `<`, `>`, `&` and the two line separators of Unicode written as Go writes them.
+/// kubectl compares the data of revisions by their bytes. The allocation has the size of the text: it lives long.
+fn escaped(value: &Value) -> Bytes {
+    let text = serde_json::to_vec(value).unwrap_or_default();
     let special = |byte: &u8| matches!(byte, b'<' | b'>' | b'&' | 0xe2);
     if !text.iter().any(special) {
-        return text;
+        return Bytes::copy_from_slice(&text);
     }
     let mut written = Vec::with_capacity(text.len() + 64);
     let mut rest = &text[..];
@@ -64,7 +164,7 @@ fn escaped(text: Bytes) -> Bytes {
         written.extend_from_slice(code.as_bytes());
         rest = after;
     }
-    written.into()
+    Bytes::copy_from_slice(&written)
 }
 
 /// The string at `pointer`, or "".
@@ -175,6 +275,33 @@ mod tests {
         let mut object = json!({"metadata": {"name": "a", "annotations": {}, "creationTimestamp": null}});
         normalise(&mut object);
         assert_eq!(object, json!({"metadata": {"name": "a"}}));
+    }
+
+    #[test]
+    fn an_object_reads_back_as_it_was_written_after_its_tree_is_forgotten() {
+        let deep = (0..126).fold(json!("<&>\u{2028}"), |inner, _| json!([inner]));
+        for value in
+            [json!({"data": {"a": "<b>", "n": -1}}), json!({"n": 5e-324, "m": 0.1}), json!({"deep": deep})]
+        {
+            let object = Object::new(value.clone());
+            assert_eq!(*object.value(), value);
+            // Larger than everything that is remembered.
+            object.recent.add(usize::MAX, Arc::new(Decoded::new(json!(1))));
+            object.recent.add(usize::MAX, Arc::new(Decoded::new(json!(2))));
+            assert_eq!((&*object.peek(), &*object.value()), (&value, &value));
+        }
+    }
+
+    #[test]
+    fn labels_and_metadata_are_read_without_the_rest() {
+        let object = Object::new(json!({"metadata": {"labels": {"a": "<"}, "name": "x"}, "spec": {}}));
+        for _ in 0..2 {
+            assert_eq!(object.labels(), json!({"a": "<"}));
+            assert_eq!(object.metadata(), "{\"labels\":{\"a\":\"\\u003c\"},\"name\":\"x\"}");
+            object.recent.add(usize::MAX, Arc::new(Decoded::new(json!(1))));
+            object.recent.add(usize::MAX, Arc::new(Decoded::new(json!(2))));
+        }
+        assert_eq!(Object::new(json!({"metadata": {"name": "x"}})).labels(), Value::Null);
     }
 
     #[test]

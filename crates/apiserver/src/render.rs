@@ -49,10 +49,10 @@ impl Renderer {
     pub(crate) fn object(&self, object: &Object, now: Timestamp, headers: bool) -> Bytes {
         match self.form {
             Form::Table => {
-                let metadata = json!({"resourceVersion": meta(&object.value, "resourceVersion")});
+                let metadata = json!({"resourceVersion": meta(&object.peek(), "resourceVersion")});
                 to_bytes(&self.table(metadata, [self.row(object, now)].into(), headers))
             }
-            Form::PartialMetadata => to_bytes(&self.partial(&object.value)),
+            Form::PartialMetadata => self.partial(object),
             Form::Protobuf => write::envelope(&self.kind.api_version(), self.kind.kind, &object.message()),
             Form::Plain | Form::AggregatedDiscovery => self.plain(object),
         }
@@ -67,35 +67,16 @@ impl Renderer {
                 to_bytes(&self.table(list.to_value(), rows, true))
             }
             Form::PartialMetadata => {
-                let items: Vec<Value> = objects.iter().map(|object| self.partial(&object.value)).collect();
-                to_bytes(&json!({
-                    "kind": "PartialObjectMetadataList",
-                    "apiVersion": "meta.k8s.io/v1",
-                    "metadata": list.to_value(),
-                    "items": items,
-                }))
+                let items = objects.iter().map(|object| self.partial(object));
+                joined("PartialObjectMetadataList", "meta.k8s.io/v1", list, items)
             }
             Form::Protobuf => {
                 let items: Vec<Bytes> = objects.iter().map(|object| object.message()).collect();
                 write::list(&self.kind.api_version(), self.kind.kind, &list.to_value(), &items)
             }
             Form::Plain | Form::AggregatedDiscovery => {
-                let mut text = BytesMut::new();
-                let head = format!(
-                    "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{},\"items\":[",
-                    self.kind.kind,
-                    self.kind.api_version(),
-                    list.to_value(),
-                );
-                text.put_slice(head.as_bytes());
-                for (index, object) in objects.iter().enumerate() {
-                    if index > 0 {
-                        text.put_u8(b',');
-                    }
-                    text.put_slice(&self.plain(object));
-                }
-                text.put_slice(b"]}");
-                text.freeze()
+                let items = objects.iter().map(|object| self.plain(object));
+                joined(&format!("{}List", self.kind.kind), &self.kind.api_version(), list, items)
             }
         }
     }
@@ -135,16 +116,18 @@ impl Renderer {
     fn plain(&self, object: &Object) -> Bytes {
         match self.kind.wire {
             Wire::AsStored => object.text(),
-            Wire::EventsV1 => to_bytes(&conversion::to_wire(self.kind, &object.value)),
+            Wire::EventsV1 => to_bytes(&conversion::to_wire(self.kind, &object.peek())),
         }
     }
 
-    fn partial(&self, object: &Value) -> Value {
-        json!({
-            "kind": "PartialObjectMetadata",
-            "apiVersion": "meta.k8s.io/v1",
-            "metadata": object.get("metadata").unwrap_or(&Value::Null),
-        })
+    /// The metadata are copied from the stored text, without reading it as a tree.
+    fn partial(&self, object: &Object) -> Bytes {
+        let metadata = object.metadata();
+        let mut text = BytesMut::with_capacity(metadata.len() + 80);
+        text.put_slice(br#"{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":"#);
+        text.put_slice(metadata.as_bytes());
+        text.put_u8(b'}');
+        text.freeze()
     }
 
     fn table(&self, metadata: Value, rows: Vec<Value>, headers: bool) -> Value {
@@ -158,14 +141,39 @@ impl Renderer {
     }
 
     fn row(&self, object: &Object, now: Timestamp) -> Value {
-        let mut row = json!({"cells": table::cells(self.kind.kind, &object.value, now)});
+        let value = object.peek();
+        let mut row = json!({"cells": table::cells(self.kind.kind, &value, now)});
         match self.include {
             Include::None => {}
-            Include::Metadata => row["object"] = self.partial(&object.value),
-            Include::Object => row["object"] = conversion::to_wire(self.kind, &object.value).into_owned(),
+            Include::Metadata => {
+                row["object"] = json!({
+                    "kind": "PartialObjectMetadata",
+                    "apiVersion": "meta.k8s.io/v1",
+                    "metadata": value.get("metadata").unwrap_or(&Value::Null),
+                });
+            }
+            Include::Object => row["object"] = conversion::to_wire(self.kind, &value).into_owned(),
         }
         row
     }
+}
+
+/// A list of items that are texts already.
+fn joined(kind: &str, api_version: &str, list: &ListMeta, items: impl Iterator<Item = Bytes>) -> Bytes {
+    let mut text = BytesMut::new();
+    let head = format!(
+        "{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{},\"items\":[",
+        list.to_value(),
+    );
+    text.put_slice(head.as_bytes());
+    for (index, item) in items.enumerate() {
+        if index > 0 {
+            text.put_u8(b',');
+        }
+        text.put_slice(&item);
+    }
+    text.put_slice(b"]}");
+    text.freeze()
 }
 
 /// One line of a watch.

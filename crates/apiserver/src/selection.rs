@@ -1,12 +1,11 @@
 //! Which objects of a kind a list or watch is about: namespace, name, labels and fields.
 
-use serde_json::Value;
-
 use super::conversion;
-use super::object::{Object, meta};
+use super::object::Object;
 use super::request::Request;
 use super::selector::{FieldSelector, LabelSelector};
 use super::status::Failure;
+use super::store::Key;
 
 /// The filters of one request.
 pub(crate) struct Selection {
@@ -39,13 +38,12 @@ impl Selection {
         self.labels.is_some() || self.fields.is_some() || !self.name.is_empty()
     }
 
-    pub(crate) fn matches(&self, object: &Object) -> bool {
-        let value = &object.value;
-        (self.namespace.is_empty() || meta(value, "namespace") == self.namespace)
-            && (self.name.is_empty() || meta(value, "name") == self.name)
-            && self.labels.as_ref().is_none_or(|labels| {
-                labels.matches(value.pointer("/metadata/labels").unwrap_or(&Value::Null))
-            })
-            && self.fields.as_ref().is_none_or(|fields| fields.matches(value))
+    /// Whether the object is selected. Its tree is needed for a field selector only.
+    pub(crate) fn matches(&self, key: &Key, object: &Object) -> bool {
+        (self.namespace.is_empty() || key.namespace == self.namespace)
+            && (self.name.is_empty() || key.name == self.name)
+            && self.fields.as_ref().and_then(FieldSelector::name).is_none_or(|name| key.name == name)
+            && self.labels.as_ref().is_none_or(|labels| labels.matches(&object.labels()))
+            && self.fields.as_ref().is_none_or(|fields| fields.matches(&object.peek()))
     }
 }

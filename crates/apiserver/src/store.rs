@@ -4,7 +4,9 @@
 //! of their revisions. So a list at a revision and the changes after it are together a consistent
 //! prefix of that kind's history, which is what a watch promises.
 
-use std::collections::{BTreeMap, VecDeque};
+mod log;
+
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
@@ -13,7 +15,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::kinds::KINDS;
+use super::object::recent::Recent;
 use super::object::{Object, set_meta};
+use log::Log;
+pub(crate) use log::{Cursor, Limits};
 
 /// Where an object of a kind is: namespace ("" for cluster-scoped kinds) and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -32,7 +37,7 @@ impl Key {
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) revision: u64,
-    pub(crate) key: Key,
+    pub(crate) key: Arc<Key>,
     /// The object before, unless this created it.
     pub(crate) before: Option<Arc<Object>>,
     /// The object after, unless this removed it.
@@ -46,7 +51,9 @@ impl Change {
         let before = self.before.as_ref()?;
         Some(
             self.departed
-                .get_or_init(|| Arc::new(at_revision(Value::clone(&before.value), self.revision)))
+                .get_or_init(|| {
+                    Arc::new(at_revision(Value::clone(&before.peek()), self.revision, &Arc::default()))
+                })
                 .clone(),
         )
     }
@@ -69,18 +76,14 @@ pub(crate) enum Unreadable {
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) revision: u64,
-    pub(crate) objects: Vec<(Key, Arc<Object>)>,
+    pub(crate) objects: Vec<(Arc<Key>, Arc<Object>)>,
 }
 
 /// The objects and history of one kind.
 #[derive(Debug)]
 struct Shelf {
-    objects: BTreeMap<Key, Arc<Object>>,
-    log: VecDeque<Arc<Change>>,
-    /// The revision of the newest change the log has lost.
-    lost: u64,
-    /// The oldest revision that a list or watch may start from.
-    floor: u64,
+    objects: BTreeMap<Arc<Key>, Arc<Object>>,
+    log: Log,
     /// Notifies watchers of changes; the value itself is not used.
     /// Not a `tokio::sync::watch`, which wakes its receivers in an order drawn by chance.
     bell: tokio::sync::broadcast::Sender<u64>,
@@ -96,21 +99,20 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Store {
     state: RwLock<State>,
-    history: usize,
+    limits: Limits,
+    recent: Arc<Recent>,
 }
 
 impl Store {
-    /// An empty store that keeps the last `history` changes of each kind.
-    pub(crate) fn new(history: usize) -> Self {
+    /// An empty store that keeps so much of the history of each kind.
+    pub(crate) fn new(limits: Limits) -> Self {
         let shelf = || Shelf {
             objects: BTreeMap::new(),
-            log: VecDeque::new(),
-            lost: 0,
-            floor: 1,
+            log: Log::default(),
             bell: tokio::sync::broadcast::Sender::new(1),
         };
         let shelves = KINDS.iter().map(|row| (row.kind, shelf())).collect();
-        Store { state: RwLock::new(State { revision: 1, shelves }), history: history.max(1) }
+        Store { state: RwLock::new(State { revision: 1, shelves }), limits, recent: Arc::default() }
     }
 
     pub(crate) fn revision(&self) -> u64 {
@@ -132,12 +134,14 @@ impl Store {
         let mut state = self.state.write();
         let revision = state.revision + 1;
         let shelf = state.shelves.get_mut(kind).ok_or(Raced)?;
-        if !same(shelf.objects.get(key), expected) {
+        let stored = shelf.objects.get_key_value(key);
+        if !same(stored.map(|(_, object)| object), expected) {
             return Err(Raced);
         }
-        let after = Arc::new(at_revision(value, revision));
+        let key = stored.map_or_else(|| Arc::new(key.clone()), |(key, _)| key.clone());
+        let after = Arc::new(at_revision(value, revision, &self.recent));
         let before = shelf.objects.insert(key.clone(), after.clone());
-        shelf.record(self.history, revision, key, before, Some(after.clone()));
+        shelf.record(self.limits, revision, key, before, Some(after.clone()));
         state.revision = revision;
         Ok(after)
     }
@@ -151,8 +155,8 @@ impl Store {
         if !same(shelf.objects.get(key), Some(expected)) {
             return Err(Raced);
         }
-        let before = shelf.objects.remove(key);
-        let departed = shelf.record(self.history, revision, key, before, None);
+        let (key, before) = shelf.objects.remove_entry(key).ok_or(Raced)?;
+        let departed = shelf.record(self.limits, revision, key, Some(before), None);
         state.revision = revision;
         departed.ok_or(Raced)
     }
@@ -182,15 +186,15 @@ impl Store {
         };
         let now = shelf
             .objects
-            .range((start, Bound::Unbounded))
+            .range::<Key, _>((start, Bound::Unbounded))
             .take_while(|(key, _)| namespace.is_empty() || key.namespace == namespace)
             .map(|(key, object)| (key.clone(), object.clone()));
         match at {
             Some(at) if at > current => Err(Unreadable::Future { current }),
-            Some(at) if at < shelf.floor => Err(Unreadable::Compacted { oldest: shelf.floor }),
+            Some(at) if at < shelf.log.floor() => Err(Unreadable::Compacted { oldest: shelf.log.floor() }),
             Some(at) if at < current => {
-                let mut then: BTreeMap<Key, Arc<Object>> = now.collect();
-                for change in shelf.log.iter().rev().take_while(|change| change.revision > at) {
+                let mut then: BTreeMap<Arc<Key>, Arc<Object>> = now.collect();
+                for change in shelf.log.newest_first().take_while(|change| change.revision > at) {
                     if wanted(&change.key) {
                         match &change.before {
                             Some(before) => then.insert(change.key.clone(), before.clone()),
@@ -207,7 +211,9 @@ impl Store {
     /// Whether a watch may start from `revision`.
     pub(crate) fn check_watchable(&self, kind: &str, revision: u64) -> Result<(), Unreadable> {
         match self.state.read().shelves.get(kind) {
-            Some(shelf) if revision < shelf.floor => Err(Unreadable::Compacted { oldest: shelf.floor }),
+            Some(shelf) if revision < shelf.log.floor() => {
+                Err(Unreadable::Compacted { oldest: shelf.log.floor() })
+            }
             _ => Ok(()),
         }
     }
@@ -222,17 +228,21 @@ impl Store {
     ) -> Result<(Vec<Arc<Change>>, u64), Unreadable> {
         let state = self.state.read();
         let Some(shelf) = state.shelves.get(kind) else { return Ok((Vec::new(), position)) };
-        if position < shelf.lost {
-            return Err(Unreadable::Compacted { oldest: shelf.floor });
-        }
-        let start = shelf.log.partition_point(|change| change.revision <= position);
-        let found: Vec<_> = shelf.log.range(start..).take(limit).cloned().collect();
-        let truncated = shelf.log.len() - start > found.len();
+        let (found, is_rest) = shelf.log.after(position, limit)?;
         let position = match found.last() {
-            Some(last) if truncated => last.revision,
+            Some(last) if !is_rest => last.revision,
             _ => state.revision.max(position),
         };
         Ok((found, position))
+    }
+
+    /// The cursor of a watch that has read everything up to `position`. The history keeps what it has not read.
+    pub(crate) fn cursor(&self, kind: &str, position: u64) -> Cursor {
+        let cursor = Cursor::at(position);
+        if let Some(shelf) = self.state.write().shelves.get_mut(kind) {
+            shelf.log.follow(&cursor);
+        }
+        cursor
     }
 
     /// A receiver that is notified after each change of the kind.
@@ -246,11 +256,7 @@ impl Store {
         let mut state = self.state.write();
         let revision = state.revision;
         for shelf in state.shelves.values_mut() {
-            if let Some(last) = shelf.log.back() {
-                shelf.lost = last.revision;
-            }
-            shelf.log.clear();
-            shelf.floor = revision;
+            shelf.log.clear(revision);
         }
     }
 }
@@ -258,21 +264,15 @@ impl Store {
 impl Shelf {
     fn record(
         &mut self,
-        history: usize,
+        limits: Limits,
         revision: u64,
-        key: &Key,
+        key: Arc<Key>,
         before: Option<Arc<Object>>,
         after: Option<Arc<Object>>,
     ) -> Option<Arc<Object>> {
-        let change = Change { revision, key: key.clone(), before, after, departed: OnceLock::new() };
+        let change = Change { revision, key, before, after, departed: OnceLock::new() };
         let departed = if change.after.is_none() { change.departed() } else { None };
-        self.log.push_back(Arc::new(change));
-        while self.log.len() > history {
-            if let Some(lost) = self.log.pop_front() {
-                self.lost = lost.revision;
-                self.floor = self.floor.max(lost.revision);
-            }
-        }
+        self.log.push(change, limits);
         // An error means that there is no watcher.
         let _listeners = self.bell.send(revision);
         departed
@@ -287,9 +287,9 @@ fn same(stored: Option<&Arc<Object>>, expected: Option<&Arc<Object>>) -> bool {
     }
 }
 
-fn at_revision(mut value: Value, revision: u64) -> Object {
+fn at_revision(mut value: Value, revision: u64, recent: &Arc<Recent>) -> Object {
     set_meta(&mut value, "resourceVersion", revision.to_string());
-    Object::new(value)
+    Object::stored(value, recent.clone())
 }
 
 #[cfg(test)]
@@ -298,13 +298,17 @@ mod tests {
 
     use super::*;
 
+    fn store(changes: usize) -> Store {
+        Store::new(Limits { changes, ..Limits::default() })
+    }
+
     fn names(snapshot: &Snapshot) -> Vec<&str> {
         snapshot.objects.iter().map(|(key, _)| key.name.as_str()).collect()
     }
 
     #[test]
     fn an_earlier_revision_is_listed_as_it_was() {
-        let store = Store::new(10);
+        let store = store(10);
         let (a, b) = (Key::new("ns", "a"), Key::new("ns", "b"));
         let first = store.put("Pod", &a, None, json!({})).unwrap();
         let then = store.revision();
@@ -316,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_write_computed_from_another_state_is_refused() {
-        let store = Store::new(10);
+        let store = store(10);
         let key = Key::new("ns", "a");
         let first = store.put("Pod", &key, None, json!({})).unwrap();
         store.put("Pod", &key, Some(&first), json!({"spec": 1})).unwrap();
@@ -326,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_reader_slower_than_the_history_gets_an_error() {
-        let store = Store::new(2);
+        let store = store(2);
         let start = store.revision();
         for name in ["a", "b", "c"] {
             store.put("Pod", &Key::new("ns", name), None, json!({})).unwrap();
@@ -336,8 +340,51 @@ mod tests {
     }
 
     #[test]
+    fn the_history_keeps_what_an_open_watch_has_not_read() {
+        let store = store(2);
+        let create = |name: &str| store.put("Pod", &Key::new("ns", name), None, json!({})).unwrap();
+        let start = store.revision();
+        let cursor = store.cursor("Pod", start);
+        ["a", "b", "c", "d"].iter().for_each(|name| drop(create(name)));
+        let (read, position) = store.changes("Pod", start, 3).unwrap();
+        assert_eq!(read.len(), 3);
+        cursor.advance(position);
+        create("e");
+        assert!(store.changes("Pod", start, 10).is_err(), "what every watch has read is dropped");
+        assert_eq!(store.changes("Pod", position, 10).unwrap().0.len(), 2);
+        drop(cursor);
+        create("f");
+        assert!(store.changes("Pod", position, 10).is_err(), "the watch has ended");
+    }
+
+    #[test]
+    fn a_watch_that_never_reads_holds_only_so_much() {
+        let store = store(2);
+        let start = store.revision();
+        let _stopped = store.cursor("Pod", start);
+        for number in 0..=2 * log::PATIENCE {
+            store.put("Pod", &Key::new("ns", &number.to_string()), None, json!({})).unwrap();
+        }
+        assert!(store.changes("Pod", start, 10).is_err());
+    }
+
+    #[test]
+    fn the_history_is_bounded_by_its_bytes() {
+        let store = Store::new(Limits { bytes: 1000, ..Limits::default() });
+        let start = store.revision();
+        let data = "x".repeat(400);
+        let create =
+            |name: &str| store.put("Pod", &Key::new("ns", name), None, json!({"data": data})).unwrap();
+        ["a", "b"].iter().for_each(|name| drop(create(name)));
+        assert!(store.changes("Pod", start, 10).is_ok());
+        create("c");
+        assert!(store.changes("Pod", start, 10).is_err());
+        assert_eq!(store.changes("Pod", start + 1, 10).unwrap().0.len(), 2);
+    }
+
+    #[test]
     fn compaction_spares_a_reader_that_is_up_to_date() {
-        let store = Store::new(10);
+        let store = store(10);
         store.put("Pod", &Key::new("ns", "a"), None, json!({})).unwrap();
         let position = store.revision();
         store.put("Node", &Key::new("", "n"), None, json!({})).unwrap();

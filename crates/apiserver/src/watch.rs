@@ -24,7 +24,7 @@ use super::request::Request;
 use super::rest::Server;
 use super::selection::Selection;
 use super::status::Failure;
-use super::store::{Change, Unreadable};
+use super::store::{Change, Cursor, Key, Unreadable};
 
 /// Changes taken from the history at a time, so that a long backlog is not rendered all at once.
 const BATCH: usize = 256;
@@ -67,11 +67,15 @@ pub(crate) fn open(
         last_bookmark: (request.params.allow_watch_bookmarks && timeout > LAST_BOOKMARK)
             .then(|| begun + timeout - LAST_BOOKMARK),
         position: 0,
+        cursor: server.store.cursor(kind.kind, 0),
+        initial: Vec::new().into_iter(),
+        initial_events_end: false,
         headers_sent: false,
         pending: VecDeque::new(),
         ended: false,
     };
     watcher.begin(start)?;
+    watcher.cursor.advance(watcher.position);
     let events = stream::unfold(watcher, |mut watcher| async move {
         let event = watcher.next().await?;
         Some((Ok::<_, std::io::Error>(event), watcher))
@@ -131,6 +135,12 @@ struct Watcher {
     last_bookmark: Option<Instant>,
     /// Everything up to this revision has been delivered or queued.
     position: u64,
+    /// Has the history keep what comes after the position.
+    cursor: Cursor,
+    /// The objects that the watch begins with and that have not been queued yet.
+    initial: std::vec::IntoIter<(Arc<Key>, Arc<Object>)>,
+    /// A bookmark is due after them.
+    initial_events_end: bool,
     headers_sent: bool,
     pending: VecDeque<Bytes>,
     ended: bool,
@@ -155,15 +165,8 @@ impl Watcher {
                     .list(kind, "", None, None)
                     .map_err(|why| Failure::unreadable(0, why))?;
                 self.position = snapshot.revision;
-                let now = self.now();
-                for (_, object) in snapshot.objects {
-                    if self.selection.matches(&object) {
-                        self.push("ADDED", &object, now);
-                    }
-                }
-                if start == Start::StreamingList && self.bookmarks.is_some() {
-                    self.push_bookmark(true);
-                }
+                self.initial = snapshot.objects.into_iter();
+                self.initial_events_end = start == Start::StreamingList && self.bookmarks.is_some();
             }
         }
         Ok(())
@@ -176,6 +179,9 @@ impl Watcher {
             }
             if self.ended || self.closing.is_cancelled() || self.broken.is_cancelled() {
                 return None;
+            }
+            if self.begins() {
+                continue;
             }
             // Marked before reading, so that a change between the two rings again.
             self.changed = self.changed.resubscribe();
@@ -211,6 +217,21 @@ impl Watcher {
         }
     }
 
+    /// Queues the next of the objects that the watch begins with, and the bookmark after the last of them. False once there
+    /// are no more.
+    fn begins(&mut self) -> bool {
+        let now = self.now();
+        for (key, object) in self.initial.by_ref().take(BATCH).collect::<Vec<_>>() {
+            if self.selection.matches(&key, &object) {
+                self.push("ADDED", &object, now);
+            }
+        }
+        if self.initial.len() == 0 && std::mem::take(&mut self.initial_events_end) {
+            self.push_bookmark(true);
+        }
+        !self.pending.is_empty() || self.initial.len() > 0
+    }
+
     /// Queues the events of what has changed since the position.
     fn collect(&mut self) {
         match self.server.store.changes(self.renderer.kind.kind, self.position, BATCH) {
@@ -222,6 +243,7 @@ impl Watcher {
                     }
                 }
                 self.position = position;
+                self.cursor.advance(position);
             }
             Err(why) => self.expire(self.position, why),
         }
@@ -253,7 +275,8 @@ impl Watcher {
 /// What a change looks like through a selection: an object that stops matching is DELETED for this
 /// watcher, with the content that last matched, and one that starts matching is ADDED.
 fn event_of(selection: &Selection, change: &Change) -> Option<(&'static str, Arc<Object>)> {
-    let matching = |object: &Option<Arc<Object>>| object.clone().filter(|object| selection.matches(object));
+    let matching =
+        |object: &Option<Arc<Object>>| object.clone().filter(|object| selection.matches(&change.key, object));
     match (matching(&change.before), matching(&change.after)) {
         (None, None) => None,
         (None, Some(after)) => Some(("ADDED", after)),

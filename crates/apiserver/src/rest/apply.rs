@@ -33,10 +33,11 @@ pub(super) fn apply(server: &Server, request: &Request) -> Result<Reply, Failure
     }
     let mut warnings = Vec::new();
     let stored = update::write(server, &request.place, request, true, |current| {
-        let live = conversion::to_wire(kind, &current.value);
+        let stored = current.value();
+        let live = conversion::to_wire(kind, &stored);
         let Decoded { mut object, warnings: found } = decode(request, config.clone())?;
         warnings = found;
-        patch::check_uid(kind, &request.place.name, &current.value, &object)?;
+        patch::check_uid(kind, &request.place.name, &stored, &object)?;
         let version = meta(&object, "resourceVersion").to_owned();
         metadata_mut(&mut object).remove("uid");
         let mut new = applied(server, request, &live, &object)?;

@@ -77,7 +77,7 @@ fn admit_to_namespace(server: &Server, kind: &Kind, namespace: &str, name: &str)
     let Some(row) = kinds::named("Namespace") else { return Ok(()) };
     match server.store.get(row.kind, &Key::new("", namespace)) {
         None => Err(Failure::not_found(row, namespace)),
-        Some(found) if is_deleting(&found.value) => {
+        Some(found) if is_deleting(&found.value()) => {
             Err(Failure::namespace_terminating(kind, name, namespace))
         }
         Some(_) => Ok(()),

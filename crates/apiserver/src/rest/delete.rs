@@ -134,8 +134,8 @@ pub(super) fn delete(server: &Server, request: &Request) -> Result<Reply, Failur
     let kind = request.kind();
     Ok(match delete_one(server, kind, &request.key(), &options)? {
         Deleted::Gone(object) if !kind.returns_deleted => {
-            let uid = meta(&object.value, "uid");
-            Reply::value(200, &status::success(kind, &request.place.name, uid))
+            let value = object.value();
+            Reply::value(200, &status::success(kind, &request.place.name, meta(&value, "uid")))
         }
         Deleted::Gone(object) | Deleted::Staying(object) => Reply::object(server, request, 200, &object),
     })
@@ -151,7 +151,7 @@ pub(super) fn delete_collection(server: &Server, request: &Request) -> Result<Re
         .map_err(|why: Unreadable| Failure::unreadable(0, why))?;
     let mut deleted = Vec::new();
     for (key, object) in &snapshot.objects {
-        if !selection.matches(object) {
+        if !selection.matches(key, object) {
             continue;
         }
         match delete_one(server, kind, key, &options) {
@@ -176,8 +176,9 @@ pub(super) fn delete_one(
     let (store, now) = (&server.store, (server.options.now)());
     loop {
         let current = store.get(kind.kind, key).ok_or_else(|| Failure::not_found(kind, &key.name))?;
-        check_preconditions(kind, &current.value, options)?;
-        match step(kind, &current.value, options, now)? {
+        let value = current.value();
+        check_preconditions(kind, &value, options)?;
+        match step(kind, &value, options, now)? {
             Step::Nothing => return Ok(Deleted::Staying(current)),
             Step::Mark(marked) if options.dry_run => {
                 return Ok(Deleted::Staying(Arc::new(Object::new(marked))));

@@ -46,7 +46,7 @@ use super::protobuf;
 use super::render::Renderer;
 use super::request::{self, Document, Request, Target, Verb};
 use super::status::Failure;
-use super::store::Store;
+use super::store::{Limits, Store};
 use super::watch;
 
 /// A larger body is refused, as a real server does.
@@ -65,7 +65,7 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new(options: Options) -> Self {
         let fault_injector = RwLock::new(options.on_request.clone());
-        let (store, names) = (Store::new(options.history), Names::new(options.seed));
+        let (store, names) = (Store::new(limits(&options)), Names::new(options.seed));
         Server { options, store, names, fault_injector, watches: Mutex::default() }
     }
 
@@ -77,6 +77,10 @@ impl Server {
     pub(crate) fn break_watches(&self) {
         std::mem::take(&mut *self.watches.lock()).cancel();
     }
+}
+
+fn limits(options: &Options) -> Limits {
+    Limits { changes: options.history, bytes: options.history_bytes }
 }
 
 /// The answer to a request that was carried out.

@@ -40,15 +40,15 @@ pub(super) fn list(server: &Server, request: &Request) -> Result<Reply, Failure>
     {
         return Err(Failure::unreadable(at_least, Unreadable::Future { current: snapshot.revision }));
     }
-    let mut matching = snapshot.objects.iter().filter(|(_, object)| selection.matches(object));
-    let taken: Vec<&(Key, Arc<Object>)> = match params.limit {
+    let mut matching = snapshot.objects.iter().filter(|(key, object)| selection.matches(key, object));
+    let taken: Vec<&(Arc<Key>, Arc<Object>)> = match params.limit {
         0 => matching.by_ref().collect(),
         limit => matching.by_ref().take(limit).collect(),
     };
     let rest = matching.count();
     let mut meta = ListMeta { revision: snapshot.revision, ..ListMeta::default() };
     if let (Some((last, _)), true) = (taken.last(), rest > 0) {
-        let token = Token { revision: Some(snapshot.revision), after: last.clone() };
+        let token = Token { revision: Some(snapshot.revision), after: Key::clone(last) };
         meta.continue_token = Some(token.encode());
         // Upstream cannot count what a selector leaves out, so the count is omitted then.
         meta.remaining = (!selection.is_partial()).then_some(rest);

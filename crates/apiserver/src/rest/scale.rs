@@ -18,7 +18,7 @@ pub(super) fn get(server: &Server, request: &Request) -> Result<Reply, Failure> 
         .store
         .get(request.kind().kind, &request.key())
         .ok_or_else(|| Failure::not_found(request.kind(), &request.place.name))?;
-    Ok(Reply::value(200, &scale_of(&object.value)))
+    Ok(Reply::value(200, &scale_of(&object.value())))
 }
 
 pub(super) fn update(server: &Server, request: &Request) -> Result<Reply, Failure> {
@@ -32,7 +32,7 @@ pub(super) fn update(server: &Server, request: &Request) -> Result<Reply, Failur
 pub(super) fn patch(server: &Server, request: &Request) -> Result<Reply, Failure> {
     let change = Change::parse(request)?;
     write(server, request, |current| {
-        let mut scale = scale_of(&current.value);
+        let mut scale = scale_of(&current.value());
         change.apply("Scale", &mut scale)?;
         let checked = strict::check_value(API_VERSION, "Scale", scale);
         Ok(checked.map_err(Failure::bad_request)?.object)
@@ -62,14 +62,14 @@ fn write(
             };
             return Err(Failure::invalid_as("Scale", "autoscaling", name, &[error]));
         }
-        let mut object = Value::clone(&current.value);
+        let mut object = Value::clone(&current.value());
         map_mut(&mut object, "spec").insert("replicas".to_owned(), json!(replicas));
         for field in ["resourceVersion", "uid"] {
             set_meta(&mut object, field, meta(&scale, field));
         }
         Ok(object)
     })?;
-    Ok(Reply::value(200, &scale_of(&stored.value)))
+    Ok(Reply::value(200, &scale_of(&stored.value())))
 }
 
 fn scale_of(object: &Value) -> Value {

@@ -208,7 +208,7 @@ fn allocate_cluster_ip(server: &Server, object: &mut Value) {
             Ok(all) => all
                 .objects
                 .iter()
-                .map(|(_, object)| text(&object.value, "/spec/clusterIP").to_owned())
+                .map(|(_, object)| text(&object.peek(), "/spec/clusterIP").to_owned())
                 .collect(),
             Err(_) => Vec::new(),
         };

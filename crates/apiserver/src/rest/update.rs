@@ -56,7 +56,7 @@ pub(super) fn write(
             .get(place.kind.kind, &key)
             .ok_or_else(|| Failure::not_found(place.kind, &place.name))?;
         let new = change(&current)?;
-        let committed = match next(server, place, request, &current.value, new, unconditional)? {
+        let committed = match next(server, place, request, &current.value(), new, unconditional)? {
             Next::Same => return Ok(current),
             Next::Put(new) | Next::Remove(new) if request.params.dry_run => {
                 return Ok(Arc::new(Object::new(new)));

@@ -85,11 +85,29 @@ async fn an_expired_revision_is_refused_in_either_form() {
 async fn a_watcher_that_falls_behind_the_history_gets_an_error() {
     let sandbox = Sandbox::new(Options { history: 3, ..options() });
     let mut watch = sandbox.watch(CONFIG_MAPS).await;
-    for name in ["a", "b", "c", "d", "e"] {
-        sandbox.post(CONFIG_MAPS, config_map(name)).await.ok();
+    for number in 0..30 {
+        sandbox.post(CONFIG_MAPS, config_map(&format!("a{number}"))).await.ok();
     }
     let error = watch.next().await.unwrap();
     assert_eq!((&error["type"], &error["object"]["code"]), (&json!("ERROR"), &json!(410)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_watch_gets_what_a_new_watch_no_longer_can() {
+    let sandbox = Sandbox::new(Options { history: 3, ..options() });
+    let start = sandbox.revision();
+    let mut watch = sandbox.watch(CONFIG_MAPS).await;
+    let names = ["a", "b", "c", "d", "e", "f"];
+    for name in names {
+        sandbox.post(CONFIG_MAPS, config_map(name)).await.ok();
+    }
+    for name in names {
+        assert_eq!(watch.next_name().await, event("ADDED", name));
+    }
+    watch.assert_idle();
+    sandbox.post(CONFIG_MAPS, config_map("g")).await.ok();
+    let mut late = sandbox.watch(&format!("{CONFIG_MAPS}?resourceVersion={start}")).await;
+    assert_eq!(late.next().await.unwrap()["object"]["code"], 410);
 }
 
 #[tokio::test(start_paused = true)]
