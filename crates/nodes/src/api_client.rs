@@ -8,6 +8,7 @@ use kube::{
     core::{Request, Status},
     discovery::{ApiResource, Discovery, Scope, verbs},
 };
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 
 /// Where the time comes from. Handed in, so that a test can run under a paused clock.
@@ -133,8 +134,23 @@ pub async fn send(
     client: &Client,
     request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
 ) -> Result<Value, CallError> {
+    answer(client, request).await
+}
+
+/// The same for a request whose answer does not matter once it succeeded: its body is not read as a tree.
+pub async fn send_only(
+    client: &Client,
+    request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+) -> Result<(), CallError> {
+    answer(client, request).await.map(|IgnoredAny| ())
+}
+
+async fn answer<T: DeserializeOwned>(
+    client: &Client,
+    request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+) -> Result<T, CallError> {
     let request = request.map_err(|error| CallError::from(kube::Error::BuildRequest(error)))?;
-    match tokio::time::timeout(REQUEST_TIMEOUT, client.request::<Value>(request)).await {
+    match tokio::time::timeout(REQUEST_TIMEOUT, client.request::<T>(request)).await {
         Ok(answer) => answer.map_err(CallError::from),
         Err(_) => Err(CallError::Timeout),
     }

@@ -32,8 +32,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::graph::{Action, FOREGROUND, Graph, Item, ORPHAN, Owner, Resolution, resolve};
 use super::{
-    api_client::{CallError, Kind, backoff, discover, send},
-    reflector::{Change, follow, for_a_day},
+    api_client::{CallError, Kind, backoff, discover, send, send_only},
+    reflector::{Change, Identity, follow, for_a_day},
 };
 
 /// As many as upstream's `--concurrent-gc-syncs`.
@@ -86,6 +86,8 @@ type Coordinates = (String, String, Option<String>, String, String);
 struct Collector {
     client: Client,
     kinds: Arc<Vec<Kind>>,
+    /// Group and kind of each of them.
+    type_names: Vec<Arc<(String, String)>>,
     graph: Graph,
     /// The queue: UIDs and when they are due.
     due: BTreeSet<(Instant, String)>,
@@ -108,6 +110,7 @@ impl Collector {
         Collector {
             client,
             unsynced: (0..kinds.len()).collect(),
+            type_names: kinds.iter().map(type_name).collect(),
             kinds: Arc::new(kinds),
             graph: Graph::default(),
             due: BTreeSet::new(),
@@ -146,15 +149,10 @@ impl Collector {
     fn observe(&mut self, index: usize, change: Change<Object>) {
         let look = match change {
             Change::Put(object) => {
-                let Some(kind) = self.kinds.get(index) else { return };
-                self.graph.put(Item {
-                    kind: index,
-                    type_name: (kind.resource.group.clone(), kind.resource.kind.clone()),
-                    metadata: object.metadata,
-                })
+                let Some(type_name) = self.type_names.get(index).cloned() else { return };
+                self.graph.put(Item { kind: index, type_name, metadata: object.metadata.into() })
             }
-            Change::Deleted(object) => {
-                let uid = object.metadata.uid.unwrap_or_default();
+            Change::Deleted(Identity { uid, .. }) => {
                 self.failures.remove(&uid);
                 self.graph.remove(&uid)
             }
@@ -263,6 +261,10 @@ impl Collector {
     }
 }
 
+fn type_name(kind: &Kind) -> Arc<(String, String)> {
+    Arc::new((kind.resource.group.clone(), kind.resource.kind.clone()))
+}
+
 fn coordinates(owner: &OwnerReference, item: &Item) -> Coordinates {
     let OwnerReference { api_version, kind, name, uid, .. } = owner;
     (api_version.clone(), kind.clone(), item.metadata.namespace.clone(), name.clone(), uid.clone())
@@ -336,7 +338,8 @@ async fn delete(client: &Client, kinds: &[Kind], item: &Item, propagation: &str)
         ..DeleteParams::default()
     };
     let requests = kind.requests(item.metadata.namespace.as_deref());
-    send(client, requests.delete(item.metadata.name.as_deref().unwrap_or_default(), &parameters)).await?;
+    send_only(client, requests.delete(item.metadata.name.as_deref().unwrap_or_default(), &parameters))
+        .await?;
     Ok(())
 }
 
@@ -385,6 +388,6 @@ async fn patch_metadata(
     }});
     let requests = kind.requests(metadata.namespace.as_deref());
     let name = metadata.name.as_deref().unwrap_or_default();
-    send(client, requests.patch(name, &PatchParams::default(), &Patch::Merge(patch))).await?;
+    send_only(client, requests.patch(name, &PatchParams::default(), &Patch::Merge(patch))).await?;
     Ok(())
 }

@@ -29,7 +29,7 @@ pub use self::options::{NodeLabel, NodeTaint, Options};
 use self::{
     calls::{Call, Calls, pods_path},
     lifecycle::{Delays, Lifecycle, Outcome, Step},
-    record::Pod,
+    record::{Pod, Watched},
     status::{Place, Stage},
 };
 use super::{
@@ -84,7 +84,7 @@ impl Simulator {
 
     async fn run(mut self) {
         let mut nodes = follow(Api::<Node>::all(self.client.clone()), for_a_day());
-        let mut pods = follow(Api::<Pod>::all(self.client.clone()), for_a_day());
+        let mut pods = follow(Api::<Watched>::all(self.client.clone()), for_a_day());
         let mut running = Running::new();
         let mut reporting = FuturesUnordered::new();
         loop {
@@ -103,21 +103,22 @@ impl Simulator {
                         self.life.node_changed(node, Instant::now());
                     }
                     Change::Deleted(node) => {
-                        let name = node.metadata.name.as_deref().unwrap_or_default();
-                        self.life.node_deleted(name, Instant::now());
+                        self.life.node_deleted(&node.name, Instant::now());
                     }
                     Change::Synced => self.synced.0 = true,
                 },
                 Some(change) = pods.next() => match change {
                     Change::Put(pod) => {
+                        let pod = Pod::from(pod);
                         self.addresses.extend(pod.status.pod_ip.clone());
                         self.life.pod_changed(pod, Instant::now());
                     }
                     Change::Deleted(pod) => {
-                        if let Some(address) = &pod.status.pod_ip {
+                        let known = self.life.pod(&pod.uid);
+                        if let Some(address) = known.and_then(|pod| pod.status.pod_ip.as_ref()) {
                             self.addresses.remove(address);
                         }
-                        self.life.pod_deleted(pod.uid(), Instant::now());
+                        self.life.pod_deleted(&pod.uid, Instant::now());
                     }
                     Change::Synced => self.synced.1 = true,
                 },

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     api_client::{CallError, Kind, Now, backoff, discover, post, put, rfc3339, send},
-    reflector::{Change, follow, for_a_day},
+    reflector::{Change, Identity, follow, for_a_day},
 };
 
 /// The finalizer in a namespace's spec that this controller removes.
@@ -123,8 +123,7 @@ impl Controller {
                     self.due.insert((Instant::now(), uid));
                 }
             }
-            Change::Deleted(namespace) => {
-                let uid = namespace.metadata.uid.unwrap_or_default();
+            Change::Deleted(Identity { uid, .. }) => {
                 self.namespaces.remove(&uid);
                 self.tries.remove(&uid);
                 self.equipped.remove(&uid);

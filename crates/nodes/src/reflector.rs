@@ -1,6 +1,6 @@
-//! A local copy of one kind that turns a watcher's events into changes, including the deletions that a
-//! relist implies. The watcher of kube-runtime reports a relist only as `Init, InitApply…, InitDone`, so
-//! an object that vanished while the connection was down would otherwise never be reported as deleted.
+//! Turns the events of a watcher into changes, including the deletions that a relist implies. The watcher of kube-runtime
+//! reports a relist only as `Init, InitApply…, InitDone`, so an object that vanished while the connection was down would
+//! otherwise never be reported as deleted. Only the identities of the objects are kept for that, not the objects.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -49,16 +49,49 @@ impl Backoff for ReflectorBackoff {
 pub enum Change<K> {
     /// An object was created, changed, or seen for the first time.
     Put(K),
-    /// An object was deleted. This is its last known state.
-    Deleted(K),
+    /// An object was deleted.
+    Deleted(Identity),
     /// Everything that existed has been reported by now. Sent once.
     Synced,
 }
 
-/// The objects of one kind by UID.
+/// Which object it was.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Identity {
+    /// The UID, or the name where a server sends none.
+    pub uid: String,
+    /// Empty for cluster-scoped objects.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+impl Identity {
+    fn of<K: Resource>(object: &K) -> Self {
+        let meta = object.meta();
+        let name = meta.name.clone().unwrap_or_default();
+        let uid = meta.uid.clone().unwrap_or_else(|| name.clone());
+        Identity { uid, namespace: meta.namespace.clone().unwrap_or_default(), name }
+    }
+
+    /// One text takes half the memory of three. None of the parts holds a slash: each can be a segment of a path.
+    fn packed(&self) -> Box<str> {
+        let Identity { uid, namespace, name } = self;
+        format!("{uid}/{namespace}/{name}").into()
+    }
+
+    fn unpacked(packed: &str) -> Self {
+        let mut parts = packed.splitn(3, '/').map(str::to_owned);
+        let mut next = || parts.next().unwrap_or_default();
+        Identity { uid: next(), namespace: next(), name: next() }
+    }
+}
+
+/// The identities of the objects of one kind, with their resourceVersions.
 #[derive(Debug)]
 pub struct Reflector<K> {
-    objects: BTreeMap<String, K>,
+    /// [`Identity::packed`] to the resourceVersion.
+    objects: BTreeMap<Box<str>, Box<str>>,
     /// What a relist has named so far, in the server's order; `None` outside of one.
     listed: Option<Vec<K>>,
     synced: bool,
@@ -87,31 +120,25 @@ impl<K: Resource + Clone> Reflector<K> {
             }
             watcher::Event::InitDone => self.replace(),
             watcher::Event::Apply(object) => {
-                let uid = identity(&object);
-                self.objects.insert(uid, object.clone());
+                self.objects.insert(Identity::of(&object).packed(), version(&object));
                 vec![Change::Put(object)]
             }
             watcher::Event::Delete(object) => {
-                self.objects.remove(&identity(&object));
-                vec![Change::Deleted(object)]
+                let identity = Identity::of(&object);
+                self.objects.remove(&identity.packed());
+                vec![Change::Deleted(identity)]
             }
         }
     }
 
     fn replace(&mut self) -> Vec<Change<K>> {
         let listed = self.listed.take().unwrap_or_default();
-        let objects = listed.iter().map(|object| (identity(object), object.clone())).collect();
+        let objects = listed.iter().map(|object| (Identity::of(object).packed(), version(object))).collect();
         let before = std::mem::replace(&mut self.objects, objects);
-        let mut changes = Vec::new();
-        for (uid, old) in &before {
-            if !self.objects.contains_key(uid) {
-                changes.push(Change::Deleted(old.clone()));
-            }
-        }
+        let gone = before.keys().filter(|identity| !self.objects.contains_key(&**identity));
+        let mut changes: Vec<_> = gone.map(|packed| Change::Deleted(Identity::unpacked(packed))).collect();
         for object in listed {
-            let version = &object.meta().resource_version;
-            let known = before.get(&identity(&object));
-            if known.is_none_or(|old| old.meta().resource_version != *version) {
+            if before.get(&Identity::of(&object).packed()) != Some(&version(&object)) {
                 changes.push(Change::Put(object));
             }
         }
@@ -140,6 +167,58 @@ where
     changes(events, Reflector::default()).boxed()
 }
 
+/// Follows objects that matter only while they are new, such as Events, and keeps nothing of them: deletions are not
+/// reported, and of a relist only what was written since. The resourceVersions of one kind are compared as numbers, as
+/// clients may (KEP-5504).
+pub fn follow_new<K>(api: Api<K>, config: watcher::Config) -> BoxStream<'static, K>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    let events = watcher(api, config).backoff(ReflectorBackoff::default());
+    events
+        .scan(Newest::default(), |newest, event| {
+            let object = match event {
+                Ok(event) => newest.observe(event),
+                Err(error) => {
+                    tracing::warn!(%error, "a watch failed; retrying with backoff");
+                    None
+                }
+            };
+            std::future::ready(Some(object))
+        })
+        .filter_map(std::future::ready)
+        .boxed()
+}
+
+/// The newest resourceVersions.
+#[derive(Debug, Default)]
+struct Newest {
+    /// Of all objects so far.
+    seen: u64,
+    /// When the present relist began.
+    before: u64,
+}
+
+impl Newest {
+    fn observe<K: Resource>(&mut self, event: watcher::Event<K>) -> Option<K> {
+        let (object, before) = match event {
+            watcher::Event::Init => {
+                self.before = self.seen;
+                return None;
+            }
+            watcher::Event::InitDone | watcher::Event::Delete(_) => return None,
+            // A list is sorted by name.
+            watcher::Event::InitApply(object) => (object, self.before),
+            watcher::Event::Apply(object) => (object, 0),
+        };
+        let version = version(&object).parse().unwrap_or(u64::MAX);
+        if version != u64::MAX {
+            self.seen = self.seen.max(version);
+        }
+        (version > before).then_some(object)
+    }
+}
+
 fn changes<K>(
     events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
     reflector: Reflector<K>,
@@ -163,10 +242,8 @@ where
         .flatten()
 }
 
-/// The UID, or the name where a server sends none.
-fn identity<K: Resource>(object: &K) -> String {
-    let meta = object.meta();
-    meta.uid.clone().or_else(|| meta.name.clone()).unwrap_or_default()
+fn version<K: Resource>(object: &K) -> Box<str> {
+    object.meta().resource_version.as_deref().unwrap_or_default().into()
 }
 
 #[cfg(test)]
@@ -202,8 +279,33 @@ mod tests {
         let changed = object("new", "u3", "3");
         assert_eq!(
             relist(&mut reflector, &[kept, changed.clone()]),
-            vec![Change::Deleted(lost), Change::Put(changed)]
+            vec![Change::Deleted(Identity::of(&lost)), Change::Put(changed)]
         );
+    }
+
+    #[test]
+    fn of_objects_that_matter_while_they_are_new_a_relist_reports_the_newer_ones() {
+        let mut newest = Newest::default();
+        let mut observe = |event| newest.observe(event).and_then(|object: ConfigMap| object.metadata.name);
+        observe(watcher::Event::Init);
+        assert_eq!(observe(watcher::Event::InitApply(object("b", "u1", "7"))).unwrap(), "b");
+        assert_eq!(observe(watcher::Event::InitApply(object("c", "u2", "5"))).unwrap(), "c");
+        observe(watcher::Event::InitDone);
+        assert_eq!(observe(watcher::Event::Apply(object("d", "u3", "9"))).unwrap(), "d");
+        assert_eq!(observe(watcher::Event::Delete(object("b", "u1", "10"))), None);
+        observe(watcher::Event::Init);
+        assert_eq!(observe(watcher::Event::InitApply(object("a", "u4", "11"))).unwrap(), "a");
+        assert_eq!(observe(watcher::Event::InitApply(object("c", "u2", "5"))), None);
+        assert_eq!(observe(watcher::Event::InitApply(object("d", "u3", "10"))).unwrap(), "d");
+    }
+
+    #[test]
+    fn an_identity_is_packed_into_one_text() {
+        let cluster_scoped = Identity::of(&object("web", "u1", "1"));
+        let namespaced = Identity { namespace: "shop".to_owned(), ..cluster_scoped.clone() };
+        for identity in [namespaced, cluster_scoped] {
+            assert_eq!(Identity::unpacked(&identity.packed()), identity);
+        }
     }
 
     #[test]
@@ -213,7 +315,7 @@ mod tests {
         relist(&mut reflector, std::slice::from_ref(&first));
         assert_eq!(
             relist(&mut reflector, std::slice::from_ref(&second)),
-            vec![Change::Deleted(first), Change::Put(second)]
+            vec![Change::Deleted(Identity::of(&first)), Change::Put(second)]
         );
     }
 }

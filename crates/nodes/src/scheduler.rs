@@ -11,17 +11,69 @@ use k8s_openapi::api::core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm
 
 use super::kubelet::record::Pod;
 
-/// The nodes by name, each with the number of pods that are on it or on their way to it.
-pub type Load = BTreeMap<String, usize>;
+/// The nodes with the number of pods that are on each or on their way to it, those with the fewest pods first.
+#[derive(Clone, Debug, Default)]
+pub struct Load {
+    pods: BTreeMap<String, usize>,
+    /// Those that exist.
+    order: BTreeSet<(usize, String)>,
+}
 
-/// Chooses the node for `pod`, or returns the reason why there is none in the words of kube-scheduler.
+impl Load {
+    /// A node exists from now on. Its pods may have been counted before.
+    pub fn node_added(&mut self, name: &str) {
+        self.order.insert((self.of(name), name.to_owned()));
+    }
+
+    /// A node does not exist any more. Its pods are still counted.
+    pub fn node_removed(&mut self, name: &str) {
+        self.order.remove(&(self.of(name), name.to_owned()));
+    }
+
+    /// A pod is on the node, or on its way to it.
+    pub fn pod_added(&mut self, node: &str) {
+        self.set(node, self.of(node) + 1);
+    }
+
+    /// A pod has left the node.
+    pub fn pod_removed(&mut self, node: &str) {
+        self.set(node, self.of(node).saturating_sub(1));
+    }
+
+    /// The number of pods of a node.
+    pub fn of(&self, node: &str) -> usize {
+        self.pods.get(node).copied().unwrap_or(0)
+    }
+
+    fn set(&mut self, node: &str, pods: usize) {
+        if self.order.remove(&(self.of(node), node.to_owned())) {
+            self.order.insert((pods, node.to_owned()));
+        }
+        if pods == 0 {
+            self.pods.remove(node);
+        } else {
+            self.pods.insert(node.to_owned(), pods);
+        }
+    }
+}
+
+/// Chooses the node for `pod`, or returns the reason why there is none in the words of kube-scheduler. `load` knows the
+/// nodes. The first that suits ends the search: a pod that suits everywhere costs the same with any number of nodes.
 pub fn choose(pod: &Pod, nodes: &BTreeMap<String, Node>, load: &Load) -> Result<String, String> {
     if nodes.is_empty() {
         return Err("no nodes available to schedule pods".to_owned());
     }
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
-    let mut best: Option<(usize, &String)> = None;
     let named = named_nodes(pod);
+    if named.is_none() {
+        let suits = |(pods, name): &&(usize, String)| {
+            nodes.get(name).is_some_and(|node| refusal(pod, node, *pods).is_none())
+        };
+        if let Some((_, name)) = load.order.iter().find(suits) {
+            return Ok(name.clone());
+        }
+    }
+    let mut best: Option<(usize, &String)> = None;
     if named.as_ref().is_some_and(BTreeSet::is_empty) {
         return Err(format!("0/{} nodes are available: pod affinity terms conflict.", nodes.len()));
     }
@@ -35,7 +87,7 @@ pub fn choose(pod: &Pod, nodes: &BTreeMap<String, Node>, load: &Load) -> Result<
         reasons.insert(others, nodes.len() - candidates.len());
     }
     for (name, node) in candidates {
-        let pods = load.get(name).copied().unwrap_or(0);
+        let pods = load.of(name);
         match refusal(pod, node, pods) {
             Some(reason) => *reasons.entry(reason).or_default() += 1,
             None if best.is_none_or(|best| (pods, name) < best) => best = Some((pods, name)),
@@ -184,6 +236,14 @@ mod tests {
         serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap()
     }
 
+    /// The load of these nodes with a pod for each name in `pods`.
+    fn load(nodes: &BTreeMap<String, Node>, pods: &[&str]) -> Load {
+        let mut load = Load::default();
+        nodes.keys().for_each(|name| load.node_added(name));
+        pods.iter().for_each(|name| load.pod_added(name));
+        load
+    }
+
     fn node(name: &str) -> Value {
         json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
                "status": {"allocatable": {"pods": "2"}}})
@@ -192,9 +252,22 @@ mod tests {
     #[test]
     fn the_node_with_the_fewest_pods_wins_and_the_first_by_name_among_equals() {
         let nodes = nodes(&[node("a"), node("b"), node("c")]);
-        let load = Load::from([("a".to_owned(), 1)]);
+        assert_eq!(choose(&pod(json!({})), &nodes, &load(&nodes, &["a"])).unwrap(), "b");
+        assert_eq!(choose(&pod(json!({})), &nodes, &load(&nodes, &[])).unwrap(), "a");
+    }
+
+    #[test]
+    fn a_node_that_comes_back_still_has_its_pods() {
+        let nodes = nodes(&[node("a"), node("b")]);
+        let mut load = load(&nodes, &["a", "b"]);
+        load.node_removed("a");
+        load.pod_added("a");
         assert_eq!(choose(&pod(json!({})), &nodes, &load).unwrap(), "b");
-        assert_eq!(choose(&pod(json!({})), &nodes, &Load::new()).unwrap(), "a");
+        load.pod_removed("a");
+        load.pod_removed("a");
+        load.node_added("a");
+        assert_eq!(choose(&pod(json!({})), &nodes, &load).unwrap(), "a");
+        assert_eq!((load.of("a"), load.of("b"), load.of("c")), (0, 1, 0));
     }
 
     #[test]
@@ -204,7 +277,7 @@ mod tests {
         let mut tainted = node("b");
         tainted["spec"] = json!({"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]});
         let nodes = nodes(&[cordoned, tainted, node("c"), node("d")]);
-        let load = Load::from([("d".to_owned(), 2), ("c".to_owned(), 2)]);
+        let load = load(&nodes, &["c", "c", "d", "d"]);
         assert_eq!(
             choose(&pod(json!({})), &nodes, &load).unwrap_err(),
             "0/4 nodes are available: 1 node(s) had untolerated taint {gpu: yes}, \
@@ -216,7 +289,7 @@ mod tests {
     fn without_nodes_the_reason_is_that_there_are_none() {
         let none = BTreeMap::new();
         assert_eq!(
-            choose(&pod(json!({})), &none, &Load::new()).unwrap_err(),
+            choose(&pod(json!({})), &none, &Load::default()).unwrap_err(),
             "no nodes available to schedule pods"
         );
     }
@@ -226,8 +299,9 @@ mod tests {
         let mut tainted = node("b");
         tainted["spec"] = json!({"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]});
         let nodes = nodes(&[tainted]);
-        let place =
-            |tolerations: Value| choose(&pod(json!({"tolerations": tolerations})), &nodes, &Load::new());
+        let place = |tolerations: Value| {
+            choose(&pod(json!({"tolerations": tolerations})), &nodes, &load(&nodes, &[]))
+        };
         assert!(place(json!([{"key": "gpu", "operator": "Exists"}])).is_ok());
         assert!(place(json!([{"operator": "Exists"}])).is_ok());
         assert!(place(json!([{"key": "gpu", "value": "yes", "effect": "NoSchedule"}])).is_ok());
@@ -258,7 +332,7 @@ mod tests {
                 let required =
                     json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
                 let spec = json!({"affinity": {"nodeAffinity": required}, "tolerations": tolerations});
-                choose(&pod(spec), &nodes, &Load::from([("c".to_owned(), 1)]))
+                choose(&pod(spec), &nodes, &load(&nodes, &["c"]))
             };
         assert_eq!(place(json!([["c"]]), json!([])).unwrap(), "c", "though it has more pods than another");
         assert_eq!(place(json!([["c"], ["a"]]), json!([])).unwrap(), "a");
@@ -289,7 +363,7 @@ mod tests {
             let required = json!({"nodeSelectorTerms": terms});
             let affinity =
                 json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
-            choose(&pod(json!({"affinity": affinity})), &nodes, &Load::new())
+            choose(&pod(json!({"affinity": affinity})), &nodes, &load(&nodes, &[]))
         };
         let hostname = |operator: &str, values: Value| {
             json!({"matchExpressions": [

@@ -22,7 +22,16 @@ pub fn cpu(process: u32) -> Duration {
 /// When there is no such process.
 pub fn resident(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).expect("the process runs");
-    resident_of(&status).unwrap_or_else(|| panic!("no VmRSS in /proc/{process}/status"))
+    bytes_of(&status, "VmRSS:").unwrap_or_else(|| panic!("no VmRSS in /proc/{process}/status"))
+}
+
+/// The most resident memory that a process has had, in bytes.
+///
+/// # Panics
+/// When there is no such process.
+pub fn peak(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("the process runs");
+    bytes_of(&status, "VmHWM:").unwrap_or_else(|| panic!("no VmHWM in /proc/{process}/status"))
 }
 
 /// User and system time, the fields 14 and 15. The name of the program, in parentheses, may hold anything.
@@ -33,8 +42,8 @@ fn cpu_of(stat: &str) -> Option<Duration> {
     Some(TICK * (user + system))
 }
 
-fn resident_of(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+fn bytes_of(status: &str, field: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     let kilobytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
     Some(kilobytes << 10)
 }
@@ -52,13 +61,16 @@ mod tests {
 
     #[test]
     fn resident_memory_is_read_in_kilobytes() {
-        assert_eq!(resident_of("Name:\tx\nVmHWM:\t  900 kB\nVmRSS:\t   12 kB\n"), Some(12 << 10));
-        assert_eq!(resident_of("Name:\tx\n"), None);
+        let status = "Name:\tx\nVmHWM:\t  900 kB\nVmRSS:\t   12 kB\n";
+        assert_eq!(bytes_of(status, "VmRSS:"), Some(12 << 10));
+        assert_eq!(bytes_of(status, "VmHWM:"), Some(900 << 10));
+        assert_eq!(bytes_of("Name:\tx\n", "VmRSS:"), None);
     }
 
     #[test]
     fn this_process_uses_memory() {
-        assert!(resident(std::process::id()) > 1 << 20);
+        let process = std::process::id();
+        assert!(resident(process) > 1 << 20 && peak(process) >= resident(process));
         let _readable = cpu(std::process::id());
     }
 }

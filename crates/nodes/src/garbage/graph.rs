@@ -5,8 +5,9 @@
 //! that blocked it was deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 
 /// Set by `--cascade=foreground`: the object is kept until its blocking dependents are deleted.
 pub const FOREGROUND: &str = "foregroundDeletion";
@@ -19,9 +20,42 @@ pub struct Item {
     /// Index of its kind in the collector's list.
     pub kind: usize,
     /// Group and kind, such as `("apps", "ReplicaSet")`, which owner references are compared with.
-    pub type_name: (String, String),
-    /// Name, namespace, UID, resourceVersion, finalizers, owners.
-    pub metadata: ObjectMeta,
+    pub type_name: Arc<(String, String)>,
+    /// What it is called and who owns it.
+    pub metadata: Metadata,
+}
+
+/// The metadata that ownership needs; all of them are twice as large.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Metadata {
+    /// The name.
+    pub name: Option<String>,
+    /// None for cluster-scoped objects.
+    pub namespace: Option<String>,
+    /// The UID.
+    pub uid: Option<String>,
+    /// The resourceVersion, for preconditions.
+    pub resource_version: Option<String>,
+    /// Since when it is being deleted.
+    pub deletion_timestamp: Option<Time>,
+    /// What holds its deletion up.
+    pub finalizers: Option<Vec<String>>,
+    /// Its owners.
+    pub owner_references: Option<Vec<OwnerReference>>,
+}
+
+impl From<ObjectMeta> for Metadata {
+    fn from(metadata: ObjectMeta) -> Self {
+        Metadata {
+            name: metadata.name,
+            namespace: metadata.namespace,
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            deletion_timestamp: metadata.deletion_timestamp,
+            finalizers: metadata.finalizers,
+            owner_references: metadata.owner_references,
+        }
+    }
 }
 
 impl Item {
@@ -112,7 +146,8 @@ pub enum Resolution {
 /// The objects and their relations.
 #[derive(Debug, Default)]
 pub struct Graph {
-    items: BTreeMap<String, Item>,
+    /// Boxed: the nodes of such a map have room for eleven.
+    items: BTreeMap<String, Box<Item>>,
     /// Owner's UID to the dependents' UIDs; the owner need not exist.
     dependents: BTreeMap<String, BTreeSet<String>>,
 }
@@ -120,18 +155,18 @@ pub struct Graph {
 impl Graph {
     /// The object with that UID.
     pub fn get(&self, uid: &str) -> Option<&Item> {
-        self.items.get(uid)
+        self.items.get(uid).map(|item| &**item)
     }
 
     /// The dependents of an owner, existing or not.
     pub fn dependents(&self, owner: &str) -> impl Iterator<Item = &Item> {
-        self.dependents.get(owner).into_iter().flatten().filter_map(|uid| self.items.get(uid))
+        self.dependents.get(owner).into_iter().flatten().filter_map(|uid| self.get(uid))
     }
 
     /// Adds or updates an object. Returns the UIDs to process.
     pub fn put(&mut self, item: Item) -> BTreeSet<String> {
         let uid = item.uid().to_owned();
-        let before = self.items.insert(uid.clone(), item.clone());
+        let before = self.items.insert(uid.clone(), Box::new(item.clone())).map(|before| *before);
         let old_owners: BTreeSet<&str> =
             before.iter().flat_map(Item::owners).map(|owner| owner.uid.as_str()).collect();
         let new_owners: BTreeSet<&str> = item.owners().iter().map(|owner| owner.uid.as_str()).collect();
@@ -151,7 +186,7 @@ impl Graph {
         // An owner in a foreground deletion may have lost a dependent, or one may not block it any more.
         for owner in old_owners.union(&new_owners) {
             let blocked = before.as_ref().is_some_and(|before| before.blocks(owner));
-            let waits = self.items.get(*owner).is_some_and(Item::is_deleting_dependents);
+            let waits = self.get(owner).is_some_and(Item::is_deleting_dependents);
             if waits && (!new_owners.contains(owner) || blocked != item.blocks(owner)) {
                 look.insert((*owner).to_owned());
             }
@@ -171,7 +206,7 @@ impl Graph {
         if let Some(item) = self.items.remove(uid) {
             for owner in item.owners() {
                 self.unlink(&owner.uid, uid);
-                if self.items.get(&owner.uid).is_some_and(Item::is_deleting_dependents) {
+                if self.get(&owner.uid).is_some_and(Item::is_deleting_dependents) {
                     look.insert(owner.uid.clone());
                 }
             }
@@ -273,8 +308,8 @@ mod tests {
         json_patch::merge(&mut metadata, &more);
         Item {
             kind: 0,
-            type_name: (String::new(), "ConfigMap".to_owned()),
-            metadata: serde_json::from_value(metadata).unwrap(),
+            type_name: Arc::new((String::new(), "ConfigMap".to_owned())),
+            metadata: serde_json::from_value::<ObjectMeta>(metadata).unwrap().into(),
         }
     }
 

@@ -8,7 +8,7 @@ use kube::{
 use serde_json::Value;
 
 use super::{lifecycle::Outcome, record::Pod};
-use crate::api_client::{CallError, post, send};
+use crate::api_client::{CallError, post, send_only};
 
 /// The path of the pods of a namespace.
 pub(super) fn pods_path(namespace: &str) -> String {
@@ -63,15 +63,15 @@ impl Calls {
 }
 
 impl Call {
-    async fn send(self, client: &Client, pod: &Pod) -> Result<Value, CallError> {
+    async fn send(self, client: &Client, pod: &Pod) -> Result<(), CallError> {
         let pods = Request::new(pods_path(pod.namespace()));
         let at_once = matches!(self, Call::Delete);
         match self {
-            Call::Post(path, body) => send(client, post(path, &body)).await,
+            Call::Post(path, body) => send_only(client, post(path, &body)).await,
             Call::PatchStatus(body) => {
                 let parameters = PatchParams::default();
                 let patch = Patch::Strategic(body);
-                send(client, pods.patch_subresource("status", pod.name(), &parameters, &patch)).await
+                send_only(client, pods.patch_subresource("status", pod.name(), &parameters, &patch)).await
             }
             Call::Delete | Call::DeleteGracefully => {
                 let parameters = DeleteParams {
@@ -82,7 +82,7 @@ impl Call {
                     }),
                     ..DeleteParams::default()
                 };
-                send(client, pods.delete(pod.name(), &parameters)).await
+                send_only(client, pods.delete(pod.name(), &parameters)).await
             }
         }
     }

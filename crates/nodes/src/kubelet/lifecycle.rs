@@ -65,9 +65,12 @@ pub struct Delays {
 #[derive(Debug)]
 pub struct Lifecycle {
     delays: Delays,
-    pods: BTreeMap<String, Tracked>,
+    /// Boxed: the nodes of such a map have room for eleven.
+    pods: BTreeMap<String, Box<Tracked>>,
     nodes: Nodes,
     load: scheduler::Load,
+    /// The UIDs of the pods that are bound to each node.
+    on_node: BTreeMap<String, BTreeSet<String>>,
     /// The due steps, soonest first and then in the order of insertion.
     due: BTreeSet<(Instant, u64, String)>,
     /// Where in `due` each pod stands.
@@ -86,7 +89,8 @@ impl Lifecycle {
             delays,
             pods: BTreeMap::new(),
             nodes: Nodes::default(),
-            load: BTreeMap::new(),
+            load: scheduler::Load::default(),
+            on_node: BTreeMap::new(),
             due: BTreeSet::new(),
             queued: BTreeMap::new(),
             sequence: 0,
@@ -109,6 +113,7 @@ impl Lifecycle {
     pub fn node_changed(&mut self, node: Node, now: Instant) {
         if let Some(name) = node.metadata.name.clone() {
             self.nodes.gone.remove(&name);
+            self.load.node_added(&name);
             let state =
                 |node: &Node| (Condition::of(node), node.spec.as_ref().and_then(|spec| spec.taints.clone()));
             let after = state(&node);
@@ -125,14 +130,14 @@ impl Lifecycle {
     pub fn node_deleted(&mut self, name: &str, now: Instant) {
         if self.nodes.present.remove(name).is_some() {
             self.nodes.gone.insert(name.to_owned(), now);
+            self.load.node_removed(name);
             self.decide_on(name, now);
         }
     }
 
     /// Updates the pods that are bound to a node.
     fn decide_on(&mut self, node: &str, now: Instant) {
-        let bound = self.pods.iter().filter(|(_, tracked)| tracked.pod.node() == Some(node));
-        for uid in bound.map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {
+        for uid in self.on_node.get(node).cloned().unwrap_or_default() {
             self.decide(&uid, now);
         }
     }
@@ -140,8 +145,12 @@ impl Lifecycle {
     /// A pod appeared or changed.
     pub fn pod_changed(&mut self, pod: Pod, now: Instant) {
         let uid = pod.uid().to_owned();
-        let tracked = self.pods.entry(uid.clone()).or_insert_with(|| Tracked::new(&pod));
+        let tracked = self.pods.entry(uid.clone()).or_insert_with(|| Box::new(Tracked::new(&pod)));
         let was_terminal = tracked.pod.is_terminal();
+        // A pod is bound once.
+        if let Some(node) = pod.node() {
+            self.on_node.entry(node.to_owned()).or_default().insert(uid.clone());
+        }
         tracked.pod = pod;
         let freed = !was_terminal && tracked.pod.is_terminal();
         self.count(&uid);
@@ -154,6 +163,14 @@ impl Lifecycle {
     /// A pod does not exist any more.
     pub fn pod_deleted(&mut self, uid: &str, now: Instant) {
         if let Some(tracked) = self.pods.remove(uid) {
+            if let Some(node) = tracked.pod.node()
+                && let Some(bound) = self.on_node.get_mut(node)
+            {
+                bound.remove(uid);
+                if bound.is_empty() {
+                    self.on_node.remove(node);
+                }
+            }
             self.unqueue(uid);
             self.stuck.remove(uid);
             if let Some(node) = tracked.place {
@@ -187,7 +204,7 @@ impl Lifecycle {
         tracked.tried = self.offers;
         let node = scheduler::choose(&tracked.pod, &self.nodes.present, &self.load)?;
         tracked.place = Some(node.clone());
-        *self.load.entry(node.clone()).or_default() += 1;
+        self.load.pod_added(&node);
         Ok(node)
     }
 
@@ -249,15 +266,13 @@ impl Lifecycle {
                 self.vacate(&node);
             }
             if let Some(node) = wanted {
-                *self.load.entry(node).or_default() += 1;
+                self.load.pod_added(&node);
             }
         }
     }
 
     fn vacate(&mut self, node: &str) {
-        if let Some(pods) = self.load.get_mut(node) {
-            *pods = pods.saturating_sub(1);
-        }
+        self.load.pod_removed(node);
     }
 
     fn decide(&mut self, uid: &str, now: Instant) {

@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use k8s_openapi::{
     NamespaceResourceScope,
-    api::core::v1::{Affinity, PodCondition, PodReadinessGate, Toleration},
+    api::core::v1::{Affinity, PodReadinessGate, Toleration},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
 use kube::Resource;
@@ -15,12 +15,56 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Pod {
-    /// Name, namespace, UID, deletion and finalizers.
-    pub metadata: ObjectMeta,
+    /// What it is called, and how it is deleted.
+    pub metadata: Metadata,
     /// What should run, and where it may.
     pub spec: PodSpec,
     /// What has been reported so far.
     pub status: PodStatus,
+}
+
+/// The metadata that are read; all of them are twice as large, without the labels, annotations and owners.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Metadata {
+    /// The name.
+    pub name: Option<String>,
+    /// The namespace.
+    pub namespace: Option<String>,
+    /// The UID.
+    pub uid: Option<String>,
+    /// The resourceVersion.
+    pub resource_version: Option<String>,
+    /// Set while it is being deleted.
+    pub deletion_timestamp: Option<Time>,
+    /// In seconds, once it is being deleted.
+    pub deletion_grace_period_seconds: Option<i64>,
+    /// What keeps it once its containers have ended.
+    pub finalizers: Option<Vec<String>>,
+}
+
+/// A pod as the watch reads it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Watched {
+    metadata: ObjectMeta,
+    spec: PodSpec,
+    status: PodStatus,
+}
+
+impl From<Watched> for Pod {
+    fn from(Watched { metadata, spec, status }: Watched) -> Self {
+        let metadata = Metadata {
+            name: metadata.name,
+            namespace: metadata.namespace,
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            deletion_timestamp: metadata.deletion_timestamp,
+            deletion_grace_period_seconds: metadata.deletion_grace_period_seconds,
+            finalizers: metadata.finalizers,
+        };
+        Pod { metadata, spec, status }
+    }
 }
 
 /// The part of a pod's spec that is read. Lists are optional because a server may send `null`.
@@ -36,13 +80,13 @@ pub struct PodSpec {
     /// Labels its node must have.
     pub node_selector: Option<BTreeMap<String, String>>,
     /// Only the required node affinity is read.
-    pub affinity: Option<Affinity>,
+    pub affinity: Option<Box<Affinity>>,
     /// The taints it may ignore.
     pub tolerations: Option<Vec<Toleration>>,
     /// Run to completion before the others start, unless they are sidecars.
     pub init_containers: Option<Vec<Container>>,
     /// What the pod is for.
-    pub containers: Vec<Container>,
+    pub containers: Box<[Container]>,
     /// Conditions set by others that must be true before the pod counts as ready.
     pub readiness_gates: Option<Vec<PodReadinessGate>>,
     /// Whether the pod has its node's address.
@@ -80,12 +124,25 @@ pub struct PodStatus {
     /// Pending, Running, Succeeded, Failed or Unknown.
     pub phase: Option<String>,
     /// PodScheduled, Ready and so on.
-    pub conditions: Option<Vec<PodCondition>>,
+    pub conditions: Option<Box<[Condition]>>,
     /// The pod's address, once it has one.
     #[serde(rename = "podIP")]
     pub pod_ip: Option<String>,
     /// When a kubelet took the pod on.
     pub start_time: Option<Time>,
+}
+
+/// A condition of a pod, without the reason and the message.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Condition {
+    /// What it is about.
+    #[serde(rename = "type")]
+    pub type_: Box<str>,
+    /// `True`, `False` or `Unknown`.
+    pub status: Box<str>,
+    /// Since when it has this status.
+    pub last_transition_time: Option<Time>,
 }
 
 impl Pod {
@@ -115,13 +172,13 @@ impl Pod {
     }
 
     /// The condition of that type.
-    pub fn condition(&self, type_: &str) -> Option<&PodCondition> {
-        self.status.conditions.as_deref().unwrap_or_default().iter().find(|c| c.type_ == type_)
+    pub fn condition(&self, type_: &str) -> Option<&Condition> {
+        self.status.conditions.as_deref().unwrap_or_default().iter().find(|c| &*c.type_ == type_)
     }
 
     /// Whether the condition of that type is true.
     pub fn is_true(&self, type_: &str) -> bool {
-        self.condition(type_).is_some_and(|condition| condition.status == "True")
+        self.condition(type_).is_some_and(|condition| &*condition.status == "True")
     }
 
     /// Whether every container has ended for good.
@@ -130,7 +187,7 @@ impl Pod {
     }
 }
 
-impl Resource for Pod {
+impl Resource for Watched {
     type DynamicType = ();
     type Scope = NamespaceResourceScope;
 

@@ -253,7 +253,7 @@ fn condition(pod: &Pod, type_: &str, status: bool, why: Option<(&str, &str)>, at
     let status = if status { "True" } else { "False" };
     let since = pod
         .condition(type_)
-        .filter(|old| old.status == status)
+        .filter(|old| &*old.status == status)
         .and_then(|old| old.last_transition_time.as_ref())
         .map_or_else(|| at.to_owned(), |time| rfc3339(time.0));
     let (reason, message) = why.unwrap_or_default();
