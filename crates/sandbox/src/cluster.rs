@@ -1,27 +1,27 @@
 //! A cache of a cluster for display and for `--exit-when-complete`: its Deployments, DaemonSets, ReplicaSets,
-//! ReplicationControllers, pods and newest events, fed by watches.
+//! ReplicationControllers, pods and newest events, fed by watches. Of a pod it keeps a summary: there are many.
 
-use std::collections::{BTreeMap, VecDeque};
+mod pod;
+mod watched;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use futures::{
     StreamExt as _,
     stream::{BoxStream, select_all},
 };
-use kube::{
-    Api, Client,
-    core::{DynamicObject, gvk::GroupVersionKind},
-    discovery::ApiResource,
-    runtime::watcher,
-};
-use serde_json::Value;
+use kube::{Api, Client, core::gvk::GroupVersionKind, discovery::ApiResource, runtime::watcher};
+use serde_json::{Value, json};
 
-use windlass_nodes::reflector::{Change, follow};
+pub use self::pod::{Pod, not_ready_reason, pod_state};
+use self::watched::Watched;
+use windlass_nodes::reflector::{Change, Identity, follow, follow_new};
 
 /// The number of events in the cache.
 const EVENTS: usize = 200;
 
 /// The watched kinds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Followed {
     /// apps/v1 Deployment.
     Deployment,
@@ -48,7 +48,7 @@ pub struct ObjectChange {
     pub deleted: bool,
 }
 
-/// Watches these kinds in all namespaces, for ever.
+/// Watches these kinds in all namespaces, for ever. The API server must serve streaming lists, as that of this process.
 pub fn changes(client: &Client) -> BoxStream<'static, ObjectChange> {
     let kinds = [
         (Followed::Deployment, "apps", "Deployment", "deployments"),
@@ -61,18 +61,29 @@ pub fn changes(client: &Client) -> BoxStream<'static, ObjectChange> {
     let streams = kinds.map(|(kind, group, name, plural)| {
         let gvk = GroupVersionKind::gvk(group, "v1", name);
         let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
-        let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-        follow(api, watcher::Config::default()).filter_map(move |change| {
-            let (object, deleted) = match change {
-                Change::Put(object) => (object, false),
-                Change::Deleted(object) => (object, true),
-                Change::Synced => return std::future::ready(None),
-            };
-            let object = serde_json::to_value(object).ok();
-            std::future::ready(object.map(|object| ObjectChange { kind, object, deleted }))
-        })
+        let api: Api<Watched> = Api::all_with(client.clone(), &resource);
+        // Between the pages of a list and the watch after it, a rollout of thousands of pods writes more than the history
+        // of the API server keeps.
+        let config = watcher::Config::default().streaming_lists();
+        if kind == Followed::Event {
+            let events = follow_new(api, config);
+            return events
+                .map(move |Watched { object, .. }| ObjectChange { kind, object, deleted: false })
+                .boxed();
+        }
+        let changes = follow(api, config).filter_map(move |change| {
+            std::future::ready(match change {
+                Change::Put(Watched { object, .. }) => Some(ObjectChange { kind, object, deleted: false }),
+                Change::Deleted(Identity { uid, namespace, name }) => {
+                    let object = json!({"metadata": {"namespace": namespace, "name": name, "uid": uid}});
+                    Some(ObjectChange { kind, object, deleted: true })
+                }
+                Change::Synced => None,
+            })
+        });
+        changes.boxed()
     });
-    select_all(streams.map(|stream| stream.boxed())).boxed()
+    select_all(streams).boxed()
 }
 
 /// A namespace and a name.
@@ -90,64 +101,106 @@ pub struct Cluster {
     /// The ReplicationControllers.
     pub replication_controllers: BTreeMap<Key, Value>,
     /// The pods.
-    pub pods: BTreeMap<Key, Value>,
+    pub pods: BTreeMap<Key, Pod>,
     /// The newest events, oldest first.
     pub events: VecDeque<Value>,
+    /// The ReplicaSets and pods by the UID of their controller.
+    owned: BTreeMap<String, BTreeSet<(Followed, Key)>>,
 }
 
 impl Cluster {
     /// Applies one change.
     pub fn observe(&mut self, change: ObjectChange) {
         let ObjectChange { kind, object, deleted } = change;
-        let objects = match kind {
-            Followed::Deployment => &mut self.deployments,
-            Followed::DaemonSet => &mut self.daemon_sets,
-            Followed::ReplicaSet => &mut self.replica_sets,
-            Followed::ReplicationController => &mut self.replication_controllers,
-            Followed::Pod => &mut self.pods,
-            Followed::Event => {
-                if !deleted {
-                    self.events.push_back(object);
-                    if self.events.len() > EVENTS {
-                        self.events.pop_front();
-                    }
+        if kind == Followed::Event {
+            if !deleted {
+                self.events.push_back(object);
+                if self.events.len() > EVENTS {
+                    self.events.pop_front();
                 }
-                return;
             }
-        };
+            return;
+        }
         let key = key(&object);
+        let known = match kind {
+            Followed::Pod => self.pods.get(&key).map(|pod| (pod.uid.to_string(), pod.controller.clone())),
+            _ => self.objects(kind).get(&key).map(|known| (uid(known), controller(known).map(Box::from))),
+        };
+        // A new object with the same name may be in the cache already.
+        if deleted && known.as_ref().is_none_or(|(known, _)| *known != uid(&object)) {
+            return;
+        }
+        if let Some((_, Some(owner))) = known {
+            self.disown(&owner, kind, &key);
+        }
         if deleted {
-            // A new object with the same name may be in the cache already.
-            if objects.get(&key).is_some_and(|known| known["metadata"]["uid"] == object["metadata"]["uid"]) {
-                objects.remove(&key);
+            match kind {
+                Followed::Pod => drop(self.pods.remove(&key)),
+                _ => drop(self.objects(kind).remove(&key)),
             }
-        } else {
-            objects.insert(key, object);
+            return;
+        }
+        if let Some(owner) = controller(&object) {
+            self.owned.entry(owner.to_owned()).or_default().insert((kind, key.clone()));
+        }
+        match kind {
+            Followed::Pod => drop(self.pods.insert(key, Pod::of(&object))),
+            _ => drop(self.objects(kind).insert(key, object)),
         }
     }
 
-    /// The objects of a map that `owner` controls.
-    pub fn owned<'a>(objects: &'a BTreeMap<Key, Value>, owner: &'a Value) -> impl Iterator<Item = &'a Value> {
+    fn objects(&mut self, kind: Followed) -> &mut BTreeMap<Key, Value> {
+        match kind {
+            Followed::DaemonSet => &mut self.daemon_sets,
+            Followed::ReplicaSet => &mut self.replica_sets,
+            Followed::ReplicationController => &mut self.replication_controllers,
+            Followed::Deployment | Followed::Pod | Followed::Event => &mut self.deployments,
+        }
+    }
+
+    fn disown(&mut self, owner: &str, kind: Followed, key: &Key) {
+        if let Some(owned) = self.owned.get_mut(owner) {
+            owned.remove(&(kind, key.clone()));
+            if owned.is_empty() {
+                self.owned.remove(owner);
+            }
+        }
+    }
+
+    /// The names of the objects that `owner` controls in its namespace.
+    fn owned_by(&self, kind: Followed, owner: &Value) -> impl Iterator<Item = &Key> {
         let (namespace, _) = key(owner);
-        let uid = &owner["metadata"]["uid"];
-        objects
-            .range((namespace.clone(), String::new())..)
-            .take_while(move |((other, _), _)| *other == namespace)
-            .map(|(_, object)| object)
-            .filter(move |object| controller(object).is_some_and(|controller| controller["uid"] == *uid))
+        let owned = owner["metadata"]["uid"].as_str().and_then(|uid| self.owned.get(uid));
+        let owned = owned.into_iter().flatten().filter(move |(other, _)| *other == kind);
+        owned.map(|(_, key)| key).filter(move |key| key.0 == namespace)
+    }
+
+    /// The ReplicaSets that `owner` controls.
+    pub fn replica_sets_of(&self, owner: &Value) -> impl Iterator<Item = &Value> {
+        self.owned_by(Followed::ReplicaSet, owner).filter_map(|key| self.replica_sets.get(key))
+    }
+
+    /// The pods that `owner` controls itself.
+    pub fn own_pods_of(&self, owner: &Value) -> impl Iterator<Item = (&Key, &Pod)> {
+        self.owned_by(Followed::Pod, owner).filter_map(|key| self.pods.get_key_value(key))
     }
 
     /// The pods of a workload: those that it controls, and those of its ReplicaSets if it is a Deployment.
-    pub fn pods_of<'a>(&'a self, workload: &'a Value) -> Vec<&'a Value> {
-        let of_replica_sets = Self::owned(&self.replica_sets, workload)
-            .flat_map(|replica_set| Self::owned(&self.pods, replica_set));
-        Self::owned(&self.pods, workload).chain(of_replica_sets).collect()
+    pub fn pods_of(&self, workload: &Value) -> Vec<(&Key, &Pod)> {
+        let of_replica_sets =
+            self.replica_sets_of(workload).flat_map(|replica_set| self.own_pods_of(replica_set));
+        self.own_pods_of(workload).chain(of_replica_sets).collect()
     }
 }
 
-/// The controller among an object's owner references.
-fn controller(object: &Value) -> Option<&Value> {
-    object["metadata"]["ownerReferences"].as_array()?.iter().find(|owner| owner["controller"] == true)
+/// The UID of the controller among an object's owner references.
+fn controller(object: &Value) -> Option<&str> {
+    let mut owners = object["metadata"]["ownerReferences"].as_array()?.iter();
+    owners.find(|owner| owner["controller"] == true)?["uid"].as_str()
+}
+
+fn uid(object: &Value) -> String {
+    object["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
 }
 
 /// The namespace and the name of an object.
@@ -164,70 +217,6 @@ pub fn number(object: &Value, pointer: &str) -> i64 {
 /// The desired number of replicas: 1 if the spec has none.
 pub fn desired_replicas(object: &Value) -> i64 {
     object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1)
-}
-
-/// The state of a pod in the one word that `kubectl get pods` would show, but `Ready` where it shows `Running` with
-/// every container ready.
-pub fn pod_state(pod: &Value) -> String {
-    if pod["metadata"]["deletionTimestamp"].is_string() {
-        return "Terminating".to_owned();
-    }
-    if let Some(reason) =
-        waiting(pod).map(|(_, reason, _)| reason).filter(|reason| *reason != "PodInitializing")
-    {
-        return reason.to_owned();
-    }
-    let ready =
-        conditions(pod).any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
-    match pod["status"]["phase"].as_str() {
-        Some("Running") if ready => "Ready".to_owned(),
-        Some(phase) if !phase.is_empty() => phase.to_owned(),
-        _ => "Pending".to_owned(),
-    }
-}
-
-/// Why a pod is not ready, if known: container, reason and message, or the scheduler's message.
-pub fn not_ready_reason(pod: &Value) -> Option<String> {
-    let unplaced = conditions(pod)
-        .find(|condition| condition["type"] == "PodScheduled" && condition["status"] == "False");
-    if let Some(condition) = unplaced {
-        return Some(condition["message"].as_str().unwrap_or("not scheduled yet").to_owned());
-    }
-    if let Some((container, reason, message)) = waiting(pod) {
-        return Some(match message {
-            "" => format!("container {container}: {reason}"),
-            message => format!("container {container}: {reason} ({message})"),
-        });
-    }
-    if pod["spec"]["nodeName"].as_str().is_none_or(str::is_empty) {
-        return Some("not scheduled: no scheduler has assigned a node".to_owned());
-    }
-    let unready =
-        conditions(pod).find(|condition| condition["type"] == "Ready" && condition["status"] != "True");
-    unready?["message"].as_str().map(str::to_owned)
-}
-
-fn conditions(object: &Value) -> impl Iterator<Item = &Value> {
-    object["status"]["conditions"].as_array().into_iter().flatten()
-}
-
-/// The first waiting container: its name, the reason, and a message if there is one. `PodInitializing` only means that
-/// a container waits for an init container, so another reason wins.
-fn waiting(pod: &Value) -> Option<(&str, &str, &str)> {
-    let of = |list: &str| pod["status"][list].as_array().into_iter().flatten();
-    let waits = of("initContainerStatuses")
-        .chain(of("containerStatuses"))
-        .filter(|status| status["state"]["waiting"].is_object())
-        .map(|status| {
-            let waiting = &status["state"]["waiting"];
-            (
-                status["name"].as_str().unwrap_or_default(),
-                waiting["reason"].as_str().unwrap_or("Waiting"),
-                waiting["message"].as_str().unwrap_or_default(),
-            )
-        });
-    let waits: Vec<_> = waits.collect();
-    waits.iter().find(|(_, reason, _)| *reason != "PodInitializing").or(waits.first()).copied()
 }
 
 #[cfg(test)]
@@ -265,37 +254,7 @@ mod tests {
         cluster.observe(put(Followed::Pod, owned("shop", "other", "another-replica-set")));
         cluster.observe(put(Followed::Pod, owned("zoo", "foreign", "replica-set")));
         let deployment = json!({"metadata": {"namespace": "shop", "name": "web", "uid": "deployment"}});
-        let names: Vec<Key> = cluster.pods_of(&deployment).into_iter().map(key).collect();
+        let names: Vec<Key> = cluster.pods_of(&deployment).into_iter().map(|(key, _)| key.clone()).collect();
         assert_eq!(names, [("shop".to_owned(), "mine".to_owned())]);
-    }
-
-    #[test]
-    fn a_pod_that_is_not_ready_has_a_reason() {
-        let with = |status: Value| json!({"metadata": {}, "spec": {"nodeName": "n1"}, "status": status});
-        let bare = json!({"metadata": {}});
-        assert_eq!(not_ready_reason(&bare).unwrap(), "not scheduled: no scheduler has assigned a node");
-        let unplaced =
-            json!({"conditions": [{"type": "PodScheduled", "status": "False", "message": "no room"}]});
-        assert_eq!(not_ready_reason(&with(unplaced)).unwrap(), "no room");
-        let unready = json!({"conditions": [{"type": "Ready", "status": "False", "message": "gate closed"}]});
-        assert_eq!(not_ready_reason(&with(unready)).unwrap(), "gate closed");
-        let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
-        assert_eq!(not_ready_reason(&with(ready)), None);
-    }
-
-    #[test]
-    fn the_state_of_a_pod_is_one_word() {
-        let with = |status: Value| json!({"metadata": {}, "status": status});
-        assert_eq!(pod_state(&with(json!({}))), "Pending");
-        let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
-        assert_eq!(pod_state(&with(ready)), "Ready");
-        assert_eq!(pod_state(&with(json!({"phase": "Running"}))), "Running");
-        let waiting = json!({"phase": "Pending", "containerStatuses": [
-            {"name": "a", "state": {"running": {}}},
-            {"name": "b", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}}]});
-        assert_eq!(pod_state(&with(waiting.clone())), "ImagePullBackOff");
-        assert_eq!(not_ready_reason(&with(waiting)).unwrap(), "container b: ImagePullBackOff (Back-off)");
-        let dying = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
-        assert_eq!(pod_state(&dying), "Terminating");
     }
 }

@@ -4,15 +4,17 @@
 //! lines of two runs can be compared.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use serde_json::Value;
 
-use super::cluster::{Followed, Key, ObjectChange, desired_replicas, key, number, pod_state};
+use super::cluster::{Followed, ObjectChange, desired_replicas, key, number, pod_state};
 
 /// Turns changes into lines; a change that gives the same line as before gives none.
 #[derive(Debug, Default)]
 pub struct EventLines {
-    last: BTreeMap<(Followed, Key), String>,
+    /// The hash of each object to that of its last line: there are many pods.
+    last: BTreeMap<u64, u64>,
 }
 
 impl EventLines {
@@ -41,17 +43,20 @@ impl EventLines {
             (false, Followed::DaemonSet) => format!("{word} {namespace}/{name} {}", daemons(object)),
             (false, _) => format!("{word} {namespace}/{name} {}", replicas(*kind, object)),
         };
-        let place = (*kind, key.clone());
-        if self.last.get(&place) == Some(&line) {
-            return None;
-        }
+        let place = hash(&(kind, &key));
         if *deleted {
             self.last.remove(&place);
-        } else {
-            self.last.insert(place, line.clone());
+        } else if self.last.insert(place, hash(&line)) == Some(hash(&line)) {
+            return None;
         }
         Some(line)
     }
+}
+
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn daemons(object: &Value) -> String {

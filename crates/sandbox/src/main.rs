@@ -3,26 +3,19 @@
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::Parser as _;
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
-use windlass::app::{Controllers, Parts};
 use windlass::clock::Clock;
-use windlass::config::ControllerConfig;
 use windlass::logging::{self, FILTER_VARIABLE, LogOptions};
-use windlass::metrics::Metrics;
 use windlass::runtime::client::{ClientOptions, connect};
 use windlass_sandbox::cli::{Args, Command};
+use windlass_sandbox::controllers;
 use windlass_sandbox::nodes::{self, NodesArgs};
 use windlass_sandbox::session::{self, Environment};
 
-/// The server is in this process: a rate limit would only slow the demonstration down.
-const REQUESTS_PER_SECOND: u32 = 5000;
-
-/// How long running syncs may take to finish.
-const DRAIN: Duration = Duration::from_secs(3);
+/// Every write builds and drops trees of JSON, on several threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -45,8 +38,8 @@ async fn main() -> ExitCode {
         interrupted: session::signalled(),
     };
     let seed = args.seed;
-    let controllers = Box::new(move |client, shutdown| start_controllers(client, seed, shutdown));
-    match session::run(args, environment, controllers).await {
+    let start = Box::new(move |client, shutdown| controllers::start(client, Clock::System, seed, shutdown));
+    match session::run(args, environment, start).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("{error:#}")),
     }
@@ -77,28 +70,6 @@ async fn simulate_nodes(args: NodesArgs) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("{error:#}")),
     }
-}
-
-/// The one place where the sandbox and the controllers meet.
-fn start_controllers(
-    client: kube::Client,
-    seed: u64,
-    shutdown: CancellationToken,
-) -> JoinHandle<anyhow::Result<()>> {
-    let config = ControllerConfig {
-        qps: REQUESTS_PER_SECOND.into(),
-        burst: REQUESTS_PER_SECOND,
-        ..ControllerConfig::default()
-    };
-    let parts = Parts {
-        client: client.into(),
-        host: "sandbox".into(),
-        clock: Clock::System,
-        seed,
-        metrics: Metrics::new(),
-        election: None,
-    };
-    tokio::spawn(Controllers::new(config, parts).run(shutdown, DRAIN))
 }
 
 /// Logs warnings to standard error, or what `WINDLASS_LOG` selects.

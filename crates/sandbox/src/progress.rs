@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::cluster::{Cluster, Followed, Key, desired_replicas, key, not_ready_reason, number};
+use super::cluster::{Cluster, Followed, Key, desired_replicas, key, number};
 
 /// The progress of one Deployment or DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,17 +132,13 @@ pub struct Progress {
     targets: BTreeSet<Target>,
     /// Those that were observed, to distinguish a deleted target from one that does not exist yet.
     seen: BTreeSet<Target>,
+    complete: BTreeSet<Target>,
 }
 
 impl Progress {
-    /// Whether a change of this kind can change the completion.
-    pub fn depends_on(kind: Followed) -> bool {
-        matches!(kind, Followed::Deployment | Followed::DaemonSet)
-    }
-
     /// The progress of these targets.
     pub fn new(targets: impl IntoIterator<Item = Target>) -> Self {
-        Progress { targets: targets.into_iter().collect(), seen: BTreeSet::new() }
+        Progress { targets: targets.into_iter().collect(), ..Progress::default() }
     }
 
     /// Whether there is nothing to wait for.
@@ -161,26 +157,31 @@ impl Progress {
         format!("all {kinds} are rolled out: {}", self.targets.len())
     }
 
-    /// The completion in the current state of the cluster.
-    pub fn completion(&mut self, cluster: &Cluster) -> Completion {
-        let mut complete = 0;
-        for target in &self.targets {
-            let Some(object) = target.find(cluster) else {
-                if self.seen.contains(target) {
-                    return Completion::Failed(format!("{target} was deleted"));
-                }
-                continue;
-            };
-            self.seen.insert(target.clone());
-            match target.rollout(object) {
-                Rollout::Complete(_) => complete += 1,
-                Rollout::Waiting(_) => {}
-                Rollout::Failed(why) => {
-                    return Completion::Failed(explain(target, object, &why, cluster));
-                }
-            }
+    /// The completion after the object of this kind and name has changed in the cluster. Only this one is judged.
+    pub fn completion_after(&mut self, kind: Followed, key: Key, cluster: &Cluster) -> Completion {
+        let kind = match kind {
+            Followed::Deployment => "Deployment",
+            Followed::DaemonSet => "DaemonSet",
+            _ => return Completion::Pending,
+        };
+        let target = Target { kind, key };
+        if !self.targets.contains(&target) {
+            return Completion::Pending;
         }
-        if complete == self.targets.len() { Completion::Complete } else { Completion::Pending }
+        let Some(object) = target.find(cluster) else {
+            self.complete.remove(&target);
+            return match self.seen.contains(&target) {
+                true => Completion::Failed(format!("{target} was deleted")),
+                false => Completion::Pending,
+            };
+        };
+        match target.rollout(object) {
+            Rollout::Complete(_) => self.complete.insert(target.clone()),
+            Rollout::Waiting(_) => self.complete.remove(&target),
+            Rollout::Failed(why) => return Completion::Failed(explain(&target, object, &why, cluster)),
+        };
+        self.seen.insert(target);
+        if self.complete.len() == self.targets.len() { Completion::Complete } else { Completion::Pending }
     }
 
     /// Why each incomplete target is not complete; a paragraph each.
@@ -215,11 +216,11 @@ fn explain(target: &Target, object: &Value, why: &str, cluster: &Cluster) -> Str
     }
     // Ten pods with the same reason are one line.
     let mut reasons: Vec<(String, String, usize)> = Vec::new();
-    for pod in cluster.pods_of(object) {
-        let Some(reason) = not_ready_reason(pod) else { continue };
-        match reasons.iter_mut().find(|(known, _, _)| *known == reason) {
+    for ((_, name), pod) in cluster.pods_of(object) {
+        let Some(reason) = pod.not_ready_reason.as_deref() else { continue };
+        match reasons.iter_mut().find(|(known, _, _)| known == reason) {
             Some((_, _, count)) => *count += 1,
-            None => reasons.push((reason, key(pod).1, 1)),
+            None => reasons.push((reason.to_owned(), name.clone(), 1)),
         }
     }
     for (reason, pod, count) in reasons {
@@ -295,6 +296,12 @@ mod tests {
         cluster
     }
 
+    /// What a change of the Deployment leads to.
+    fn judged(progress: &mut Progress, cluster: &Cluster) -> Completion {
+        let web = ("shop".to_owned(), "web".to_owned());
+        progress.completion_after(Followed::Deployment, web, cluster)
+    }
+
     fn progress() -> Progress {
         Progress::new(Target::new("Deployment", ("shop".to_owned(), "web".to_owned())))
     }
@@ -304,7 +311,7 @@ mod tests {
         let status = json!({"observedGeneration": 2, "conditions": [
             {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded",
              "message": "ReplicaSet \"web-1\" has timed out progressing."}]});
-        let Completion::Failed(why) = progress().completion(&cluster(status)) else {
+        let Completion::Failed(why) = judged(&mut progress(), &cluster(status)) else {
             panic!("must have failed")
         };
         assert_eq!(
@@ -319,11 +326,21 @@ mod tests {
     fn all_targets_must_complete_and_a_deleted_one_fails() {
         let done =
             json!({"observedGeneration": 2, "updatedReplicas": 3, "replicas": 3, "availableReplicas": 3});
-        let mut progress = progress();
-        assert_eq!(progress.completion(&Cluster::default()), Completion::Pending, "not seen yet");
-        assert_eq!(progress.completion(&cluster(done)), Completion::Complete);
+        let api = ("shop".to_owned(), "api".to_owned());
+        let targets = [progress().targets.pop_first(), Target::new("Deployment", api.clone())];
+        let mut progress = Progress::new(targets.into_iter().flatten());
+        let mut rolled_out = cluster(done);
+        assert_eq!(judged(&mut progress, &Cluster::default()), Completion::Pending, "not seen yet");
+        assert_eq!(judged(&mut progress, &rolled_out), Completion::Pending, "only one of them");
+        let mut other = rolled_out.deployments.values().next().unwrap().clone();
+        other["metadata"]["name"] = json!("api");
+        rolled_out.observe(ObjectChange { kind: Followed::Deployment, object: other, deleted: false });
+        let of_a_pod = progress.completion_after(Followed::Pod, api.clone(), &rolled_out);
+        assert_eq!(of_a_pod, Completion::Pending);
+        let of_the_other = progress.completion_after(Followed::Deployment, api, &rolled_out);
+        assert_eq!(of_the_other, Completion::Complete);
         assert_eq!(
-            progress.completion(&Cluster::default()),
+            judged(&mut progress, &Cluster::default()),
             Completion::Failed("Deployment shop/web was deleted".to_owned())
         );
     }
@@ -374,7 +391,8 @@ mod tests {
         for (kind, object) in [(Followed::DaemonSet, daemon_set), (Followed::Pod, pod)] {
             cluster.observe(ObjectChange { kind, object, deleted: false });
         }
-        assert_eq!(progress.completion(&cluster), Completion::Pending);
+        let agent = ("shop".to_owned(), "agent".to_owned());
+        assert_eq!(progress.completion_after(Followed::DaemonSet, agent, &cluster), Completion::Pending);
         assert_eq!(
             progress.unfinished(&cluster),
             "DaemonSet shop/agent: Waiting for daemon set \"agent\" rollout to finish: 0 of 1 updated pods are \

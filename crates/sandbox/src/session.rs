@@ -130,7 +130,7 @@ async fn session(
     ];
     let mut console = Console { output, terminal, colour };
     let end = tokio::select! {
-        end = perform(&client, &args, &objects, &heading, &mut console, shutdown) => end,
+        end = perform(&client, &args, objects, &heading, &mut console, shutdown) => end,
         signal = interrupted => Ok(End::Interrupted(signal)),
         loss = tasks.first_end() => Err(loss),
     };
@@ -208,7 +208,7 @@ enum End {
 async fn perform(
     client: &Client,
     args: &Args,
-    objects: &[Object],
+    objects: Vec<Object>,
     heading: &[String],
     console: &mut Console,
     shutdown: CancellationToken,
@@ -219,15 +219,19 @@ async fn perform(
         }
     }
     let mut broken = false;
-    manifest::apply::apply(client, objects, |object, applied| {
+    manifest::apply::apply(client, &objects, |object, applied| {
         broken |= console.line(&format!("{object} {applied}")).is_err();
     })
     .await?;
     if broken {
         return Ok(End::OutputClosed);
     }
+    let target = |object: &Object| Target::new(object.kind(), cluster::key(&object.body));
+    let targets: Vec<Target> = objects.iter().filter_map(target).collect();
+    // They are a multiple of the manifests' size.
+    drop(objects);
     if args.exit_when_complete {
-        return wait(client, args, objects, console).await;
+        return wait(client, args, targets, console).await;
     }
     if console.terminal {
         view::show(cluster::changes(client), heading, console.colour, shutdown)
@@ -251,10 +255,9 @@ async fn perform(
 async fn wait(
     client: &Client,
     args: &Args,
-    objects: &[Object],
+    targets: Vec<Target>,
     console: &mut Console,
 ) -> anyhow::Result<End> {
-    let targets = objects.iter().filter_map(|object| Target::new(object.kind(), cluster::key(&object.body)));
     let mut progress = Progress::new(targets);
     if progress.is_empty() {
         return match console.line("the manifests have no Deployment or DaemonSet: nothing to wait for") {
@@ -279,12 +282,9 @@ async fn wait(
                 {
                     return Ok(End::OutputClosed);
                 }
-                let relevant = Progress::depends_on(change.kind);
+                let (kind, key) = (change.kind, cluster::key(&change.object));
                 cluster.observe(change);
-                if !relevant {
-                    continue;
-                }
-                match progress.completion(&cluster) {
+                match progress.completion_after(kind, key, &cluster) {
                     Completion::Pending => {}
                     Completion::Failed(why) => bail!("{why}"),
                     Completion::Complete => {

@@ -52,7 +52,7 @@ fn start_controllers(
 ) -> tokio::task::JoinHandle<anyhow::Result<()>> {
     let config = ControllerConfig { qps: 5000.0, burst: 5000, ..ControllerConfig::default() };
     let (host, metrics) = ("sandbox".into(), Metrics::new());
-    let parts = Parts { client, host, clock: Clock::System, seed: 0, metrics, election: None };
+    let parts = Parts { client: client.into(), host, clock: Clock::System, seed: 0, metrics, election: None };
     tokio::spawn(Controllers::new(config, parts).run(shutdown, Duration::from_secs(3)))
 }
 

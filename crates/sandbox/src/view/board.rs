@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::{
-    cluster::{Cluster, desired_replicas, key, number, pod_state},
+    cluster::{Cluster, desired_replicas, key, number},
     event_lines::{event, plain},
     progress::{Rollout, daemon_rollout, rollout},
 };
@@ -48,7 +48,7 @@ impl Board {
         let shown = |replica_set: &&Value| {
             desired_replicas(replica_set) > 0 || number(replica_set, "/status/replicas") > 0
         };
-        let replica_sets = |deployment| Cluster::owned(&cluster.replica_sets, deployment).filter(shown);
+        let replica_sets = |deployment| cluster.replica_sets_of(deployment).filter(shown);
         let controllers = &cluster.replication_controllers;
         let all: usize =
             cluster.deployments.values().map(|deployment| 1 + replica_sets(deployment).count()).sum();
@@ -121,8 +121,8 @@ impl Board {
         let desired = desired_replicas(controller);
         let ready = number(controller, "/status/readyReplicas");
         let mut states: BTreeMap<String, usize> = BTreeMap::new();
-        for pod in Cluster::owned(&cluster.pods, controller) {
-            *states.entry(pod_state(pod)).or_default() += 1;
+        for (_, pod) in cluster.own_pods_of(controller) {
+            *states.entry(pod.state.to_string()).or_default() += 1;
         }
         let bad = states.keys().any(|state| state.contains("BackOff") || state.contains("Err"));
         let states: Vec<String> = states.iter().map(|(state, count)| format!("{count} {state}")).collect();

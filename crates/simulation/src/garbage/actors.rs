@@ -91,7 +91,7 @@ impl Actors {
         self.life += 1;
         let agent = format!("d{}", self.life);
         let parts = Parts {
-            client: self.cluster.client(&agent),
+            client: self.cluster.client(&agent).into(),
             host: "simulation".into(),
             clock: self.cluster.clock.clone(),
             seed: self.scenario.seed,

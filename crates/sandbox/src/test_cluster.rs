@@ -1,0 +1,311 @@
+//! A cluster in the process of a test.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::Client;
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use windlass::clock::Clock;
+use windlass_apiserver::{Options, Sandbox};
+use windlass_nodes::{api_client::Now, garbage, kubelet, namespaces};
+
+use super::cluster::{Cluster, Followed, ObjectChange};
+use super::controllers;
+use super::manifest::{self, ManifestError};
+use super::progress::{Completion, Progress, Target};
+
+/// How often the state is looked at, in the time of the test.
+const POLL: Duration = Duration::from_millis(100);
+
+/// What a [`TestCluster`] has.
+#[derive(Clone)]
+pub struct TestOptions {
+    /// The seed of UIDs, generated names and jitter: the same one gives the same history. The default is 0.
+    pub seed: u64,
+    /// What the clock says at the start. The default is 2026-01-01T00:00:00Z.
+    pub start: Timestamp,
+    /// Whether Windlass's controllers run; without them, only yours do. The default is true.
+    pub controllers: bool,
+    /// The number of simulated nodes. The default is 3.
+    pub nodes: usize,
+    /// From a pod's binding to its readiness. The default is 500 ms.
+    pub ready_delay: Duration,
+    /// From a pod's deletion to its end, unless its grace period is shorter. The default is 500 ms.
+    pub shutdown_delay: Duration,
+    /// Containers whose image matches never start. The default is none.
+    pub never_ready: Option<regex_lite::Regex>,
+    /// How long [`TestCluster::rolled_out`] waits. The default is 10 minutes.
+    pub patience: Duration,
+}
+
+impl Default for TestOptions {
+    fn default() -> Self {
+        TestOptions {
+            seed: 0,
+            start: Timestamp::constant(1_767_225_600, 0),
+            controllers: true,
+            nodes: 3,
+            ready_delay: Duration::from_millis(500),
+            shutdown_delay: Duration::from_millis(500),
+            never_ready: None,
+            patience: Duration::from_secs(600),
+        }
+    }
+}
+
+/// An API server, simulated nodes, a garbage collector, a namespace controller and Windlass's controllers, for the time
+/// of a test. They end when this is dropped.
+///
+/// The cluster's clock follows tokio's. Under a paused clock (`#[tokio::test(start_paused = true)]`) a rollout of minutes
+/// takes milliseconds, and one seed gives one history.
+pub struct TestCluster {
+    sandbox: Sandbox,
+    client: Client,
+    now: Now,
+    patience: Duration,
+    _end: DropGuard,
+}
+
+/// A workload was not rolled out: which one, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NotRolledOut(String);
+
+impl TestCluster {
+    /// Starts a cluster with the default options.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with a clock.
+    pub fn start() -> Self {
+        Self::with(TestOptions::default())
+    }
+
+    /// Starts a cluster.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with a clock.
+    pub fn with(options: TestOptions) -> Self {
+        let TestOptions {
+            seed,
+            start,
+            controllers,
+            nodes,
+            ready_delay,
+            shutdown_delay,
+            never_ready,
+            patience,
+        } = options;
+        let clock = Clock::virtual_from(start);
+        let time = clock.clone();
+        let now: Now = Arc::new(move || time.now());
+        let mut options = Options::new(now.clone());
+        options.seed = seed;
+        let sandbox = Sandbox::new(options);
+        let client = Client::new(sandbox.router(), "default");
+        let end = CancellationToken::new();
+        let nodes = kubelet::Options {
+            nodes,
+            ready_delay,
+            shutdown_delay,
+            never_ready,
+            ..kubelet::Options::new(now.clone())
+        };
+        tokio::spawn(kubelet::run(client.clone(), nodes, end.clone()));
+        tokio::spawn(garbage::run(client.clone(), end.clone()));
+        tokio::spawn(namespaces::run(client.clone(), now.clone(), end.clone()));
+        if controllers {
+            controllers::start(client.clone(), clock, seed, end.clone());
+        }
+        TestCluster { sandbox, client, now, patience, _end: end.drop_guard() }
+    }
+
+    /// A client of the cluster, for the test and for the controllers under test.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// The API server: its objects without a request, its faults, its HTTP router.
+    pub fn api_server(&self) -> &Sandbox {
+        &self.sandbox
+    }
+
+    /// The time in the cluster.
+    pub fn now(&self) -> Timestamp {
+        (self.now)()
+    }
+
+    /// The clock of the cluster, for controllers that take one.
+    pub fn clock(&self) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
+        self.now.clone()
+    }
+
+    /// Creates or changes the objects of manifests in YAML, once all of them are found valid.
+    ///
+    /// # Errors
+    /// What is wrong with which document.
+    pub async fn apply(&self, manifests: &str) -> Result<(), ManifestError> {
+        let objects = manifest::parse("the manifest", manifests)?;
+        manifest::apply::check(&self.client, &objects).await?;
+        manifest::apply::apply(&self.client, &objects, |_, _| {}).await
+    }
+
+    /// Waits until a Deployment or DaemonSet is rolled out, as `kubectl rollout status` does.
+    ///
+    /// # Errors
+    /// The reasons, those of its pods included, if it exceeds its progress deadline or [`TestOptions::patience`].
+    pub async fn rolled_out(&self, kind: &str, namespace: &str, name: &str) -> Result<(), NotRolledOut> {
+        let key = (namespace.to_owned(), name.to_owned());
+        let target = Target::new(kind, key.clone()).ok_or_else(|| {
+            NotRolledOut(format!("{kind} {namespace}/{name}: only Deployments and DaemonSets are rolled out"))
+        })?;
+        let followed = if kind == "DaemonSet" { Followed::DaemonSet } else { Followed::Deployment };
+        let mut progress = Progress::new([target]);
+        let deadline = Instant::now() + self.patience;
+        loop {
+            let mut cluster = Cluster::default();
+            if let Some(object) = self.sandbox.object(kind, namespace, name) {
+                let object = Value::clone(&object);
+                cluster.observe(ObjectChange { kind: followed, object, deleted: false });
+            }
+            match progress.completion_after(followed, key.clone(), &cluster) {
+                Completion::Complete => return Ok(()),
+                Completion::Pending if Instant::now() < deadline => tokio::time::sleep(POLL).await,
+                Completion::Pending => {
+                    let why = progress.unfinished(&self.cache());
+                    return Err(NotRolledOut(format!("not within {:?}: {why}", self.patience)));
+                }
+                Completion::Failed(_) => {
+                    return Err(NotRolledOut(progress.unfinished(&self.cache())));
+                }
+            }
+        }
+    }
+
+    /// Waits until `holds`; false if that takes longer than `patience`.
+    pub async fn until(&self, patience: Duration, holds: impl Fn(&TestCluster) -> bool) -> bool {
+        let deadline = Instant::now() + patience;
+        while !holds(self) {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        true
+    }
+
+    /// Everything that explains a rollout.
+    fn cache(&self) -> Cluster {
+        let mut cluster = Cluster::default();
+        for (kind, name) in [
+            (Followed::Deployment, "Deployment"),
+            (Followed::DaemonSet, "DaemonSet"),
+            (Followed::ReplicaSet, "ReplicaSet"),
+            (Followed::Pod, "Pod"),
+        ] {
+            for object in self.sandbox.objects(name) {
+                cluster.observe(ObjectChange { kind, object, deleted: false });
+            }
+        }
+        cluster
+    }
+}
+
+impl fmt::Debug for TestCluster {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("TestCluster").field("api_server", &self.sandbox).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::{Request, params::DeleteParams};
+    use regex_lite::Regex;
+    use windlass_nodes::api_client::send;
+
+    use super::*;
+
+    const WEB: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: default}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: main, image: nginx}]}
+";
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deployment_rolls_out_and_goes_with_its_pods() {
+        let cluster = TestCluster::start();
+        cluster.apply(WEB).await.unwrap();
+        cluster.rolled_out("Deployment", "default", "web").await.unwrap();
+        assert_eq!(cluster.api_server().objects("Pod").len(), 2);
+        let deployments = Request::new("/apis/apps/v1/namespaces/default/deployments");
+        send(&cluster.client(), deployments.delete("web", &DeleteParams::background())).await.unwrap();
+        let minute = Duration::from_secs(60);
+        assert!(cluster.until(minute, |cluster| cluster.api_server().objects("Pod").is_empty()).await);
+        assert!(!cluster.until(minute, |_| false).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rollout_that_fails_says_why() {
+        let never_ready = Some(Regex::new("nginx").unwrap());
+        let cluster = TestCluster::with(TestOptions { never_ready, ..TestOptions::default() });
+        cluster
+            .apply(&WEB.replace("replicas: 2", "replicas: 2\n  progressDeadlineSeconds: 30"))
+            .await
+            .unwrap();
+        let why = cluster.rolled_out("Deployment", "default", "web").await.unwrap_err().to_string();
+        assert!(
+            why.starts_with("Deployment default/web: deployment \"web\" exceeded its progress deadline"),
+            "{why}"
+        );
+        assert!(why.contains(" and 1 more: container main: ImagePullBackOff"), "{why}");
+        let missing = cluster.rolled_out("DaemonSet", "default", "web").await.unwrap_err().to_string();
+        assert_eq!(missing, "not within 600s: DaemonSet default/web does not exist");
+        let other = cluster.rolled_out("Pod", "default", "web").await.unwrap_err().to_string();
+        assert_eq!(other, "Pod default/web: only Deployments and DaemonSets are rolled out");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_controllers_nothing_is_rolled_out() {
+        let options =
+            TestOptions { controllers: false, patience: Duration::from_secs(30), ..TestOptions::default() };
+        let cluster = TestCluster::with(options);
+        cluster.apply(WEB).await.unwrap();
+        assert!(cluster.rolled_out("Deployment", "default", "web").await.is_err());
+        assert_eq!(cluster.api_server().objects("ReplicaSet").len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_invalid_manifest_is_refused() {
+        let error =
+            TestCluster::start().apply(&WEB.replace("replicas: 2", "replicas: -1")).await.unwrap_err();
+        assert!(error.to_string().contains("spec.replicas"), "{error}");
+    }
+
+    #[test]
+    fn one_seed_gives_one_history() {
+        let play = |seed| {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .start_paused(true)
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let cluster = TestCluster::with(TestOptions { seed, ..TestOptions::default() });
+                cluster.apply(WEB).await.unwrap();
+                cluster.rolled_out("Deployment", "default", "web").await.unwrap();
+                cluster.api_server().objects("Pod")
+            })
+        };
+        assert_eq!(play(1), play(1));
+        assert_ne!(play(1), play(2));
+    }
+}
