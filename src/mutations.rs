@@ -161,6 +161,18 @@ pub const GARBAGE_BUGS: &[&str] = &[
     "an orphaning deletion ends without a barrier",
 ];
 
+/// Mistakes of the namespace controller, which the simulation of that finds.
+pub const NAMESPACE_BUGS: &[&str] = &[
+    "everything in a namespace is deleted together with its pods",
+    "a namespace goes before its delay is over",
+    "finalizers of the garbage collector keep the content of a namespace",
+    "a kind that cannot be read counts as empty",
+    "what is being deleted counts as gone",
+    "a namespace does not say what is left in it",
+    "the tokens of others come off a namespace",
+    "deletions in a namespace carry no UID",
+];
+
 #[cfg(feature = "planted-bugs")]
 thread_local! {
     /// The mutation of this thread's history: histories on other threads have their own.
@@ -202,7 +214,7 @@ mod tests {
     #[test]
     #[cfg(not(feature = "planted-bugs"))]
     fn without_the_feature_nothing_can_be_planted() {
-        for bug in BUGS.iter().chain(DAEMON_SET_BUGS).chain(GARBAGE_BUGS) {
+        for bug in [BUGS, DAEMON_SET_BUGS, GARBAGE_BUGS, NAMESPACE_BUGS].concat() {
             plant(bug);
             assert!(!is(bug), "{bug}");
         }

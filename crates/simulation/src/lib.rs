@@ -26,7 +26,7 @@
 //! * [`shrink`]: the smallest scenario with the same failure; [`transcript`]: a history for readers; [`report`]: the
 //!   report of a failure.
 //! * [`cluster`]: an API server with faults for the smaller simulations beside that of Deployments; [`daemon_sets`]: that
-//!   of DaemonSets, whose nodes are actors; [`garbage`]: that of the garbage collector.
+//!   of DaemonSets, whose nodes are actors; [`garbage`]: that of the garbage collector; [`namespaces`]: that of the namespace controller.
 //! * [`cli`]: the flags.
 //!
 //! Time is virtual and there is one thread, so that a history depends on its scenario alone. The library's part of
@@ -54,6 +54,7 @@ pub mod knowledge;
 pub mod latency;
 pub mod log;
 pub mod mutation_score;
+pub mod namespaces;
 pub mod oracle;
 pub mod published;
 pub mod replay;

@@ -164,7 +164,9 @@ impl NamespaceController {
     async fn finalize(&self, namespace: &Namespace, mut object: Value) -> Result<(), SyncError> {
         let what = || format!("finalizing namespace {}", namespace.meta.key);
         if let Some(tokens) = object.pointer_mut("/spec/finalizers").and_then(Value::as_array_mut) {
-            tokens.retain(|token| token != KUBERNETES);
+            tokens.retain(|token| {
+                token != KUBERNETES && !planted!("the tokens of others come off a namespace")
+            });
         }
         let target = path(Namespace::RESOURCE, &namespace.meta) + "/finalize";
         let request = request::put(&target, &[self.context.field_manager()], &object)
@@ -321,7 +323,8 @@ impl Requests<'_> {
             return Err(SyncError::Json { what: what(), error });
         }
         let path = format!("{}/{}", self.collection, item.name);
-        let request = request::delete(&path, &[], &in_the_background(Some(&item.uid)))
+        let uid = (!planted!("deletions in a namespace carry no UID")).then_some(&*item.uid);
+        let request = request::delete(&path, &[], &in_the_background(uid))
             .map_err(|error| SyncError::Json { what: what(), error })?;
         match self.api.call::<IgnoredAny>(request::metadata_only(request)).await {
             Ok(_) => Ok(()),

@@ -29,7 +29,9 @@ pub struct Item {
 impl Item {
     /// Whether a request to delete it changes anything.
     pub fn needs_deletion(&self) -> bool {
-        !self.is_deleting || self.finalizers.iter().any(|name| COLLECTORS.contains(&name.as_str()))
+        let is_kept = self.finalizers.iter().any(|name| COLLECTORS.contains(&name.as_str()));
+        !self.is_deleting
+            || (is_kept && !planted!("finalizers of the garbage collector keep the content of a namespace"))
     }
 }
 
@@ -70,7 +72,7 @@ impl Left {
     /// Counts what a list shows after the deletion; `None` if that is nothing. `were_all_deleted` is false if the
     /// deletion of some was left to the next round.
     pub fn of(resource: &DiscoveredResource, items: &[Item], were_all_deleted: bool) -> Option<Self> {
-        if items.is_empty() {
+        if items.is_empty() || planted!("what is being deleted counts as gone") {
             return None;
         }
         let mut finalizers = BTreeMap::new();
@@ -113,6 +115,7 @@ impl Content {
     pub fn add(&mut self, found: Result<Option<Left>, Failure>) {
         match found {
             Ok(left) => self.left.extend(left),
+            Err(_) if planted!("a kind that cannot be read counts as empty") => {}
             Err(failure) => self.errors.push(failure),
         }
     }
