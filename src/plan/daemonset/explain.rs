@@ -147,6 +147,7 @@ impl Nodes {
 pub(super) fn explain(
     observed: &Observed<'_>,
     history: &History<'_>,
+    places: &[PodsOfNode<'_>],
     survey: &Survey,
     writes: &[Write],
 ) -> Vec<PlanReason> {
@@ -178,7 +179,7 @@ pub(super) fn explain(
     }
 
     let (mut waiting, mut more, mut misscheduled, mut gone) = (Vec::new(), 0, Vec::new(), Vec::new());
-    for place in observed.members.places(&observed.verdicts) {
+    for &place in places {
         match place.verdict {
             Some(Verdict::Run) => match wait(observed, history, place) {
                 Some(node) if waiting.len() < NAMED => waiting.push(node),
@@ -216,8 +217,11 @@ fn wait(observed: &Observed<'_>, history: &History<'_>, place: PodsOfNode<'_>) -
     let Observed { daemon_set, now, .. } = observed;
     let live = || place.pods.iter().filter(|pod| !pod.meta.is_deleting());
     let is_available = |pod: &&Arc<Pod>| pod.is_available(daemon_set.min_ready_seconds, *now);
-    // The rollout waits for the new pod, also where an old one is available.
-    let pod = live().find(|pod| history.is_new(pod)).or_else(|| live().next()).or_else(|| place.pods.first());
+    let pod = match place.pods {
+        [pod] => Some(pod),
+        // The rollout waits for the new pod, also where an old one is available.
+        pods => live().find(|pod| history.is_new(pod)).or_else(|| live().next()).or_else(|| pods.first()),
+    };
     let reason = match pod {
         None => "no pod exists yet".to_owned(),
         Some(pod) if pod.meta.is_deleting() => format!("the pod is being deleted{}", reported(pod)),

@@ -228,7 +228,7 @@ mod tests {
         let verdicts = Verdicts::of(&Placement::of(&daemon_set).unwrap(), [&node]);
         let pods = pods.iter().enumerate().map(|(nth, text)| pod(nth, text, &history.hash)).collect();
         let members = Members::of(&daemon_set, pods, Vec::new());
-        let place = members.places(&verdicts).next().unwrap();
+        let place = members.places(&verdicts)[0];
         let context =
             Context { daemon_set: &daemon_set, history: &history, maybe_deleted, backoff, now: now() };
         let managed = manage(context, place);

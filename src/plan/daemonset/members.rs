@@ -1,6 +1,7 @@
 //! The pods that concern a DaemonSet, sorted by the node that they are for.
 
-use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::order::Seniority;
@@ -11,9 +12,8 @@ use crate::plan::claim::{Claim, claim};
 /// The pods that concern a DaemonSet.
 #[derive(Clone, Debug, Default)]
 pub struct Members {
-    /// Owned, with a target node: by node, and by seniority on each. A pod that is being deleted and has not ended is
-    /// among them.
-    mapped: Vec<Arc<Pod>>,
+    /// Owned, with a target node. A pod that is being deleted and has not ended is among them.
+    mapped: ByNode,
     /// Owned and unbound, without a target node.
     pub without_target: Vec<Arc<Pod>>,
     /// Owned, ended, and being deleted: a finalizer or a slow kubelet holds them (kubernetes#118716).
@@ -22,6 +22,48 @@ pub struct Members {
     pub to_release: Vec<Arc<Pod>>,
     /// Without a controller, and selected.
     pub orphans: Vec<Arc<Pod>>,
+}
+
+/// Pods with a target node, those of each node together and by seniority.
+///
+/// Nodes are found by their hash: to sort 5,000 pods by the names of their nodes took most of a sync, and each new node
+/// is a sync of every DaemonSet.
+#[derive(Clone, Debug, Default)]
+struct ByNode {
+    pods: Vec<Arc<Pod>>,
+    /// The pods of each node, in the order in which the nodes were first seen.
+    ranges: Vec<Range<usize>>,
+    /// The place of a node in `ranges`.
+    places: HashMap<Arc<str>, usize>,
+}
+
+impl ByNode {
+    /// Groups pods. Those without a target node are left out.
+    fn of(pods: Vec<Arc<Pod>>) -> Self {
+        let mut places = HashMap::with_capacity(pods.len());
+        let mut placed = Vec::with_capacity(pods.len());
+        for pod in pods {
+            let Some(node) = pod.target() else { continue };
+            let next = places.len();
+            placed.push((*places.entry(node.clone()).or_insert(next), pod));
+        }
+        // Where each node has one pod, they are in order already.
+        placed.sort_by_key(|(place, _)| *place);
+        let mut ranges = Vec::with_capacity(places.len());
+        let mut end = 0;
+        for pods in placed.chunk_by_mut(|(a, _), (b, _)| a == b) {
+            if pods.len() > 1 {
+                pods.sort_by_cached_key(|(_, pod)| Seniority::of(pod));
+            }
+            ranges.push(end..end + pods.len());
+            end += pods.len();
+        }
+        ByNode { pods: placed.into_iter().map(|(_, pod)| pod).collect(), ranges, places }
+    }
+
+    fn at(&self, place: usize) -> &[Arc<Pod>] {
+        self.ranges.get(place).and_then(|range| self.pods.get(range.clone())).unwrap_or_default()
+    }
 }
 
 /// A node, and the DaemonSet's pods there.
@@ -38,7 +80,7 @@ pub struct PodsOfNode<'a> {
 impl Members {
     /// Sorts the pods whose controller the DaemonSet is (`owned`), and those of the namespace without one.
     pub fn of(daemon_set: &DaemonSet, owned: Vec<Arc<Pod>>, orphans: Vec<Arc<Pod>>) -> Self {
-        let mut members = Members { mapped: Vec::with_capacity(owned.len()), ..Members::default() };
+        let (mut members, mut mapped) = (Members::default(), Vec::with_capacity(owned.len()));
         for pod in owned {
             let claim = claim(daemon_set, &daemon_set.selector, &pod.meta);
             let is_deleting = pod.meta.is_deleting();
@@ -47,12 +89,12 @@ impl Members {
             } else if is_deleting && pod.is_terminal() {
                 members.ended.push(pod);
             } else if pod.target().is_some() {
-                members.mapped.push(pod);
+                mapped.push(pod);
             } else {
                 members.without_target.push(pod);
             }
         }
-        members.mapped.sort_by_cached_key(|pod| (pod.target().cloned(), Seniority::of(pod)));
+        members.mapped = ByNode::of(mapped);
         let adoptable = |pod: &Arc<Pod>| claim(daemon_set, &daemon_set.selector, &pod.meta) == Claim::Adopt;
         members.orphans = orphans.into_iter().filter(adoptable).collect();
         members
@@ -61,30 +103,30 @@ impl Members {
     /// All pods that the DaemonSet controls.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Pod>> {
         let Members { mapped, without_target, ended, to_release, orphans: _ } = self;
-        [mapped, without_target, ended, to_release].into_iter().flatten()
+        [&mapped.pods, without_target, ended, to_release].into_iter().flatten()
     }
 
     /// The nodes that should run a pod or have one, in the order of their names. Other nodes are skipped.
-    pub fn places<'a>(&'a self, verdicts: &'a Verdicts) -> impl Iterator<Item = PodsOfNode<'a>> {
-        let mut groups = self.mapped.chunk_by(|a, b| a.target() == b.target()).peekable();
-        let mut nodes = verdicts.iter().peekable();
-        std::iter::from_fn(move || {
-            loop {
-                let target = groups.peek().and_then(|pods| pods.first()?.target());
-                let order = match (nodes.peek(), target) {
-                    (None, None) => return None,
-                    (Some(_), None) => Ordering::Less,
-                    (None, Some(_)) => Ordering::Greater,
-                    (Some((node, _)), Some(target)) => node.cmp(target),
-                };
-                let judged = if order.is_le() { nodes.next() } else { None };
-                let pods = if order.is_ge() { groups.next().unwrap_or_default() } else { &[] };
-                let verdict = judged.map(|(_, verdict)| *verdict);
-                let node = judged.map(|(node, _)| node).or_else(|| pods.first()?.target())?;
-                if !pods.is_empty() || verdict == Some(Verdict::Run) {
-                    return Some(PodsOfNode { node, verdict, pods });
-                }
+    pub fn places<'a>(&'a self, verdicts: &'a Verdicts) -> Vec<PodsOfNode<'a>> {
+        let ByNode { ranges, places, pods: _ } = &self.mapped;
+        let mut all = Vec::with_capacity(ranges.len());
+        let mut found = 0;
+        for (node, verdict) in verdicts.iter() {
+            let pods = places.get(node).map(|place| self.mapped.at(*place)).unwrap_or_default();
+            found += usize::from(!pods.is_empty());
+            if !pods.is_empty() || *verdict == Verdict::Run {
+                all.push(PodsOfNode { node, verdict: Some(*verdict), pods });
             }
-        })
+        }
+        if found < places.len() {
+            let gone = places.iter().filter(|(node, _)| verdicts.get(node).is_none());
+            all.extend(gone.map(|(node, place)| PodsOfNode {
+                node,
+                verdict: None,
+                pods: self.mapped.at(*place),
+            }));
+            all.sort_unstable_by_key(|place| place.node);
+        }
+        all
     }
 }

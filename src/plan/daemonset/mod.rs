@@ -248,7 +248,8 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     }
 
     let history = History::of(daemon_set, &observed.revisions);
-    let survey = Survey::of(observed, &history);
+    let places = observed.members.places(&observed.verdicts);
+    let survey = Survey::of(observed, &history, &places);
     let mut writes = history.writes(&observed.members);
     if !survey.create.is_empty() {
         let pods = survey.create.iter().map(|node| new_pod(observed, node)).collect();
@@ -258,7 +259,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         writes.push(Write::DeletePods(survey.delete.clone()));
     }
     writes.extend(history.surplus(&observed.members));
-    let reasons = explain::explain(observed, &history, &survey, &writes);
+    let reasons = explain::explain(observed, &history, &places, &survey, &writes);
     Plan {
         writes,
         notes: survey.notes(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::manage::{Context, NodeState, manage};
+use super::members::PodsOfNode;
 use super::placement::Verdict;
 use super::revisions::History;
 use super::rolling::{self, Budget, Outdated, Tally};
@@ -36,16 +37,16 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Visits every node that should run a pod or has one.
-    pub fn of(observed: &Observed<'_>, history: &History<'_>) -> Self {
-        let Observed { daemon_set, verdicts, members, maybe_deleted, backoff, now, .. } = observed;
+    /// Visits `places`, every node that should run a pod or has one.
+    pub fn of(observed: &Observed<'_>, history: &History<'_>, places: &[PodsOfNode<'_>]) -> Self {
+        let Observed { daemon_set, members, maybe_deleted, backoff, now, .. } = observed;
         let context = Context { daemon_set, history, maybe_deleted, backoff, now: *now };
         let mut survey = Survey::default();
         let mut outdated = Vec::new();
         let unbound =
             members.without_target.iter().filter(|pod| pod.node().is_none() && !pod.meta.is_deleting());
         survey.schedule_deletions(unbound.map(|pod| Deletion { pod: pod.clone(), reason: Reason::NoNode }));
-        for place in members.places(verdicts) {
+        for &place in places {
             let managed = manage(context, place);
             survey.counts.add(context, place);
             survey.tally.add(place.verdict, managed.class);
