@@ -98,7 +98,9 @@ mod measure {
             colour: false,
             interrupted: Box::pin(std::future::pending()),
         };
-        let start = Box::new(|client, shutdown| controllers::start(client, Clock::System, 0, shutdown));
+        let start = Box::new(|client, running, shutdown| {
+            controllers::start(client, running, Clock::System, 0, shutdown)
+        });
         let begun = Instant::now();
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         runtime.block_on(session::run(args, environment, start)).expect("everything is rolled out");

@@ -45,10 +45,14 @@ pub struct Args {
     #[arg(long, value_name = "REGEX", value_parser = Regex::new)]
     pub never_ready: Option<Regex>,
 
-    /// Run without Windlass's controllers, for use with another controller manager. The API server, the pod
+    /// Run without the controllers of workloads, for use with another controller manager. The API server, the pod
     /// simulator, the garbage collector and the namespace controller still run.
     #[arg(long)]
     pub no_controllers: bool,
+
+    /// Leave dependents of deleted objects to another garbage collector, such as a windlass with --test-bed.
+    #[arg(long)]
+    pub no_garbage_collector: bool,
 
     /// Leave namespaces that are being deleted to another controller, such as a windlass with
     /// --controllers=namespace-controller.

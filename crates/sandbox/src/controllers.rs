@@ -7,7 +7,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use windlass::app::{Controllers, Parts};
 use windlass::clock::Clock;
-use windlass::config::ControllerConfig;
+use windlass::config::{ControllerConfig, Enabled};
+use windlass::controllers::registry::{CONTROLLERS, ControllerEntry};
 use windlass::metrics::Metrics;
 
 /// The server is in this process: a rate limit would only slow the demonstration down.
@@ -16,9 +17,40 @@ const REQUESTS_PER_SECOND: u32 = 5000;
 /// How long running syncs may take to finish.
 const DRAIN: Duration = Duration::from_secs(3);
 
-/// Starts the controllers until the token is cancelled. They need no election: nobody else is there.
+/// Which controllers run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// Those of workloads, which the daemon runs by default.
+    pub workloads: bool,
+    /// The garbage collector.
+    pub garbage_collector: bool,
+    /// The one that ends namespaces.
+    pub namespace_controller: bool,
+}
+
+impl Running {
+    /// All of them.
+    pub const ALL: Running = Running { workloads: true, garbage_collector: true, namespace_controller: true };
+
+    /// Those that any cluster has beside the workload controllers always run.
+    fn enabled(self) -> Enabled {
+        let Running { workloads, garbage_collector, namespace_controller } = self;
+        let is_left_out = |entry: &&&ControllerEntry| match entry.name {
+            // Nothing here has a certificate.
+            "root-ca-certificate-publisher-controller" => true,
+            "garbage-collector-controller" => !garbage_collector,
+            "namespace-controller" => !namespace_controller,
+            _ => entry.is_on_by_default && !workloads,
+        };
+        let left_out = CONTROLLERS.iter().filter(is_left_out);
+        left_out.fold(Enabled::all(), |enabled, entry| enabled.without(entry.name))
+    }
+}
+
+/// Starts controllers until the token is cancelled. They need no election: nobody else is there.
 pub fn start(
     client: Client,
+    running: Running,
     clock: Clock,
     seed: u64,
     shutdown: CancellationToken,
@@ -26,6 +58,9 @@ pub fn start(
     let config = ControllerConfig {
         qps: REQUESTS_PER_SECOND.into(),
         burst: REQUESTS_PER_SECOND,
+        enabled: running.enabled(),
+        // No other API server has to learn of the deletion.
+        namespace_deletion_delay: Duration::ZERO,
         ..ControllerConfig::default()
     };
     let parts = Parts {

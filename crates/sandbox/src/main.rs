@@ -38,7 +38,9 @@ async fn main() -> ExitCode {
         interrupted: session::signalled(),
     };
     let seed = args.seed;
-    let start = Box::new(move |client, shutdown| controllers::start(client, Clock::System, seed, shutdown));
+    let start = Box::new(move |client, running, shutdown| {
+        controllers::start(client, running, Clock::System, seed, shutdown)
+    });
     match session::run(args, environment, start).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("{error:#}")),

@@ -16,11 +16,12 @@ use tokio::{net::TcpListener, task::JoinHandle, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use windlass_apiserver::{Options, Sandbox};
-use windlass_nodes::{api_client::Now, garbage, kubelet, namespaces};
+use windlass_nodes::{api_client::Now, kubelet};
 
 use super::{
     cli::Args,
     cluster::{self, Cluster},
+    controllers::Running,
     event_lines::EventLines,
     kubeconfig,
     manifest::{self, Object},
@@ -48,14 +49,13 @@ pub struct Environment {
     pub interrupted: BoxFuture<'static, &'static str>,
 }
 
-/// Starts the controllers, with a client of their own, until the token is cancelled.
+/// Starts these controllers, with a client of their own, until the token is cancelled.
 pub type StartControllers =
-    Box<dyn FnOnce(Client, CancellationToken) -> JoinHandle<anyhow::Result<()>> + Send>;
+    Box<dyn FnOnce(Client, Running, CancellationToken) -> JoinHandle<anyhow::Result<()>> + Send>;
 
 /// Runs the sandbox until it is interrupted, or, with `--exit-when-complete`, until the rollouts are done.
 ///
-/// `start_controllers` starts Windlass's controllers; it is not called with `--no-controllers`. It is an argument
-/// because this module does not depend on them.
+/// `start_controllers` starts Windlass's controllers. It is an argument so that a test can do their work.
 ///
 /// # Errors
 /// One message for the user: an invalid manifest, a port in use, a rollout that did not complete.
@@ -107,21 +107,18 @@ async fn session(
             ready_delay: args.ready_delay,
             shutdown_delay: args.shutdown_delay,
             never_ready: args.never_ready.clone(),
-            ..kubelet::Options::new(now.clone())
+            ..kubelet::Options::new(now)
         };
         let simulator = kubelet::run(client.clone(), options, shutdown.clone());
         tasks.add("pod simulator", simulator.map(Ok));
     }
-    // Any cluster has these two, also with --no-controllers.
-    let collector = garbage::run(client.clone(), shutdown.clone());
-    tasks.add("garbage collector", collector.map(Ok));
-    let run = if args.no_namespace_controller { namespaces::run_accounts } else { namespaces::run };
-    let controller = run(client.clone(), now, shutdown.clone());
-    tasks.add("namespace controller", controller.map(Ok));
-    if !args.no_controllers {
-        let controllers = start_controllers(client.clone(), shutdown.clone());
-        tasks.add("controllers", async move { controllers.await? });
-    }
+    let running = Running {
+        workloads: !args.no_controllers,
+        garbage_collector: !args.no_garbage_collector,
+        namespace_controller: !args.no_namespace_controller,
+    };
+    let controllers = start_controllers(client.clone(), running, shutdown.clone());
+    tasks.add("controllers", async move { controllers.await? });
 
     let heading = [
         format!("windlass-sandbox serves a Kubernetes API on http://{address}"),
@@ -401,7 +398,7 @@ spec:
             colour: false,
             interrupted,
         };
-        let controllers = |client: Client, shutdown: CancellationToken| {
+        let controllers = |client: Client, _, shutdown: CancellationToken| {
             tokio::spawn(async move {
                 let work = async {
                     loop {
@@ -525,7 +522,7 @@ spec:
             colour: false,
             interrupted: std::future::pending().boxed(),
         };
-        let controllers = |_, _| tokio::spawn(async { Err(anyhow!("no luck")) });
+        let controllers = |_, _, _| tokio::spawn(async { Err(anyhow!("no luck")) });
         let end = run(args, environment, Box::new(controllers)).await;
         assert_eq!(format!("{:#}", end.unwrap_err()), "the controllers failed: no luck");
     }

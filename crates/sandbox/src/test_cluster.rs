@@ -11,10 +11,10 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use windlass::clock::Clock;
 use windlass_apiserver::{Options, Sandbox};
-use windlass_nodes::{api_client::Now, garbage, kubelet, namespaces};
+use windlass_nodes::{api_client::Now, kubelet};
 
 use super::cluster::{Cluster, Followed, ObjectChange};
-use super::controllers;
+use super::controllers::{self, Running};
 use super::manifest::{self, ManifestError};
 use super::progress::{Completion, Progress, Target};
 
@@ -28,7 +28,7 @@ pub struct TestOptions {
     pub seed: u64,
     /// What the clock says at the start. The default is 2026-01-01T00:00:00Z.
     pub start: Timestamp,
-    /// Whether Windlass's controllers run; without them, only yours do. The default is true.
+    /// Whether the controllers of workloads run; without them, only yours do. The default is true.
     pub controllers: bool,
     /// The number of simulated nodes. The default is 3.
     pub nodes: usize,
@@ -115,11 +115,8 @@ impl TestCluster {
             ..kubelet::Options::new(now.clone())
         };
         tokio::spawn(kubelet::run(client.clone(), nodes, end.clone()));
-        tokio::spawn(garbage::run(client.clone(), end.clone()));
-        tokio::spawn(namespaces::run(client.clone(), now.clone(), end.clone()));
-        if controllers {
-            controllers::start(client.clone(), clock, seed, end.clone());
-        }
+        let running = Running { workloads: controllers, ..Running::ALL };
+        controllers::start(client.clone(), running, clock, seed, end.clone());
         TestCluster { sandbox, client, now, patience, _end: end.drop_guard() }
     }
 

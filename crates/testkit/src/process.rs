@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use windlass::clock::Clock;
 use windlass_sandbox::cli::Args;
+use windlass_sandbox::controllers;
 use windlass_sandbox::nodes;
 use windlass_sandbox::session::{self, Environment};
 
@@ -129,7 +130,8 @@ fn run_session(args: Args, output: fs::File, stop: oneshot::Receiver<&'static st
         colour: false,
         interrupted: async { stop.await.unwrap_or("the end of the test") }.boxed(),
     };
-    let run = session::run(args, environment, Box::new(|_, _| unreachable!("--no-controllers")));
+    let start = |client, running, shutdown| controllers::start(client, running, Clock::System, 0, shutdown);
+    let run = session::run(args, environment, Box::new(start));
     Runtime::new()?.block_on(run)
 }
 

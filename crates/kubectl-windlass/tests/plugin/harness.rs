@@ -11,11 +11,9 @@ use http::Request;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
-use windlass::app::{Controllers, Parts};
 use windlass::clock::Clock;
-use windlass::config::ControllerConfig;
-use windlass::metrics::Metrics;
 use windlass_sandbox::cli::Args;
+use windlass_sandbox::controllers;
 use windlass_sandbox::session::{self, Environment};
 
 /// The longest time that a test waits for anything.
@@ -46,16 +44,6 @@ impl Drop for Sandbox {
     }
 }
 
-fn start_controllers(
-    client: kube::Client,
-    shutdown: tokio_util::sync::CancellationToken,
-) -> tokio::task::JoinHandle<anyhow::Result<()>> {
-    let config = ControllerConfig { qps: 5000.0, burst: 5000, ..ControllerConfig::default() };
-    let (host, metrics) = ("sandbox".into(), Metrics::new());
-    let parts = Parts { client: client.into(), host, clock: Clock::System, seed: 0, metrics, election: None };
-    tokio::spawn(Controllers::new(config, parts).run(shutdown, Duration::from_secs(3)))
-}
-
 impl Sandbox {
     /// Starts a sandbox with these flags and waits until it serves. Images that end with `:broken` never start.
     pub fn start(flags: &[&str]) -> Self {
@@ -75,7 +63,9 @@ impl Sandbox {
                 colour: false,
                 interrupted: async { stopped.await.unwrap_or("the end of the test") }.boxed(),
             };
-            let run = session::run(args, environment, Box::new(start_controllers));
+            let start =
+                |client, running, shutdown| controllers::start(client, running, Clock::System, 0, shutdown);
+            let run = session::run(args, environment, Box::new(start));
             tokio::runtime::Runtime::new()?.block_on(run)
         });
         let runtime = tokio::runtime::Runtime::new().unwrap();
