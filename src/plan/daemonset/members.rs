@@ -77,12 +77,22 @@ pub struct PodsOfNode<'a> {
     pub pods: &'a [Arc<Pod>],
 }
 
+fn share_owner_and_labels(a: &Pod, b: &Pod) -> bool {
+    let (Some(owner), Some(other)) = (&a.meta.controller, &b.meta.controller) else { return false };
+    Arc::ptr_eq(owner, other) && Arc::ptr_eq(&a.meta.labels, &b.meta.labels)
+}
+
 impl Members {
     /// Sorts the pods whose controller the DaemonSet is (`owned`), and those of the namespace without one.
     pub fn of(daemon_set: &DaemonSet, owned: Vec<Arc<Pod>>, orphans: Vec<Arc<Pod>>) -> Self {
         let (mut members, mut mapped) = (Members::default(), Vec::with_capacity(owned.len()));
+        // Pods share their labels and their owner reference, on which alone it depends whether an owned pod is kept.
+        let mut judged: Option<(Arc<Pod>, Claim)> = None;
         for pod in owned {
-            let claim = claim(daemon_set, &daemon_set.selector, &pod.meta);
+            let claim = match &judged {
+                Some((other, claim)) if share_owner_and_labels(other, &pod) => *claim,
+                _ => judged.insert((pod.clone(), claim(daemon_set, &daemon_set.selector, &pod.meta))).1,
+            };
             let is_deleting = pod.meta.is_deleting();
             if claim == Claim::Release && !is_deleting {
                 members.to_release.push(pod);

@@ -4,6 +4,7 @@
 //! kubectl carries out a rollback: it patches the DaemonSet with the data of a revision, which for the controller is an
 //! edit of the template. The revision that had the template then becomes the newest.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -15,7 +16,9 @@ use super::names::fnv1a_64;
 use super::{BURST, Members, Write};
 use crate::model::controllerrevision::Contents;
 use crate::model::template::SAFE_ALPHABET;
-use crate::model::{CONTROLLER_REVISION_HASH, ControllerRevision, DaemonSet, Interner, Pod, Record};
+use crate::model::{
+    CONTROLLER_REVISION_HASH, ControllerRevision, DaemonSet, Interner, Pod, Record, StringMap,
+};
 use crate::plan::claim::{Claim, claim};
 use crate::plan::deployment::new_replica_set::replica_set_name;
 use crate::plan::replicaset::new_pod::OwnerReference;
@@ -77,6 +80,9 @@ pub struct History<'a> {
     new_hashes: BTreeSet<String>,
     old_hashes: BTreeSet<String>,
     generation: Option<String>,
+    /// The labels that were judged last, and whether they are those of a new pod. The pods of one revision share their
+    /// labels: five thousand cost one look at the hashes.
+    judged: RefCell<Option<(Arc<StringMap>, bool)>>,
 }
 
 impl<'a> History<'a> {
@@ -126,20 +132,30 @@ impl<'a> History<'a> {
             new_hashes,
             old_hashes,
             generation,
+            judged: RefCell::default(),
         }
     }
 
     /// Whether a pod has the current template: by its hash or, where no owned revision has that hash, by its template
     /// generation. Upstream trusts the generation in any case, also that of a pod of an earlier DaemonSet.
     pub fn is_new(&self, pod: &Pod) -> bool {
-        let hash = pod.meta.labels.get(CONTROLLER_REVISION_HASH).filter(|hash| !hash.is_empty());
+        let labels = &pod.meta.labels;
+        let mut judged = self.judged.borrow_mut();
+        match &*judged {
+            Some((known, is_new)) if Arc::ptr_eq(known, labels) => *is_new,
+            _ => judged.insert((labels.clone(), self.are_new(labels))).1,
+        }
+    }
+
+    fn are_new(&self, labels: &StringMap) -> bool {
+        let hash = labels.get(CONTROLLER_REVISION_HASH).filter(|hash| !hash.is_empty());
         let hash =
             hash.filter(|_| !planted!("the template generation label of a pod is used before its hash"));
         match hash {
             Some(hash) if self.new_hashes.contains(hash) => true,
             Some(hash) if self.old_hashes.contains(hash) => false,
             _ => {
-                let generation = pod.meta.labels.get(POD_TEMPLATE_GENERATION);
+                let generation = labels.get(POD_TEMPLATE_GENERATION);
                 generation.is_some() && generation == self.generation.as_deref()
             }
         }
