@@ -1,6 +1,7 @@
 //! The command line. Each global flag is accepted before and after the subcommand: kubectl refuses flags in front of a
 //! plugin's name and passes none of its own on.
 
+mod revisions;
 mod rolling_update;
 
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+pub use revisions::{DryRun, HistoryArgs, HistoryFormat, UndoArgs, VersionArgs};
 pub use rolling_update::{RollingUpdateArgs, UpdateOutput};
 
 /// Explains rollouts: why they wait, what they would do, and when they are done.
@@ -105,6 +107,17 @@ pub enum Command {
     /// Replace the pods of a ReplicationController by those of another, step by step.
     #[command(name = "rolling-update", alias = "rollingupdate")]
     RollingUpdate(RollingUpdateArgs),
+    /// The revisions of Deployments, and what differs between two of them.
+    History(HistoryArgs),
+    /// Take a Deployment back to an earlier revision, after a look at what that changes.
+    Undo(UndoArgs),
+    /// The versions of the plugin and of the server, and which controller manager leads.
+    Version(VersionArgs),
+    /// Print the completion script of a shell.
+    Completion {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
 }
 
 /// The objects of a command.

@@ -4,8 +4,10 @@
 //!
 //! * [`cli`], [`target`]: the command line.
 //! * [`connection`], [`api`], [`watch`]: the kubeconfig, reads and watches.
+//! * [`revisions`]: the history of a Deployment, and the way back. Pure.
 //! * [`rollout`]: what the objects of one Deployment say. Pure, and on the daemon's own planner.
-//! * [`explain`], [`status`], [`rolling_update`]: the commands; [`mod@write`]: the only writes.
+//! * [`explain`], [`status`], [`rolling_update`], [`history`], [`undo`], [`mod@version`]: the commands; [`mod@write`]: the
+//!   only writes.
 //! * [`exit`], [`output`], [`text`]: exit codes, the streams, and texts of other people.
 
 pub mod api;
@@ -13,15 +15,20 @@ pub mod cli;
 pub mod connection;
 pub mod exit;
 pub mod explain;
+pub mod history;
 pub mod output;
+pub mod revisions;
 pub mod rolling_update;
 pub mod rollout;
 pub mod status;
 pub mod target;
 pub mod text;
+pub mod undo;
+pub mod version;
 pub mod watch;
 pub mod write;
 
+use clap::CommandFactory as _;
 use cli::{Args, Command};
 use exit::{CommandError, Exit};
 use output::Output;
@@ -56,5 +63,14 @@ async fn command(args: Args, output: &mut Output) -> Result<Exit, CommandError> 
         Command::Explain(args) => explain::run(&global, args, output).await,
         Command::Status(args) => status::run(&global, args, output).await,
         Command::RollingUpdate(args) => rolling_update::run(&global, args, output).await,
+        Command::History(args) => history::run(&global, args, output).await,
+        Command::Undo(args) => undo::run(&global, args, output).await,
+        Command::Version(args) => version::run(&global, args, output).await,
+        Command::Completion { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Args::command(), "kubectl-windlass", &mut script);
+            output.text(&String::from_utf8_lossy(&script))?;
+            Ok(Exit::Success)
+        }
     }
 }

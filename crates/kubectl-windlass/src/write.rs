@@ -59,6 +59,17 @@ pub async fn replace(
     seen: &Value,
     operations: Vec<Value>,
 ) -> Result<Value, ApiError> {
+    send_operations(api, what, path, &[MANAGER], seen, operations).await
+}
+
+async fn send_operations(
+    api: &Api,
+    what: &str,
+    path: &str,
+    query: &[(&str, &str)],
+    seen: &Value,
+    operations: Vec<Value>,
+) -> Result<Value, ApiError> {
     let what = format!("cannot change {what}");
     let metadata = &seen["metadata"];
     let mut all = vec![
@@ -66,7 +77,21 @@ pub async fn replace(
         json!({"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}),
     ];
     all.extend(operations);
-    api.send(&what, built(&what, request::patch(path, &[MANAGER], PatchType::Json, &all))?).await
+    api.send(&what, built(&what, request::patch(path, query, PatchType::Json, &all))?).await
+}
+
+/// Lets the server judge what [`replace`] would do, without keeping it.
+///
+/// # Errors
+/// As [`replace`].
+pub async fn try_replace(
+    api: &Api,
+    what: &str,
+    path: &str,
+    seen: &Value,
+    operations: Vec<Value>,
+) -> Result<Value, ApiError> {
+    send_operations(api, what, path, &[MANAGER, ("dryRun", "All")], seen, operations).await
 }
 
 /// Deletes the object at `path`, provided that it is still `seen`.

@@ -42,6 +42,26 @@ pub async fn read(api: &Api, namespace: &str, name: &str) -> Result<Option<Workl
     Ok(Some(workload))
 }
 
+/// Reads a Deployment and the ReplicaSets that it selects. `None` if it does not exist.
+///
+/// # Errors
+/// When one of them cannot be read.
+pub async fn read_history(
+    api: &Api,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<(Value, Vec<Value>)>, CommandError> {
+    let path = Deployment::RESOURCE.path_of(&ObjectKey::new(namespace, name));
+    let what = format!("deployment {namespace}/{name}");
+    let Some(deployment) = api.get(&what, &path).await? else { return Ok(None) };
+    let selector =
+        label_selector(&deployment).map_err(|error| CommandError::Unreadable { object: what, error })?;
+    let Some(labels) = selector else { return Ok(Some((deployment, Vec::new()))) };
+    let query = [("labelSelector", labels.as_str())];
+    let listed = api.list("replicasets", &ReplicaSet::RESOURCE.path(Some(namespace)), &query).await?;
+    Ok(Some((deployment, listed.items)))
+}
+
 /// The label selector of a Deployment as a query parameter; `None` where it selects nothing or everything.
 ///
 /// # Errors

@@ -2,6 +2,7 @@
 
 mod explain;
 mod harness;
+mod history;
 mod kubectl;
 mod real_cluster;
 mod rolling_update;

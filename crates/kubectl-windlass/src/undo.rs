@@ -1,0 +1,93 @@
+//! `undo`: takes a Deployment back to an earlier revision, once the user has seen what that changes.
+
+use std::io::{BufRead as _, Write as _};
+
+use windlass::model::{Deployment, ObjectKey, Record as _};
+
+use crate::api::Api;
+use crate::cli::{DryRun, GlobalArgs, UndoArgs};
+use crate::connection::connect;
+use crate::exit::{CommandError, Exit};
+use crate::explain::missing;
+use crate::history;
+use crate::output::Output;
+use crate::revisions::{self, LAST_APPLIED, WayBack};
+use crate::target::{self, Kind};
+use crate::write;
+
+/// Runs `undo`.
+///
+/// # Errors
+/// When the Deployment or its revision cannot be found, it is paused, or the write is refused.
+pub async fn run(global: &GlobalArgs, args: UndoArgs, output: &mut Output) -> Result<Exit, CommandError> {
+    let targets = target::targets(&args.objects).map_err(CommandError::Argument)?;
+    let [target] = targets.as_slice() else {
+        return Err(CommandError::Usage("undo takes one Deployment".to_owned()));
+    };
+    if target.kind != Kind::Deployment {
+        let text =
+            "only a Deployment has revisions; for a rolling update see `rolling-update OLD --rollback`";
+        return Err(CommandError::Argument(format!("{}/{}: {text}", target.kind.singular(), target.name)));
+    }
+    if !args.yes && args.dry_run == DryRun::None && !output.is_interactive {
+        let text = "there is no terminal to ask on: add --yes, or --dry-run=server to see what would change";
+        return Err(CommandError::Usage(text.to_owned()));
+    }
+    let api = Api::new(connect(global, &|name| std::env::var(name).ok()).await?, global.request_timeout);
+    let (namespace, name) = (api.namespace.clone(), target.name.clone());
+    let Some((deployment, history)) = history::read(&api, &namespace, &name).await? else {
+        return Err(missing(&api, &namespace, &name).await);
+    };
+    let object = format!("deployment {namespace}/{name}");
+    let wrong = |text: String| CommandError::Argument(format!("{object}: {text}"));
+    let revision = match args.to_revision {
+        0 => revisions::before(&history, None),
+        number => revisions::numbered(&history, number),
+    };
+    let revision = revision.map_err(wrong)?;
+    let WayBack { operations, difference } = revisions::way_back(&deployment, revision).map_err(wrong)?;
+    if operations.is_empty() {
+        output.note(&format!("skipped: {object} has the template of revision {} already", revision.number));
+        return Ok(Exit::Success);
+    }
+    output.text(&difference)?;
+    if deployment["metadata"]["annotations"][LAST_APPLIED].is_string() {
+        output.note(
+            "note: it was applied from a file: the next `kubectl apply` of that file brings this change back",
+        );
+    }
+    let done = format!("{object} rolled back to revision {}", revision.number);
+    let suffix = match args.dry_run {
+        DryRun::Client => {
+            output.line(&format!("{done} (dry run)"))?;
+            return Ok(Exit::Success);
+        }
+        DryRun::Server => " (server dry run)",
+        DryRun::None => "",
+    };
+    if args.dry_run == DryRun::None && !args.yes && !agrees(&object, revision.number).await {
+        output.note("nothing was changed");
+        return Ok(Exit::Error);
+    }
+    let path = Deployment::RESOURCE.path_of(&ObjectKey::new(namespace.as_str(), name.as_str()));
+    if args.dry_run == DryRun::Server {
+        write::try_replace(&api, &object, &path, &deployment, operations).await?;
+    } else {
+        write::replace(&api, &object, &path, &deployment, operations).await?;
+    }
+    output.line(&format!("{done}{suffix}"))?;
+    Ok(Exit::Success)
+}
+
+/// Asks on the terminal. Everything but a yes is a no.
+#[allow(clippy::print_stderr)] // A question is no result: stdout may be read by a program.
+async fn agrees(object: &str, revision: i64) -> bool {
+    eprint!("Roll {object} back to revision {revision}? [y/N] ");
+    let _ = std::io::stderr().flush();
+    let answer = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        std::io::stdin().lock().read_line(&mut line).map(|_| line)
+    });
+    let answer = answer.await.ok().and_then(Result::ok).unwrap_or_default();
+    matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+}
