@@ -73,7 +73,7 @@ pub(crate) fn rows(definition: &Value) -> Vec<&'static Kind> {
 fn row(definition: &Value, version: &Value) -> &'static Kind {
     let (spec, names) = (&definition["spec"], &definition["status"]["acceptedNames"]);
     let source = json!([spec["group"], spec["scope"], names, version, storage_version(spec)]).to_string();
-    *ROWS.lock().entry(source).or_insert_with(|| new_row(definition, version))
+    ROWS.lock().entry(source).or_insert_with(|| new_row(definition, version))
 }
 
 /// The name of the version that objects are stored in.
