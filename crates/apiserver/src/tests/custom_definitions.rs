@@ -161,3 +161,35 @@ async fn a_deep_schema_is_refused_and_breaks_nothing() {
     }
     sandbox.post(DEFINITIONS, definition(&deep)).await.refused(400);
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(64))]
+    #[test]
+    fn no_schema_and_no_custom_object_breaks_the_server(
+        schema in writes::any_json(),
+        body in writes::any_json(),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let sandbox = sandbox();
+            let answer = sandbox.post(DEFINITIONS, definition(&schema)).await;
+            assert!(answer.code < 500, "{}", answer.body);
+            let mut open = definition(&json!({"x-kubernetes-preserve-unknown-fields": true}));
+            open["metadata"]["name"] = json!("opens.example.com");
+            open["spec"]["names"] = json!({"plural": "opens", "kind": "Open"});
+            sandbox.post(DEFINITIONS, open).await.ok();
+            let collection = "/apis/example.com/v1/namespaces/default/opens";
+            let mut object = widget("a", body.clone());
+            object["kind"] = json!("Open");
+            sandbox.post(collection, object).await.ok();
+            for content_type in [MERGE, APPLY, JSON_PATCH] {
+                let item = format!("{collection}/a?fieldManager=test");
+                let answer = sandbox.patch(&item, content_type, json!({"spec": schema, "status": body})).await;
+                assert!(answer.code < 500, "{}", answer.body);
+            }
+            sandbox.get_as(collection, "application/json;as=Table;v=v1;g=meta.k8s.io").await.ok();
+            sandbox.get(&format!("{collection}/a/scale")).await;
+            sandbox.delete(&format!("{DEFINITIONS}/opens.example.com")).await.ok();
+        });
+    }
+}
