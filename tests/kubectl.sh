@@ -565,6 +565,44 @@ given < <(printf 'apiVersion: v1\nkind: Node\nmetadata: {name: extra}\n')
 eventually "a created node becomes ready" 20 bash -c 'timeout 30 kubectl get nodes | grep -Eq "^extra +Ready "'
 equals "and has its labels" extra path '{.metadata.labels.kubernetes\.io/hostname}' node/extra
 
+echo "# custom kinds"
+widget() { # SIZE
+  printf 'apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\nspec: {size: %s}\n' "$1"
+}
+given <<'YAML'
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: widgets, kind: Widget, shortNames: [wd]}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            properties:
+              size: {type: integer, maximum: 9, description: How large.}
+    subresources: {scale: {specReplicasPath: .spec.size, statusReplicasPath: .status.size}}
+    additionalPrinterColumns: [{name: Size, type: integer, jsonPath: .spec.size}]
+YAML
+check "a definition is established" k wait --for=condition=Established crd/widgets.example.com --timeout=30s
+says "explain knows the custom kind" 'How large' k explain widget.spec.size
+says "create a custom object" 'widget.example.com/a created' k apply -f <(widget 2)
+says "apply changes it" 'widget.example.com/a configured' k apply -f <(widget 3)
+says "get shows its columns" '^a +3$' k get wd
+refuse "the schema is enforced" 'spec.size in body should be less than or equal to 9' k apply -f <(widget 10)
+check "scale a custom object" k scale wd/a --replicas=5
+equals "its size follows" 5 path '{.spec.size}' wd/a
+check "delete the definition" k delete crd widgets.example.com --timeout=30s
+refuse "the kind is gone" 'could not find|the server doesn.t have a resource type' k get widgets
+
 # ends_well NAME PID LOG: SIGTERM must end this child in time and with code 0.
 ends_well() {
   kill -TERM "$2"

@@ -19,6 +19,9 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
 
 /// The object as it is stored.
 pub(crate) fn to_storage(kind: &Kind, mut object: Value) -> Value {
+    if let (Some(custom), Value::Object(map)) = (kind.custom, &mut object) {
+        map.insert("apiVersion".to_owned(), Value::from(custom.storage_version.as_str()));
+    }
     if let (Wire::EventsV1, Value::Object(map)) = (kind.wire, &mut object) {
         for (wire, stored) in EVENT_FIELDS {
             if let Some(value) = map.remove(*wire) {
@@ -32,6 +35,11 @@ pub(crate) fn to_storage(kind: &Kind, mut object: Value) -> Value {
 
 /// The object as this kind's clients see it.
 pub(crate) fn to_wire<'a>(kind: &Kind, stored: &'a Value) -> Cow<'a, Value> {
+    if kind.custom.is_some() && stored["apiVersion"] != kind.api_version() {
+        let mut object = stored.clone();
+        object["apiVersion"] = Value::from(kind.api_version());
+        return Cow::Owned(object);
+    }
     match kind.wire {
         Wire::AsStored => Cow::Borrowed(stored),
         Wire::EventsV1 => {

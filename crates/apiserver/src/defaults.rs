@@ -11,6 +11,9 @@ type Object = Map<String, Value>;
 /// Fills in the defaults of `kind`. Kinds without defaults, and values that are not objects, are left
 /// as they are.
 pub fn apply(kind: &str, object: &mut Value) {
+    if kind == "CustomResourceDefinition" {
+        return crate::custom::definition::fill(object);
+    }
     let Some(object) = object.as_object_mut() else { return };
     match kind {
         "ControllerRevision" => fill(object, "revision", 0),

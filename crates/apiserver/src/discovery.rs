@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::kinds::{self, KINDS, Kind, Subresource};
+use super::kinds::{Kind, Subresource};
+use super::registry::Registry;
 
 /// `/version`. The version is one that clients parse as semantic and read as 1.36.
 pub(crate) fn version() -> Value {
@@ -33,30 +34,31 @@ pub(crate) fn core_versions() -> Value {
 }
 
 /// `/apis`
-pub(crate) fn groups() -> Value {
+pub(crate) fn groups(registry: &Registry) -> Value {
     let groups: Vec<Value> =
-        kinds::group_versions().into_iter().filter(|(group, _)| !group.is_empty()).map(group_entry).collect();
+        registry.groups().iter().filter(|(group, _)| !group.is_empty()).map(group_entry).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
 /// `/apis/<group>`
-pub(crate) fn group(name: &str) -> Option<Value> {
-    let found = kinds::group_versions().into_iter().find(|(group, _)| *group == name && !group.is_empty())?;
-    let mut entry = group_entry(found);
+pub(crate) fn group(registry: &Registry, name: &str) -> Option<Value> {
+    let found = registry.groups().into_iter().find(|(group, _)| *group == name && !group.is_empty())?;
+    let mut entry = group_entry(&found);
     entry["kind"] = json!("APIGroup");
     entry["apiVersion"] = json!("v1");
     Some(entry)
 }
 
-fn group_entry((group, version): (&str, &str)) -> Value {
-    let version = json!({"groupVersion": format!("{group}/{version}"), "version": version});
-    json!({"name": group, "versions": [version], "preferredVersion": version})
+fn group_entry((group, versions): &(&str, Vec<&str>)) -> Value {
+    let entry = |version| json!({"groupVersion": format!("{group}/{version}"), "version": version});
+    let versions: Vec<Value> = versions.iter().map(entry).collect();
+    json!({"name": group, "versions": versions, "preferredVersion": versions.first()})
 }
 
 /// `/api/v1` and `/apis/<group>/<version>`
-pub(crate) fn resources(group: &str, version: &str) -> Option<Value> {
+pub(crate) fn resources(registry: &Registry, group: &str, version: &str) -> Option<Value> {
     let mut entries = Vec::new();
-    for kind in of_group(group, version) {
+    for kind in registry.of_group(group, version) {
         entries.push(json!({
             "name": kind.plural,
             "singularName": kind.singular,
@@ -97,15 +99,20 @@ fn entries_are_empty(list: &Value) -> bool {
 }
 
 /// `/api` (`core`) or `/apis` in the aggregated form of `apidiscovery.k8s.io/v2`.
-pub(crate) fn aggregated(core: bool) -> Value {
-    let items: Vec<Value> = kinds::group_versions()
+pub(crate) fn aggregated(registry: &Registry, core: bool) -> Value {
+    let items: Vec<Value> = registry
+        .groups()
         .into_iter()
         .filter(|(group, _)| group.is_empty() == core)
-        .map(|(group, version)| {
-            let resources: Vec<Value> = of_group(group, version).map(aggregated_resource).collect();
+        .map(|(group, versions)| {
+            let version = |version: &&str| {
+                let resources: Vec<Value> =
+                    registry.of_group(group, version).map(aggregated_resource).collect();
+                json!({"version": version, "freshness": "Current", "resources": resources})
+            };
             json!({
                 "metadata": {"name": group, "creationTimestamp": null},
-                "versions": [{"version": version, "freshness": "Current", "resources": resources}],
+                "versions": versions.iter().map(version).collect::<Vec<_>>(),
             })
         })
         .collect();
@@ -155,8 +162,4 @@ fn response_kind(kind: &Kind, sub: Subresource) -> (&'static str, &'static str, 
         Subresource::Binding => ("", "v1", "Binding"),
         Subresource::Eviction => ("policy", "v1", "Eviction"),
     }
-}
-
-fn of_group<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'static Kind> + 'a {
-    KINDS.iter().filter(move |row| row.group == group && row.version == version)
 }

@@ -1,5 +1,7 @@
 //! The kinds the sandbox serves, in one table. A kind without subresources of its own is one row.
 
+use super::custom::Custom;
+
 /// A path below an object with its own rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subresource {
@@ -46,6 +48,8 @@ pub(crate) enum Generation {
     /// A change of `spec` or of annotations: a Deployment's annotations are copied to its ReplicaSets,
     /// so its controller has to act on them (apps/deployment/strategy.go).
     SpecAndAnnotations,
+    /// A change of anything but the metadata, and the status where it is a subresource: custom kinds.
+    Content,
 }
 
 /// How the bytes on the wire relate to the stored object.
@@ -82,6 +86,8 @@ pub(crate) struct Kind {
     /// kubectl always sends a policy.
     pub(crate) orphans_dependents: bool,
     pub(crate) wire: Wire,
+    /// The definition of a custom kind.
+    pub(crate) custom: Option<&'static Custom>,
 }
 
 const ALL_VERBS: &[&str] =
@@ -105,6 +111,7 @@ const NAMESPACED: Kind = Kind {
     returns_deleted: false,
     orphans_dependents: false,
     wire: Wire::AsStored,
+    custom: None,
 };
 
 /// Every kind, in the order of discovery: groups together, core first.
@@ -354,7 +361,25 @@ pub(crate) static KINDS: &[Kind] = &[
         singular: "rolebinding",
         ..NAMESPACED
     },
+    Kind {
+        group: "apiextensions.k8s.io",
+        kind: "CustomResourceDefinition",
+        plural: "customresourcedefinitions",
+        singular: "customresourcedefinition",
+        short_names: &["crd", "crds"],
+        categories: &["api-extensions"],
+        namespaced: false,
+        subresources: &[Subresource::Status],
+        generation: Generation::Spec,
+        unconditional_update: false,
+        ..NAMESPACED
+    },
 ];
+
+/// What the rows of custom kinds have in common.
+pub(crate) const fn custom_row() -> Kind {
+    Kind { unconditional_update: false, ..NAMESPACED }
+}
 
 impl Kind {
     /// `v1` or `apps/v1`.
@@ -371,6 +396,12 @@ impl Kind {
         qualified(self.plural, self.group)
     }
 
+    /// Where the store keeps the objects, and the name of the kind's own rules. A custom kind may have the name of a
+    /// built-in one, so it goes by the name of its definition.
+    pub(crate) fn storage(&self) -> &'static str {
+        self.custom.map_or(self.kind, |custom| &custom.definition)
+    }
+
     pub(crate) fn has(&self, subresource: Subresource) -> bool {
         self.subresources.contains(&subresource)
     }
@@ -380,7 +411,7 @@ fn qualified(name: &str, group: &str) -> String {
     if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
 }
 
-/// The kind served at `/apis/<group>/<version>/.../<plural>` (core: group "").
+#[cfg(test)]
 pub(crate) fn find(group: &str, version: &str, plural: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|row| row.group == group && row.version == version && row.plural == plural)
 }
@@ -398,9 +429,15 @@ pub struct ServedKind {
     pub namespaced: bool,
 }
 
-/// The kinds whose objects can be created, in the order of their names.
+/// The built-in kinds whose objects can be created, in the order of their names. Those of a server, with its custom kinds, are
+/// [`crate::Sandbox::served_kinds`].
 pub fn served_kinds() -> Vec<ServedKind> {
-    let stored = KINDS.iter().filter(|row| row.wire == Wire::AsStored);
+    served(KINDS.iter())
+}
+
+/// The kinds of `rows` whose objects can be created, in the order of their names.
+pub(crate) fn served(rows: impl Iterator<Item = &'static Kind>) -> Vec<ServedKind> {
+    let stored = rows.filter(|row| row.wire == Wire::AsStored);
     let mut served: Vec<ServedKind> = stored
         .map(|row| ServedKind {
             api_version: row.api_version(),
@@ -416,15 +453,4 @@ pub fn served_kinds() -> Vec<ServedKind> {
 /// The row named `kind`; of the two Event rows the stored one.
 pub(crate) fn named(kind: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|row| row.kind == kind)
-}
-
-/// The served groups and versions in discovery order, each once.
-pub(crate) fn group_versions() -> Vec<(&'static str, &'static str)> {
-    let mut found: Vec<(&str, &str)> = Vec::new();
-    for row in KINDS {
-        if !found.contains(&(row.group, row.version)) {
-            found.push((row.group, row.version));
-        }
-    }
-    found
 }

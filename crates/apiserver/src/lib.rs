@@ -26,6 +26,7 @@
 
 // The path of a request: HTTP, kinds, objects.
 mod conversion;
+mod custom;
 mod discovery;
 mod fault_injection;
 mod kinds;
@@ -35,6 +36,7 @@ mod negotiate;
 mod object;
 mod params;
 mod protobuf;
+mod registry;
 mod render;
 mod request;
 mod rest;
@@ -248,8 +250,13 @@ impl Sandbox {
         self.server.store.revision()
     }
 
+    /// The kinds whose objects can be created now, those of CustomResourceDefinitions included, in the order of their names.
+    pub fn served_kinds(&self) -> Vec<ServedKind> {
+        kinds::served(self.server.registry.read().rows())
+    }
+
     /// The stored objects of a kind in the order of namespace and name, read without a request: for checks of a request
-    /// against the current state. Empty for a kind that is not served.
+    /// against the current state. A custom kind goes by the name of its definition, `widgets.example.com`. Empty for a kind that is not served.
     pub fn objects(&self, kind: &str) -> Vec<Value> {
         match self.server.store.list(kind, "", None, None) {
             Ok(snapshot) => {

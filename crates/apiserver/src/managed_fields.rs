@@ -11,6 +11,14 @@ use serde_json::{Map, Value, json};
 
 use self::field_set::FieldSet;
 use self::typed::Comparison;
+use super::kinds::Kind;
+
+pub(crate) use self::schema::{Schema, of_document as schema_of_document};
+
+/// How the fields of a kind are owned.
+pub(crate) fn schema_of(kind: &Kind) -> &'static Schema {
+    kind.custom.map_or_else(|| schema::of(kind.kind), |custom| custom.ownership)
+}
 
 /// The owner of the fields of an object that was not tracked before its first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
@@ -95,12 +103,11 @@ pub(crate) enum Refused {
 /// # Errors
 /// [`Refused`].
 pub(crate) fn applied(
-    kind: &str,
+    schema: &'static Schema,
     live: &Value,
     config: &Value,
     writer: Writer<'_>,
 ) -> Result<Value, Refused> {
-    let schema = schema::of(kind);
     let config = writer.owned_part(config);
     let wanted = typed::fields_of(&config, schema).map_err(Refused::Malformed)?;
     let mut entries = read(live.pointer("/metadata/managedFields")).unwrap_or_default();
@@ -138,13 +145,19 @@ pub(crate) fn applied(
 
 /// Brings the managedFields of `new` up to date with a write that is no apply. `supplied` is what the client sent in
 /// their place.
-pub(crate) fn update(kind: &str, old: &Value, new: &mut Value, supplied: Option<&Value>, writer: Writer<'_>) {
+pub(crate) fn update(
+    schema: &'static Schema,
+    old: &Value,
+    new: &mut Value,
+    supplied: Option<&Value>,
+    writer: Writer<'_>,
+) {
     // A list of one empty entry ends the tracking, and no list leaves it as it is.
     let Some(mut entries) = read(supplied.or(old.pointer("/metadata/managedFields"))) else { return };
     if entries.is_empty() {
         return;
     }
-    let comparison = typed::compare(&writer.owned_part(old), &writer.owned_part(new), schema::of(kind));
+    let comparison = typed::compare(&writer.owned_part(old), &writer.owned_part(new), schema);
     let (changed, removed) = (without_metadata_itself(comparison.changed), comparison.removed);
     let own = entries.iter().position(|entry| writer.is_author(entry, Operation::Update));
     let own = own.map(|own| entries.swap_remove(own));

@@ -244,12 +244,19 @@ pub(crate) fn normalise(object: &mut Value) {
         map.retain(|_, value| !value.is_null());
         map.iter_mut().filter(|(field, _)| *field != opaque).for_each(|(_, value)| drop_nulls(value));
     }
+    tidy_metadata(object);
+}
+
+/// The same for the metadata only: a null in a custom object can be a value.
+pub(crate) fn tidy_metadata(object: &mut Value) {
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
         metadata.remove("selfLink");
+        metadata.values_mut().for_each(drop_nulls);
         metadata.retain(|_, value| match value {
             Value::Object(map) => !map.is_empty(),
             Value::Array(array) => !array.is_empty(),
             Value::String(string) => !string.is_empty(),
+            Value::Null => false,
             _ => true,
         });
     }

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeSet;
 
+pub(crate) mod custom;
 mod schemas;
 
 use serde_json::{Map, Value, json};

@@ -1,5 +1,6 @@
 //! Stored objects in the form that the client requested.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -76,7 +77,11 @@ impl Renderer {
             }
             Form::Plain | Form::AggregatedDiscovery => {
                 let items = objects.iter().map(|object| self.plain(object));
-                joined(&format!("{}List", self.kind.kind), &self.kind.api_version(), list, items)
+                let list_kind = match self.kind.custom {
+                    Some(custom) => custom.list_kind.clone(),
+                    None => format!("{}List", self.kind.kind),
+                };
+                joined(&list_kind, &self.kind.api_version(), list, items)
             }
         }
     }
@@ -115,6 +120,12 @@ impl Renderer {
 
     fn plain(&self, object: &Object) -> Bytes {
         match self.kind.wire {
+            Wire::AsStored if self.kind.custom.is_some() => {
+                match conversion::to_wire(self.kind, &object.peek()) {
+                    Cow::Borrowed(_) => object.text(),
+                    Cow::Owned(converted) => to_bytes(&converted),
+                }
+            }
             Wire::AsStored => object.text(),
             Wire::EventsV1 => to_bytes(&conversion::to_wire(self.kind, &object.peek())),
         }
@@ -131,18 +142,26 @@ impl Renderer {
     }
 
     fn table(&self, metadata: Value, rows: Vec<Value>, headers: bool) -> Value {
+        let columns = || match self.kind.custom {
+            Some(custom) => custom.columns(),
+            None => table::columns(self.kind.kind),
+        };
         json!({
             "kind": "Table",
             "apiVersion": "meta.k8s.io/v1",
             "metadata": metadata,
-            "columnDefinitions": if headers { table::columns(self.kind.kind) } else { Value::Null },
+            "columnDefinitions": if headers { columns() } else { Value::Null },
             "rows": rows,
         })
     }
 
     fn row(&self, object: &Object, now: Timestamp) -> Value {
         let value = object.peek();
-        let mut row = json!({"cells": table::cells(self.kind.kind, &value, now)});
+        let cells = match self.kind.custom {
+            Some(custom) => custom.cells(&value, now),
+            None => table::cells(self.kind.kind, &value, now),
+        };
+        let mut row = json!({ "cells": cells });
         match self.include {
             Include::None => {}
             Include::Metadata => {

@@ -3,9 +3,10 @@
 use bytes::Bytes;
 use http::Method;
 
-use super::kinds::{self, Kind, Subresource};
+use super::kinds::{Kind, Subresource};
 use super::negotiate::Form;
 use super::params::Params;
+use super::registry::Registry;
 use super::status::Failure;
 use super::store::Key;
 
@@ -105,7 +106,7 @@ impl Request {
 }
 
 /// Where `path` leads, if anywhere.
-pub(crate) fn resolve(path: &str) -> Result<Target, Failure> {
+pub(crate) fn resolve(path: &str, registry: &Registry) -> Result<Target, Failure> {
     let segments: Vec<String> = path.split('/').filter(|segment| !segment.is_empty()).map(decode).collect();
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     let document = match segments.as_slice() {
@@ -121,14 +122,14 @@ pub(crate) fn resolve(path: &str) -> Result<Target, Failure> {
         ["openapi", "v3", "apis", group, version] => {
             Document::OpenApi((*group).to_owned(), (*version).to_owned())
         }
-        ["api", version, rest @ ..] => return place("", version, rest),
-        ["apis", group, version, rest @ ..] => return place(group, version, rest),
+        ["api", version, rest @ ..] => return place(registry, "", version, rest),
+        ["apis", group, version, rest @ ..] => return place(registry, group, version, rest),
         _ => return Err(Failure::unknown_path()),
     };
     Ok(Target::Document(document))
 }
 
-fn place(group: &str, version: &str, rest: &[&str]) -> Result<Target, Failure> {
+fn place(registry: &Registry, group: &str, version: &str, rest: &[&str]) -> Result<Target, Failure> {
     let (namespace, plural, name, subresource) = match rest {
         ["namespaces", name, sub @ ("status" | "finalize")] => ("", "namespaces", *name, *sub),
         ["namespaces", namespace, plural] => (*namespace, *plural, "", ""),
@@ -139,7 +140,7 @@ fn place(group: &str, version: &str, rest: &[&str]) -> Result<Target, Failure> {
         [plural, name, sub] => ("", *plural, *name, *sub),
         _ => return Err(Failure::unknown_path()),
     };
-    let kind = kinds::find(group, version, plural).ok_or_else(Failure::unknown_path)?;
+    let kind = registry.find(group, version, plural).ok_or_else(Failure::unknown_path)?;
     let fits = match (kind.namespaced, namespace.is_empty()) {
         (true, true) => name.is_empty(),
         (scoped, absent) => scoped != absent,
@@ -204,7 +205,7 @@ mod tests {
     use super::*;
 
     fn at(path: &str) -> Option<(&'static str, String, String, Option<Subresource>)> {
-        match resolve(path).ok()? {
+        match resolve(path, &Registry::default()).ok()? {
             Target::Place(place) => Some((place.kind.kind, place.namespace, place.name, place.subresource)),
             Target::Document(_) => None,
         }
@@ -243,7 +244,9 @@ mod tests {
 
     #[test]
     fn nothing_is_created_or_swept_in_all_namespaces_at_once() {
-        let Ok(Target::Place(place)) = resolve("/api/v1/pods") else { panic!("a place") };
+        let Ok(Target::Place(place)) = resolve("/api/v1/pods", &Registry::default()) else {
+            panic!("a place")
+        };
         assert_eq!(verb(&Method::POST, &place, false).unwrap_err().code, 405);
         assert_eq!(verb(&Method::DELETE, &place, false).unwrap_err().code, 405);
         assert_eq!(verb(&Method::GET, &place, true), Ok(Verb::Watch));

@@ -25,7 +25,7 @@ impl Selection {
             "" => None,
             text => {
                 let stored = conversion::stored_fields(request.kind(), text);
-                let parsed = FieldSelector::parse(request.kind().kind, &stored);
+                let parsed = FieldSelector::parse(request.kind().storage(), &stored);
                 Some(parsed.map_err(Failure::bad_request)?)
             }
         };

@@ -106,13 +106,20 @@ pub(crate) struct Store {
 impl Store {
     /// An empty store that keeps so much of the history of each kind.
     pub(crate) fn new(limits: Limits) -> Self {
-        let shelf = || Shelf {
-            objects: BTreeMap::new(),
-            log: Log::default(),
-            bell: tokio::sync::broadcast::Sender::new(1),
-        };
-        let shelves = KINDS.iter().map(|row| (row.kind, shelf())).collect();
+        let shelves = KINDS.iter().map(|row| (row.kind, Shelf::default())).collect();
         Store { state: RwLock::new(State { revision: 1, shelves }), limits, recent: Arc::default() }
+    }
+
+    /// Has a place for the objects of a custom kind. What is there stays.
+    pub(crate) fn open(&self, kind: &'static str) {
+        self.state.write().shelves.entry(kind).or_default();
+    }
+
+    /// Ends the open watches of a kind, once they have delivered what has happened. The history stays for them.
+    pub(crate) fn close(&self, kind: &str) {
+        if let Some(shelf) = self.state.write().shelves.get_mut(kind) {
+            shelf.bell = tokio::sync::broadcast::Sender::new(1);
+        }
     }
 
     pub(crate) fn revision(&self) -> u64 {
@@ -258,6 +265,12 @@ impl Store {
         for shelf in state.shelves.values_mut() {
             shelf.log.clear(revision);
         }
+    }
+}
+
+impl Default for Shelf {
+    fn default() -> Self {
+        Shelf { objects: BTreeMap::new(), log: Log::default(), bell: tokio::sync::broadcast::Sender::new(1) }
     }
 }
 

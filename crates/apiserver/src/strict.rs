@@ -24,19 +24,24 @@ use k8s_openapi::api::flowcontrol::v1::FlowSchema;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::{Eviction, PodDisruptionBudget};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use self::decode::decode;
+use super::custom::{Custom, shape};
 
 /// Upstream stops collecting after as many; a body of a megabyte must not be echoed whole.
 const MAX_REPORTS: usize = 100;
+/// Deeper schemas of custom kinds are refused: their type is recursive, and each level of its decoder takes much stack.
+const MAX_SCHEMA_DEPTH: usize = 64;
 
 /// Where a DaemonSet shows how often its template has changed.
 pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
+const EXTENSIONS: &str = "apiextensions.k8s.io/v1";
 const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 
 /// An object whose types are right, with what `fieldValidation` decides about.
@@ -56,6 +61,17 @@ pub struct Checked {
 /// A sentence with the path of the field: `spec.replicas: invalid type: string "three", expected i32`.
 /// Bodies that are not JSON, or nested deeper than 128 levels, are refused as well.
 pub fn check(api_version: &str, kind: &str, body: &[u8]) -> Result<Checked, String> {
+    let (value, duplicates) = read(body)?;
+    let mut checked = check_value(api_version, kind, value)?;
+    checked.duplicates = duplicates;
+    Ok(checked)
+}
+
+/// A body as JSON, and its repeated fields.
+///
+/// # Errors
+/// Bodies that are not JSON, or nested deeper than 128 levels.
+pub(crate) fn read(body: &[u8]) -> Result<(Value, Vec<String>), String> {
     let mut duplicates = Vec::new();
     let mut path = Vec::new();
     let mut deserializer = serde_json::Deserializer::from_slice(body);
@@ -63,9 +79,37 @@ pub fn check(api_version: &str, kind: &str, body: &[u8]) -> Result<Checked, Stri
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value))
         .map_err(|error| error.to_string())?;
-    let mut checked = check_value(api_version, kind, value)?;
-    checked.duplicates = duplicates;
-    Ok(checked)
+    Ok((value, duplicates))
+}
+
+/// The same for an object of a custom kind: the metadata as strictly as those of any object, the rest by its schema.
+///
+/// # Errors
+/// As [`check`]. What the schema says of values is validated later, as that is on a real server.
+pub(crate) fn check_custom(
+    custom: &Custom,
+    api_version: &str,
+    kind: &str,
+    mut object: Value,
+) -> Result<Checked, String> {
+    let Some(map) = object.as_object_mut() else {
+        return Err(format!("couldn't decode a {kind}: the body is not a JSON object"));
+    };
+    for (field, value) in [("apiVersion", api_version), ("kind", kind)] {
+        if matches!(map.get(field), None | Some(Value::Null)) {
+            map.insert(field.to_owned(), value.into());
+        }
+    }
+    let metadata = map.remove("metadata").unwrap_or(Value::Null);
+    let mut metadata = Value::Object(Map::from_iter([("metadata".to_owned(), metadata)]));
+    prune_nulls(&mut metadata, false);
+    canonical::rewrite(&mut metadata, &mut Vec::new())?;
+    // Any kind that needs nothing but metadata does.
+    let ignored = decode::<ConfigMap>(&metadata)?;
+    let mut unknown = report(&mut metadata, ignored);
+    map.extend(metadata.as_object_mut().map(std::mem::take).unwrap_or_default());
+    unknown.extend(shape::prune(&custom.schema, &mut object));
+    Ok(Checked { object, unknown, duplicates: Vec::new() })
 }
 
 /// The same for an object that is already JSON, such as the result of a patch. Repeated fields
@@ -91,10 +135,21 @@ pub fn check_value(api_version: &str, kind: &str, mut object: Value) -> Result<C
     }
     // The data of a revision is opaque to the server: a null in it deletes something.
     let revision_data = if kind == "ControllerRevision" { take(&mut object, "data") } else { None };
+    // The names in a schema are the user's, and its defaults may be null.
+    let definition = if kind == "CustomResourceDefinition" { take(&mut object, "spec") } else { None };
     prune_nulls(&mut object, false);
     canonical::rewrite(&mut object, &mut Vec::new())?;
     if let (Some(data), Some(map)) = (revision_data.filter(|data| !data.is_null()), object.as_object_mut()) {
         map.insert("data".into(), data);
+    }
+    if let (Some(mut spec), Some(map)) = (definition.filter(|spec| !spec.is_null()), object.as_object_mut()) {
+        if is_deeper(&spec, MAX_SCHEMA_DEPTH) {
+            return Err(format!("spec: the schemas are nested deeper than {MAX_SCHEMA_DEPTH} levels"));
+        }
+        if let Some(fields) = spec.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
+        map.insert("spec".into(), spec);
     }
     let ignored = match (api_version, kind) {
         ("v1", "Namespace") => decode::<Namespace>(&object),
@@ -125,6 +180,7 @@ pub fn check_value(api_version: &str, kind: &str, mut object: Value) -> Result<C
         ("networking.k8s.io/v1", "NetworkPolicy") => decode::<NetworkPolicy>(&object),
         ("policy/v1", "Eviction") => decode::<Eviction>(&object),
         ("policy/v1", "PodDisruptionBudget") => decode::<PodDisruptionBudget>(&object),
+        (EXTENSIONS, "CustomResourceDefinition") => decode::<CustomResourceDefinition>(&object),
         (RBAC, "ClusterRole") => decode::<ClusterRole>(&object),
         (RBAC, "ClusterRoleBinding") => decode::<ClusterRoleBinding>(&object),
         (RBAC, "Role") => decode::<Role>(&object),
@@ -135,14 +191,30 @@ pub fn check_value(api_version: &str, kind: &str, mut object: Value) -> Result<C
         }
         _ => return Err(format!("no kind {kind:?} is registered for version {api_version:?}")),
     }?;
+    let unknown = report(&mut object, ignored);
+    Ok(Checked { object, unknown, duplicates: Vec::new() })
+}
+
+/// Removes unknown fields; returns what to say of them.
+fn report(object: &mut Value, ignored: Vec<Vec<Segment>>) -> Vec<String> {
     let mut unknown = Vec::new();
     for path in ignored {
-        remove(&mut object, &path);
+        remove(object, &path);
         if unknown.len() < MAX_REPORTS {
             unknown.push(format!("unknown field \"{}\"", Dotted(&path)));
         }
     }
-    Ok(Checked { object, unknown, duplicates: Vec::new() })
+    unknown
+}
+
+/// Whether there are more levels of values below this one.
+fn is_deeper(value: &Value, levels: usize) -> bool {
+    let below = |value: &Value| levels == 0 || is_deeper(value, levels - 1);
+    match value {
+        Value::Array(items) => items.iter().any(below),
+        Value::Object(map) => map.values().any(below),
+        _ => false,
+    }
 }
 
 /// The same for what a patch has made of `stored`. What it left alone was checked when it was stored: a patch of the

@@ -35,6 +35,7 @@ pub fn columns(kind: &str) -> Value {
             &["Name", "#Desired", "#Current", "#Ready", "Age", "*Containers", "*Images", "*Selector"]
         }
         "Pod" => &pod::COLUMNS,
+        "CustomResourceDefinition" => &["Name", "Created At"],
         "Namespace" => &["Name", "Status", "Age"],
         "Node" => &[
             "Name",
@@ -102,6 +103,7 @@ pub fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
     let name = json!(object["metadata"]["name"].as_str().unwrap_or_default());
     let age = json!(since(&object["metadata"]["creationTimestamp"], now));
     match kind {
+        "CustomResourceDefinition" => vec![name, object["metadata"]["creationTimestamp"].clone()],
         "Deployment" => {
             let (spec, status) = (&object["spec"], &object["status"]);
             let ready = format!("{}/{}", number(&status["readyReplicas"]), number(&spec["replicas"]));
@@ -359,7 +361,7 @@ fn size(value: &Value) -> usize {
 }
 
 /// The age of a timestamp as kubectl writes it; `<unknown>` without one.
-fn since(timestamp: &Value, now: Timestamp) -> String {
+pub(crate) fn since(timestamp: &Value, now: Timestamp) -> String {
     match timestamp.as_str().and_then(|text| text.parse::<Timestamp>().ok()) {
         Some(then) => duration(now.duration_since(then)),
         None => "<unknown>".to_owned(),

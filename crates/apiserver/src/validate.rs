@@ -8,6 +8,9 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::custom;
+use crate::kinds::Kind;
+
 mod container;
 mod daemonset;
 mod metadata;
@@ -36,6 +39,33 @@ impl fmt::Display for FieldError {
     }
 }
 
+/// [`create`] for built-in and custom kinds.
+pub(crate) fn create_of(kind: &Kind, object: &Value) -> Vec<FieldError> {
+    let Some(custom) = kind.custom else { return create(kind.kind, object) };
+    let mut errors = Errors::default();
+    let rule = names::dns1123_subdomain;
+    metadata::validate_as(kind.namespaced, rule, &object["metadata"], &mut errors);
+    custom::check::object(&custom.schema, object, &mut errors);
+    errors.0
+}
+
+/// [`update`] for built-in and custom kinds.
+pub(crate) fn update_of(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldError> {
+    let Some(custom) = kind.custom else { return update(kind.kind, new, old) };
+    let mut errors = Errors::default();
+    metadata::validate_update_as(kind.namespaced, &new["metadata"], &old["metadata"], &mut errors);
+    custom::check::object(&custom.schema, new, &mut errors);
+    errors.0
+}
+
+/// [`update_status`] for built-in and custom kinds.
+pub(crate) fn update_status_of(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldError> {
+    match kind.custom {
+        Some(_) => update_of(kind, new, old),
+        None => update_status(kind.kind, new, old),
+    }
+}
+
 /// Everything that is wrong with a new object of `kind`.
 pub fn create(kind: &str, object: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
@@ -45,6 +75,7 @@ pub fn create(kind: &str, object: &Value) -> Vec<FieldError> {
             daemonset::controller_revision(object, &mut errors);
             daemonset::revision_data(object, &mut errors);
         }
+        "CustomResourceDefinition" => custom::definition::validate(object, &mut errors),
         "DaemonSet" => daemonset::daemon_set(object, &mut errors),
         "Deployment" => workload::deployment(object, &mut errors),
         "Node" => node::node(object, &mut errors),
@@ -65,6 +96,7 @@ pub fn update(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
             daemonset::controller_revision(new, &mut errors);
             daemonset::immutable_data(new, old, &mut errors);
         }
+        "CustomResourceDefinition" => custom::definition::validate_update(new, old, &mut errors),
         "DaemonSet" => {
             workload::immutable_selector(new, old, &mut errors);
             daemonset::daemon_set(new, &mut errors);
@@ -102,69 +134,78 @@ pub fn update_status(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
 
 /// Collects errors; one method per cause, as in apimachinery's `field` package.
 #[derive(Default)]
-struct Errors(Vec<FieldError>);
+pub(crate) struct Errors(Vec<FieldError>);
 
 impl Errors {
-    fn push(&mut self, field: &str, reason: &'static str, detail: String) {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn into_vec(self) -> Vec<FieldError> {
+        self.0
+    }
+
+    pub(crate) fn push(&mut self, field: &str, reason: &'static str, detail: String) {
         self.0.push(FieldError { field: field.to_owned(), reason, detail });
     }
 
-    fn required(&mut self, field: &str, why: &str) {
+    pub(crate) fn required(&mut self, field: &str, why: &str) {
         let detail =
             if why.is_empty() { "Required value".to_owned() } else { format!("Required value: {why}") };
         self.push(field, "FieldValueRequired", detail);
     }
 
     /// `value` is written as JSON, so strings are quoted.
-    fn invalid(&mut self, field: &str, value: impl Into<Value>, why: impl fmt::Display) {
+    pub(crate) fn invalid(&mut self, field: &str, value: impl Into<Value>, why: impl fmt::Display) {
         let value: Value = value.into();
         self.push(field, "FieldValueInvalid", format!("Invalid value: {value}: {why}"));
     }
 
-    fn each_invalid(&mut self, field: &str, value: &str, errors: Vec<String>) {
+    pub(crate) fn each_invalid(&mut self, field: &str, value: &str, errors: Vec<String>) {
         for why in errors {
             self.invalid(field, value, why);
         }
     }
 
-    fn forbidden(&mut self, field: &str, why: &str) {
+    pub(crate) fn forbidden(&mut self, field: &str, why: &str) {
         self.push(field, "FieldValueForbidden", format!("Forbidden: {why}"));
     }
 
-    fn duplicate(&mut self, field: &str, value: impl Into<Value>) {
+    pub(crate) fn duplicate(&mut self, field: &str, value: impl Into<Value>) {
         let value: Value = value.into();
         self.push(field, "FieldValueDuplicate", format!("Duplicate value: {value}"));
     }
 
-    fn duplicate_because(&mut self, field: &str, value: impl Into<Value>, why: &str) {
+    pub(crate) fn duplicate_because(&mut self, field: &str, value: impl Into<Value>, why: &str) {
         let value: Value = value.into();
         self.push(field, "FieldValueDuplicate", format!("Duplicate value: {value}: {why}"));
     }
 
-    fn not_found(&mut self, field: &str, value: &str) {
+    pub(crate) fn not_found(&mut self, field: &str, value: &str) {
         self.push(field, "FieldValueNotFound", format!("Not found: {value:?}"));
     }
 
-    fn not_supported(&mut self, field: &str, value: impl Into<Value>, supported: &[&str]) {
+    pub(crate) fn not_supported(&mut self, field: &str, value: impl Into<Value>, supported: &[&str]) {
         let value: Value = value.into();
         let supported: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
         let detail = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
         self.push(field, "FieldValueNotSupported", detail);
     }
 
-    fn too_long(&mut self, field: &str, limit: usize) {
+    pub(crate) fn too_long(&mut self, field: &str, limit: usize) {
         self.push(field, "FieldValueTooLong", format!("Too long: may not be more than {limit} bytes"));
     }
 
     /// Absent counts as zero.
-    fn non_negative(&mut self, field: &str, value: &Value) {
+    pub(crate) fn non_negative(&mut self, field: &str, value: &Value) {
         if let Some(number) = value.as_i64().filter(|number| *number < 0) {
             self.invalid(field, number, "must be greater than or equal to 0");
         }
     }
 
     /// A text out of a fixed set; absent is the caller's business.
-    fn one_of(&mut self, field: &str, value: &Value, supported: &[&str]) {
+    pub(crate) fn one_of(&mut self, field: &str, value: &Value, supported: &[&str]) {
         if let Some(text) = value.as_str()
             && !supported.contains(&text)
         {
@@ -172,7 +213,7 @@ impl Errors {
         }
     }
 
-    fn immutable(&mut self, field: &str, new: &Value, old: &Value) {
+    pub(crate) fn immutable(&mut self, field: &str, new: &Value, old: &Value) {
         if essence(new) != essence(old) {
             self.invalid(field, new.clone(), "field is immutable");
         }

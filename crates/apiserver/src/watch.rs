@@ -45,7 +45,7 @@ pub(crate) fn open(
     let start = start_of(&request.params, server.options.streaming_lists)?;
     let kind = request.kind();
     let renderer = Renderer { kind, form: request.form, include: request.params.include };
-    let changed = server.store.subscribe(kind.kind).ok_or_else(Failure::unknown_path)?;
+    let changed = server.store.subscribe(kind.storage()).ok_or_else(Failure::unknown_path)?;
     let timeout = match request.params.timeout_seconds {
         None | Some(0) => DEFAULT_TIMEOUT,
         Some(seconds) => Duration::from_secs(seconds.min(24 * 3600)),
@@ -67,7 +67,7 @@ pub(crate) fn open(
         last_bookmark: (request.params.allow_watch_bookmarks && timeout > LAST_BOOKMARK)
             .then(|| begun + timeout - LAST_BOOKMARK),
         position: 0,
-        cursor: server.store.cursor(kind.kind, 0),
+        cursor: server.store.cursor(kind.storage(), 0),
         initial: Vec::new().into_iter(),
         initial_events_end: false,
         headers_sent: false,
@@ -148,7 +148,7 @@ struct Watcher {
 
 impl Watcher {
     fn begin(&mut self, start: Start) -> Result<(), Failure> {
-        let kind = self.renderer.kind.kind;
+        let kind = self.renderer.kind.storage();
         match start {
             Start::Now => self.position = self.server.store.revision(),
             Start::After(revision) => match self.server.store.check_watchable(kind, revision) {
@@ -234,7 +234,7 @@ impl Watcher {
 
     /// Queues the events of what has changed since the position.
     fn collect(&mut self) {
-        match self.server.store.changes(self.renderer.kind.kind, self.position, BATCH) {
+        match self.server.store.changes(self.renderer.kind.storage(), self.position, BATCH) {
             Ok((changes, position)) => {
                 let now = self.now();
                 for change in changes {

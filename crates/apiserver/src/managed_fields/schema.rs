@@ -40,7 +40,7 @@ impl Key {
 
 /// The fields of an object that need more than the rule for unlisted ones.
 #[derive(Debug)]
-pub(super) struct Schema(&'static [(&'static str, Shape)]);
+pub(crate) struct Schema(&'static [(&'static str, Shape)]);
 
 impl Schema {
     pub(super) fn field(&self, name: &str) -> Shape {
@@ -64,6 +64,47 @@ pub(super) fn of(kind: &str) -> &'static Schema {
         "ValidatingAdmissionPolicy" => &ADMISSION_POLICY,
         "ValidatingAdmissionPolicyBinding" => &ADMISSION_POLICY_BINDING,
         _ => &METADATA_ONLY,
+    }
+}
+
+/// The schema of a custom kind. It lives as long as the row of the kind: for ever.
+pub(crate) fn of_document(document: &Value) -> &'static Schema {
+    let mut fields = fields_of(document);
+    fields.retain(|(name, _)| *name != "metadata");
+    fields.push(METADATA_FIELD);
+    leaked(fields)
+}
+
+fn leaked(fields: Vec<(&'static str, Shape)>) -> &'static Schema {
+    Box::leak(Box::new(Schema(fields.leak())))
+}
+
+fn fields_of(document: &Value) -> Vec<(&'static str, Shape)> {
+    let properties = document["properties"].as_object().into_iter().flatten();
+    properties.filter_map(|(name, property)| Some((&*name.clone().leak(), shape_of(property)?))).collect()
+}
+
+/// None for what the rule for unlisted fields says anyway.
+fn shape_of(document: &Value) -> Option<Shape> {
+    let item = &document["items"];
+    if document["x-kubernetes-map-type"] == "atomic" {
+        return Some(Shape::Atomic);
+    }
+    match document["x-kubernetes-list-type"].as_str() {
+        Some("set") => Some(Shape::Set),
+        Some("map") => {
+            let names = document["x-kubernetes-list-map-keys"].as_array().into_iter().flatten();
+            let key = |name: &str| Key {
+                name: name.to_owned().leak(),
+                default: item["properties"][name]["default"].as_str().unwrap_or_default().to_owned().leak(),
+            };
+            let keys: Vec<Key> = names.filter_map(Value::as_str).map(key).collect();
+            Some(Shape::Map { keys: keys.leak(), item: leaked(fields_of(item)) })
+        }
+        _ => {
+            let fields = fields_of(document);
+            (!fields.is_empty()).then(|| Shape::Granular(leaked(fields)))
+        }
     }
 }
 

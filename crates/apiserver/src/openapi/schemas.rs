@@ -16,6 +16,8 @@ use k8s_openapi::api::flowcontrol::v1::FlowSchema;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -36,6 +38,15 @@ pub(super) fn of(group: &str, version: &str, kinds: &BTreeSet<&str>) -> Map<Stri
         }
     }
     schemas
+}
+
+/// A reference to the schema of metadata, and the schemas that it needs.
+pub(super) fn metadata() -> (Value, Map<String, Value>) {
+    let mut generator = SchemaSettings::openapi3().into_generator();
+    let reference = generator.subschema_for::<ObjectMeta>();
+    let mut schemas = generator.take_definitions(true);
+    schemas.values_mut().for_each(wrap_references);
+    (reference.into(), schemas)
 }
 
 /// Adds the schema of a kind; its name.
@@ -60,6 +71,7 @@ fn add(group: &str, kind: &str, generator: &mut SchemaGenerator) -> Option<Strin
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => {
             name::<ValidatingAdmissionPolicyBinding>
         }
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => name::<CustomResourceDefinition>,
         ("apps", "ControllerRevision") => name::<ControllerRevision>,
         ("apps", "DaemonSet") => name::<DaemonSet>,
         ("apps", "Deployment") => name::<Deployment>,

@@ -28,7 +28,7 @@ pub(super) fn apply(server: &Server, request: &Request) -> Result<Reply, Failure
     if config.pointer("/metadata/managedFields").is_some_and(|list| !list.is_null()) {
         return Err(Failure::bad_request("metadata.managedFields must be nil"));
     }
-    if server.store.get(kind.kind, &request.key()).is_none() && request.place.subresource.is_none() {
+    if server.store.get(kind.storage(), &request.key()).is_none() && request.place.subresource.is_none() {
         return create_applied(server, request, config);
     }
     let mut warnings = Vec::new();
@@ -93,11 +93,13 @@ fn applied(server: &Server, request: &Request, live: &Value, config: &Value) -> 
     let now = super::strategy::seconds((server.options.now)());
     let api_version = kind.api_version();
     let writer = writer(request, &api_version, &now);
-    managed_fields::applied(kind.kind, live, config, writer).map_err(|refused| match refused {
-        Refused::Malformed(why) => {
-            Failure::bad_request(format!("failed to create typed patch object: {why}"))
+    managed_fields::applied(managed_fields::schema_of(kind), live, config, writer).map_err(|refused| {
+        match refused {
+            Refused::Malformed(why) => {
+                Failure::bad_request(format!("failed to create typed patch object: {why}"))
+            }
+            Refused::Conflicts(conflicts) => Failure::apply_conflict(&conflicts),
         }
-        Refused::Conflicts(conflicts) => Failure::apply_conflict(&conflicts),
     })
 }
 
@@ -123,7 +125,7 @@ pub(super) fn track(
     let kind = request.kind();
     let api_version = kind.api_version();
     let writer = writer(request, &api_version, &now);
-    managed_fields::update(kind.kind, old, new, supplied.as_ref(), writer);
+    managed_fields::update(managed_fields::schema_of(kind), old, new, supplied.as_ref(), writer);
 }
 
 fn writer<'a>(request: &'a Request, api_version: &'a str, now: &'a str) -> Writer<'a> {

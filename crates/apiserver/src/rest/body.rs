@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::conversion;
 use crate::kinds::Kind;
-use crate::object::{meta, normalise, set_meta, text};
+use crate::object::{meta, normalise, set_meta, text, tidy_metadata};
 use crate::params::FieldValidation;
 use crate::request::{Place, Request};
 use crate::status::Failure;
@@ -47,7 +47,14 @@ pub(super) fn decode(request: &Request) -> Result<Decoded, Failure> {
             "{name} in version \"{version}\" cannot be handled as a {name}: {error}"
         ))
     };
-    let checked = strict::check(&kind.api_version(), kind.kind, &request.body).map_err(&cannot)?;
+    let checked = match kind.custom {
+        None => strict::check(&kind.api_version(), kind.kind, &request.body),
+        Some(custom) => strict::read(&request.body).and_then(|(object, duplicates)| {
+            let checked = strict::check_custom(custom, &kind.api_version(), kind.kind, object)?;
+            Ok(Checked { duplicates, ..checked })
+        }),
+    };
+    let checked = checked.map_err(&cannot)?;
     let (object, reports) = split(checked);
     let warnings = apply_validation(request.params.field_validation, reports).map_err(cannot)?;
     Ok(Decoded { object: stored(kind, object), warnings })
@@ -70,8 +77,11 @@ pub(super) fn decode_patched(request: &Request, patched: Value, current: &Value)
     if (api_version, name) != (kind.api_version().as_str(), kind.kind) {
         return Err(mismatch(kind, api_version, name));
     }
-    let checked =
-        strict::check_patched(&kind.api_version(), kind.kind, patched, current).map_err(&invalid)?;
+    let checked = match kind.custom {
+        None => strict::check_patched(&kind.api_version(), kind.kind, patched, current),
+        Some(custom) => strict::check_custom(custom, &kind.api_version(), kind.kind, patched),
+    };
+    let checked = checked.map_err(&invalid)?;
     let (object, reports) = split(checked);
     let warnings = apply_validation(request.params.field_validation, reports).map_err(invalid)?;
     Ok(Decoded { object: stored(kind, object), warnings })
@@ -165,6 +175,14 @@ fn apply_validation(validation: FieldValidation, reports: Vec<String>) -> Result
 
 fn stored(kind: &Kind, object: Value) -> Value {
     let mut object = conversion::to_storage(kind, object);
-    normalise(&mut object);
+    tidy(kind, &mut object);
     object
+}
+
+/// Removes what means the same as absence.
+pub(super) fn tidy(kind: &Kind, object: &mut Value) {
+    match kind.custom {
+        Some(_) => tidy_metadata(object),
+        None => normalise(object),
+    }
 }

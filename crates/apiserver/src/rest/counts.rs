@@ -29,7 +29,7 @@ const POINTERS: [&str; 2] = ["terminatingReplicas", "collisionCount"];
 
 /// Brings the status of a workload into the form that the server stores.
 pub(super) fn as_stored(kind: &Kind, object: &mut Value) {
-    match kind.kind {
+    match kind.storage() {
         "DaemonSet" => {
             let status = map_mut(object, "status");
             drop_absent(status);

@@ -11,7 +11,7 @@ use crate::object::{Object, is_deleting, meta, metadata_mut, set_meta};
 use crate::request::Request;
 use crate::status::Failure;
 use crate::store::{Key, Raced};
-use crate::{defaults, validate};
+use crate::validate;
 
 /// Tries at a free name for a generateName, as upstream's since 1.30 (KEP-4420).
 const NAME_TRIES: usize = 8;
@@ -49,16 +49,21 @@ pub(crate) fn insert(
             set_meta(&mut object, "name", server.names.generate(&base));
         }
         strategy::prepare_create(server, kind, &mut object);
-        defaults::apply(kind.kind, &mut object);
+        strategy::fill(kind, &mut object);
         let name = meta(&object, "name").to_owned();
-        let errors = validate::create(kind.kind, &object);
+        let errors = validate::create_of(kind, &object);
         if !errors.is_empty() {
             return Err(Failure::invalid(kind, &name, &errors));
         }
         let key = Key::new(&namespace, &name);
+        // Held until the object is stored, so that its definition does not end in between.
+        let registry = kind.custom.map(|_| server.registry.read());
+        if let Some(registry) = &registry {
+            registry.admit(kind)?;
+        }
         let stored = if !dry_run {
-            server.store.put(kind.kind, &key, None, object)
-        } else if server.store.get(kind.kind, &key).is_none() {
+            server.store.put(kind.storage(), &key, None, object)
+        } else if server.store.get(kind.storage(), &key).is_none() {
             Ok(Arc::new(Object::new(object)))
         } else {
             Err(Raced)

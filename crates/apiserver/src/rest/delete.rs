@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::strategy::seconds;
-use super::{Reply, Server};
+use super::{Reply, Server, definitions};
 use crate::kinds::{Generation, Kind};
 use crate::object::{Object, finalizers, is_deleting, map_mut, meta, metadata_mut, set_meta, strings, text};
 use crate::render::{ListMeta, Renderer};
@@ -147,7 +147,7 @@ pub(super) fn delete_collection(server: &Server, request: &Request) -> Result<Re
     let kind = request.kind();
     let snapshot = server
         .store
-        .list(kind.kind, &request.place.namespace, None, None)
+        .list(kind.storage(), &request.place.namespace, None, None)
         .map_err(|why: Unreadable| Failure::unreadable(0, why))?;
     let mut deleted = Vec::new();
     for (key, object) in &snapshot.objects {
@@ -175,7 +175,7 @@ pub(super) fn delete_one(
 ) -> Result<Deleted, Failure> {
     let (store, now) = (&server.store, (server.options.now)());
     loop {
-        let current = store.get(kind.kind, key).ok_or_else(|| Failure::not_found(kind, &key.name))?;
+        let current = store.get(kind.storage(), key).ok_or_else(|| Failure::not_found(kind, &key.name))?;
         let value = current.value();
         check_preconditions(kind, &value, options)?;
         match step(kind, &value, options, now)? {
@@ -184,7 +184,7 @@ pub(super) fn delete_one(
                 return Ok(Deleted::Staying(Arc::new(Object::new(marked))));
             }
             Step::Mark(marked) => {
-                if let Ok(stored) = store.put(kind.kind, key, Some(&current), marked) {
+                if let Ok(stored) = store.put(kind.storage(), key, Some(&current), marked) {
                     return Ok(Deleted::Staying(stored));
                 }
             }
@@ -192,10 +192,10 @@ pub(super) fn delete_one(
             Step::Remove(last) => {
                 // A pod gets its deletionTimestamp first, so that its last state has it.
                 let marked = match last {
-                    Some(last) => store.put(kind.kind, key, Some(&current), last),
+                    Some(last) => store.put(kind.storage(), key, Some(&current), last),
                     None => Ok(current),
                 };
-                if let Ok(gone) = marked.and_then(|marked| store.remove(kind.kind, key, &marked)) {
+                if let Ok(gone) = marked.and_then(|marked| store.remove(kind.storage(), key, &marked)) {
                     return Ok(Deleted::Gone(gone));
                 }
             }
@@ -240,7 +240,10 @@ enum Step {
 }
 
 fn step(kind: &Kind, old: &Value, options: &Options, now: Timestamp) -> Result<Step, Failure> {
-    match kind.kind {
+    match kind.storage() {
+        definitions::KIND if !is_deleting(old) => {
+            Ok(Step::Mark(definitions::terminating(old, &seconds(now))))
+        }
         "Pod" => Ok(pod_step(old, options, now)),
         "Namespace" => namespace_step(kind, old, options, now),
         _ => Ok(plain_step(kind, old, options, now)),

@@ -8,7 +8,9 @@ mod apply;
 mod body;
 mod counts;
 mod create;
+mod definitions;
 mod delete;
+mod documents;
 mod patch;
 mod read;
 mod scale;
@@ -34,15 +36,14 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::Options;
-use super::discovery;
 use super::fault_injection::{ConnectionLost, FaultDecision, FaultInjector, RequestInfo};
-use super::kinds::{self, KINDS, Subresource};
+use super::kinds::Subresource;
 use super::names::Names;
 use super::negotiate::{Form, Offer, negotiate};
 use super::object::{Object, to_bytes};
-use super::openapi;
 use super::params::Params;
 use super::protobuf;
+use super::registry::Registry;
 use super::render::Renderer;
 use super::request::{self, Document, Request, Target, Verb};
 use super::status::Failure;
@@ -57,6 +58,9 @@ pub(crate) struct Server {
     pub(crate) options: Options,
     pub(crate) store: Store,
     pub(crate) names: Names,
+    pub(crate) registry: RwLock<Registry>,
+    /// Held while the registry is brought in step with the definitions.
+    definitions: Mutex<()>,
     pub(crate) fault_injector: RwLock<Option<FaultInjector>>,
     /// Cancelled to break the watches that are open.
     watches: Mutex<CancellationToken>,
@@ -66,7 +70,8 @@ impl Server {
     pub(crate) fn new(options: Options) -> Self {
         let fault_injector = RwLock::new(options.on_request.clone());
         let (store, names) = (Store::new(limits(&options)), Names::new(options.seed));
-        Server { options, store, names, fault_injector, watches: Mutex::default() }
+        let (registry, definitions) = (RwLock::default(), Mutex::default());
+        Server { options, store, names, registry, definitions, fault_injector, watches: Mutex::default() }
     }
 
     /// The token that breaks the watches open now.
@@ -191,7 +196,7 @@ pub(crate) async fn answer(
         Ok(body) => body,
         Err(failure) => return Reply::from(failure).into_response(),
     };
-    let incoming = match Incoming::parse(&parts, body, server.options.protobuf) {
+    let incoming = match Incoming::parse(&server, &parts, body) {
         Ok(incoming) => incoming,
         Err(failure) => return Reply::from(failure).into_response(),
     };
@@ -260,15 +265,15 @@ enum Incoming {
 }
 
 impl Incoming {
-    fn parse(parts: &Parts, body: Bytes, protobuf: bool) -> Result<Self, Failure> {
-        let target = request::resolve(parts.uri.path())?;
+    fn parse(server: &Server, parts: &Parts, body: Bytes) -> Result<Self, Failure> {
+        let target = request::resolve(parts.uri.path(), &server.registry.read())?;
         let params = Params::parse(&parts.uri)?;
         let accept = header(&parts.headers, &ACCEPT);
         match target {
             Target::Place(place) => {
                 // Their table is complete.
                 let is_read = parts.method == http::Method::GET && place.subresource.is_none();
-                let protobuf = protobuf && is_read && place.kind.kind == "Pod";
+                let protobuf = server.options.protobuf && is_read && place.kind.storage() == "Pod";
                 let form = negotiate(accept, Offer { aggregated: false, protobuf })?;
                 let verb = request::verb(&parts.method, &place, params.watch)?;
                 let (content_type, body) = json_body(header(&parts.headers, &CONTENT_TYPE), body)?;
@@ -324,11 +329,15 @@ impl Incoming {
     fn perform(&self, server: &Arc<Server>, closing: CancellationToken) -> Reply {
         let (outcome, pretty, aggregated) = match self {
             Incoming::Object(request) => {
-                (object_reply(server, closing, request), request.params.pretty, None)
+                let reply = object_reply(server, closing, request);
+                if definitions::concerns(server, request) {
+                    definitions::follow(server);
+                }
+                (reply, request.params.pretty, None)
             }
             Incoming::Document { document, form, pretty, known, .. } => {
                 let aggregated = (*form == Form::AggregatedDiscovery).then_some(known);
-                (document_reply(document, *form), *pretty, aggregated)
+                (documents::reply(&server.registry.read(), document, *form), *pretty, aggregated)
             }
         };
         let reply = outcome.unwrap_or_else(Reply::from);
@@ -380,54 +389,4 @@ fn object_reply(
         (Verb::Delete, _) => delete::delete(server, request),
         (Verb::DeleteCollection, _) => delete::delete_collection(server, request),
     }
-}
-
-fn document_reply(document: &Document, form: Form) -> Result<Reply, Failure> {
-    let value = match document {
-        Document::Health => {
-            return Ok(Reply {
-                code: 200,
-                content_type: "text/plain; charset=utf-8",
-                content: Content::Text(Bytes::from_static(b"ok")),
-                warnings: Vec::new(),
-                etag: None,
-            });
-        }
-        Document::Version => discovery::version(),
-        Document::CoreVersions if form == Form::AggregatedDiscovery => discovery::aggregated(true),
-        Document::Groups if form == Form::AggregatedDiscovery => discovery::aggregated(false),
-        Document::CoreVersions => discovery::core_versions(),
-        Document::Groups => discovery::groups(),
-        Document::Group(group) => discovery::group(group).ok_or_else(Failure::unknown_path)?,
-        Document::Resources(group, version) => {
-            discovery::resources(group, version).ok_or_else(Failure::unknown_path)?
-        }
-        Document::OpenApiIndex => openapi::index(&kinds::group_versions()),
-        Document::OpenApi(group, version) => {
-            let rows: Vec<_> =
-                KINDS.iter().filter(|row| row.group == group && row.version == version).collect();
-            if rows.is_empty() {
-                return Err(Failure::unknown_path());
-            }
-            let subresources: Vec<Vec<&str>> = rows
-                .iter()
-                .map(|row| {
-                    let patched = [Subresource::Status, Subresource::Scale];
-                    patched.into_iter().filter(|sub| row.has(*sub)).map(Subresource::name).collect()
-                })
-                .collect();
-            let resources: Vec<openapi::Resource<'_>> = rows
-                .iter()
-                .zip(&subresources)
-                .map(|(row, subresources)| openapi::Resource {
-                    kind: row.kind,
-                    plural: row.plural,
-                    namespaced: row.namespaced,
-                    subresources,
-                })
-                .collect();
-            openapi::document(group, version, &resources)
-        }
-    };
-    Ok(Reply { content_type: form.content_type(), ..Reply::value(200, &value) })
 }

@@ -42,6 +42,12 @@ pub(super) fn patch(server: &Server, request: &Request) -> Result<Reply, Failure
     }
     let change = Change::parse(request)?;
     let kind = request.kind();
+    if kind.custom.is_some() && matches!(change, Change::Strategic(_)) {
+        return Err(Failure::unsupported_media_type(
+            "a custom kind has no strategic merge patch; send application/merge-patch+json or \
+             application/json-patch+json",
+        ));
+    }
     let mut warnings = Vec::new();
     let stored = update::write(server, &request.place, request, true, |current| {
         let stored = current.value();

@@ -18,7 +18,7 @@ use crate::store::{Key, Unreadable};
 pub(super) fn get(server: &Server, request: &Request) -> Result<Reply, Failure> {
     let object = server
         .store
-        .get(request.kind().kind, &request.key())
+        .get(request.kind().storage(), &request.key())
         .ok_or_else(|| Failure::not_found(request.kind(), &request.place.name))?;
     Ok(Reply::object(server, request, 200, &object))
 }
@@ -27,7 +27,7 @@ pub(super) fn list(server: &Server, request: &Request) -> Result<Reply, Failure>
     let selection = Selection::of(request)?;
     let (kind, params) = (request.kind(), &request.params);
     let page = Page::of(params)?;
-    let listed = server.store.list(kind.kind, &request.place.namespace, page.after.as_ref(), page.at);
+    let listed = server.store.list(kind.storage(), &request.place.namespace, page.after.as_ref(), page.at);
     let snapshot = match (listed, &page.after, page.at) {
         (Ok(snapshot), _, _) => snapshot,
         (Err(Unreadable::Compacted { .. }), Some(after), _) => {

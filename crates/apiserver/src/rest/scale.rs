@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::body;
 use super::patch::Change;
 use super::{Reply, Server, update};
+use crate::kinds::Kind;
 use crate::object::{Object, map_mut, meta, set_meta, strings, text};
 use crate::request::{Place, Request};
 use crate::status::Failure;
@@ -16,9 +17,9 @@ const API_VERSION: &str = "autoscaling/v1";
 pub(super) fn get(server: &Server, request: &Request) -> Result<Reply, Failure> {
     let object = server
         .store
-        .get(request.kind().kind, &request.key())
+        .get(request.kind().storage(), &request.key())
         .ok_or_else(|| Failure::not_found(request.kind(), &request.place.name))?;
-    Ok(Reply::value(200, &scale_of(&object.value())))
+    Ok(Reply::value(200, &scale_of(request.kind(), &object.value())))
 }
 
 pub(super) fn update(server: &Server, request: &Request) -> Result<Reply, Failure> {
@@ -32,7 +33,7 @@ pub(super) fn update(server: &Server, request: &Request) -> Result<Reply, Failur
 pub(super) fn patch(server: &Server, request: &Request) -> Result<Reply, Failure> {
     let change = Change::parse(request)?;
     write(server, request, |current| {
-        let mut scale = scale_of(&current.value());
+        let mut scale = scale_of(request.kind(), &current.value());
         change.apply("Scale", &mut scale)?;
         let checked = strict::check_value(API_VERSION, "Scale", scale);
         Ok(checked.map_err(Failure::bad_request)?.object)
@@ -63,16 +64,39 @@ fn write(
             return Err(Failure::invalid_as("Scale", "autoscaling", name, &[error]));
         }
         let mut object = Value::clone(&current.value());
-        map_mut(&mut object, "spec").insert("replicas".to_owned(), json!(replicas));
+        match request.kind().custom.and_then(|custom| custom.scale.as_ref()) {
+            Some(paths) => {
+                paths.replicas.set(&mut object, json!(replicas));
+            }
+            None => {
+                map_mut(&mut object, "spec").insert("replicas".to_owned(), json!(replicas));
+            }
+        }
         for field in ["resourceVersion", "uid"] {
             set_meta(&mut object, field, meta(&scale, field));
         }
         Ok(object)
     })?;
-    Ok(Reply::value(200, &scale_of(&stored.value())))
+    Ok(Reply::value(200, &scale_of(request.kind(), &stored.value())))
 }
 
-fn scale_of(object: &Value) -> Value {
+fn scale_of(kind: &Kind, object: &Value) -> Value {
+    let number = |value: Option<&Value>| value.and_then(Value::as_i64).unwrap_or_default();
+    let (replicas, status, selector) = match kind.custom.and_then(|custom| custom.scale.as_ref()) {
+        Some(paths) => {
+            let selector = paths.selector.as_ref().and_then(|path| path.first(object)?.as_str());
+            (
+                number(paths.replicas.first(object)),
+                number(paths.status.first(object)),
+                selector.unwrap_or_default().to_owned(),
+            )
+        }
+        None => (
+            number(object.pointer("/spec/replicas")),
+            number(object.pointer("/status/replicas")),
+            selector_query(text(object, "/kind"), object.pointer("/spec/selector")),
+        ),
+    };
     let mut metadata = Map::new();
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         let value = meta(object, field);
@@ -84,11 +108,8 @@ fn scale_of(object: &Value) -> Value {
         "kind": "Scale",
         "apiVersion": API_VERSION,
         "metadata": metadata,
-        "spec": {"replicas": object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or_default()},
-        "status": {
-            "replicas": object.pointer("/status/replicas").and_then(Value::as_i64).unwrap_or_default(),
-            "selector": selector_query(text(object, "/kind"), object.pointer("/spec/selector")),
-        },
+        "spec": {"replicas": replicas},
+        "status": {"replicas": status, "selector": selector},
     })
 }
 

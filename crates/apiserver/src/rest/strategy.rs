@@ -5,6 +5,8 @@
 use serde_json::{Value, json};
 
 use super::Server;
+use crate::custom::{definition, shape};
+use crate::defaults;
 use crate::kinds::{Generation, Kind, Subresource};
 use crate::object::{as_map, copy_field, map_mut, metadata_mut, set_meta, strings, text};
 use crate::strict::TEMPLATE_GENERATION;
@@ -35,7 +37,7 @@ pub(super) fn prepare_create(server: &Server, kind: &Kind, object: &mut Value) {
     if kind.generation != Generation::None {
         metadata.insert("generation".to_owned(), json!(1));
     }
-    match kind.kind {
+    match kind.storage() {
         // A node registers with its status (registry/core/node).
         "Node" => taint_by_condition(object),
         "DaemonSet" => {
@@ -43,6 +45,10 @@ pub(super) fn prepare_create(server: &Server, kind: &Kind, object: &mut Value) {
             super::counts::as_stored(kind, object);
             let given = template_generation(object).max(1);
             set_template_generation(object, given);
+        }
+        "CustomResourceDefinition" => {
+            let status = definition::initial_status(object);
+            as_map(object).insert("status".to_owned(), status);
         }
         "Namespace" => {
             as_map(object).insert("status".to_owned(), json!({"phase": "Active"}));
@@ -57,8 +63,19 @@ pub(super) fn prepare_create(server: &Server, kind: &Kind, object: &mut Value) {
         }
         _ => {}
     }
-    if kind.kind == "Service" {
+    if kind.storage() == "Service" {
         allocate_cluster_ip(server, object);
+    }
+}
+
+/// Fills in defaults, and the version that the kind is stored in.
+pub(super) fn fill(kind: &Kind, object: &mut Value) {
+    match kind.custom {
+        Some(custom) => {
+            as_map(object).insert("apiVersion".to_owned(), json!(custom.storage_version));
+            shape::fill(&custom.schema, object);
+        }
+        None => defaults::apply(kind.kind, object),
     }
 }
 
@@ -105,7 +122,7 @@ pub(super) fn prepare_update(kind: &Kind, new: &mut Value, old: &Value) {
     if kind.has(Subresource::Status) {
         copy_field(as_map(new), Some(old), "status");
     }
-    match kind.kind {
+    match kind.storage() {
         "Namespace" => {
             copy_field(as_map(new), Some(old), "spec");
             label_with_name(new);
@@ -119,8 +136,17 @@ pub(super) fn prepare_update(kind: &Kind, new: &mut Value, old: &Value) {
 /// Raises the generation if what it counts has changed. Called after defaulting, so that a default
 /// that a client leaves out is no change.
 pub(super) fn bump_generation(kind: &Kind, new: &mut Value, old: &Value) {
+    let content = |object: &Value| {
+        let mut content = object.clone();
+        as_map(&mut content).remove("metadata");
+        if kind.has(Subresource::Status) {
+            as_map(&mut content).remove("status");
+        }
+        content
+    };
     let changed = match kind.generation {
         Generation::None => false,
+        Generation::Content => content(new) != content(old),
         Generation::Spec => new.get("spec") != old.get("spec"),
         Generation::SpecAndAnnotations => {
             new.get("spec") != old.get("spec")
@@ -131,7 +157,7 @@ pub(super) fn bump_generation(kind: &Kind, new: &mut Value, old: &Value) {
         let generation = old.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
         set_meta(new, "generation", generation.saturating_add(1));
     }
-    if kind.kind == "DaemonSet" && new.pointer("/spec/template") != old.pointer("/spec/template") {
+    if kind.storage() == "DaemonSet" && new.pointer("/spec/template") != old.pointer("/spec/template") {
         set_template_generation(new, template_generation(old).saturating_add(1));
     }
 }
@@ -139,9 +165,17 @@ pub(super) fn bump_generation(kind: &Kind, new: &mut Value, old: &Value) {
 /// A write through `/status`. What else than the status gets through differs by kind, and clients rely
 /// on it: the Deployment controller writes its revision annotation this way.
 pub(super) fn prepare_status(kind: &Kind, new: &mut Value, old: &Value) {
+    if kind.custom.is_some() {
+        // Nothing but the status, and who owns it.
+        let mut kept = old.clone();
+        copy_field(as_map(&mut kept), Some(new), "status");
+        copy_field(metadata_mut(&mut kept), new.get("metadata"), "managedFields");
+        *new = kept;
+        return;
+    }
     keep_system_metadata(new, old);
     copy_field(as_map(new), Some(old), "spec");
-    match kind.kind {
+    match kind.storage() {
         "Deployment" => {
             copy_field(metadata_mut(new), old.get("metadata"), "labels");
             super::counts::as_stored(kind, new);

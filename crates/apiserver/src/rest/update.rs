@@ -6,9 +6,8 @@ use serde_json::Value;
 
 use super::body::{self, Decoded};
 use super::{Reply, Server, apply, create, strategy};
-use crate::defaults;
 use crate::kinds::{Kind, Subresource};
-use crate::object::{Object, finalizers, is_deleting, meta, metadata_mut, normalise, strings};
+use crate::object::{Object, finalizers, is_deleting, meta, metadata_mut, strings};
 use crate::request::{Place, Request};
 use crate::status::Failure;
 use crate::store::Key;
@@ -18,7 +17,7 @@ pub(super) fn update(server: &Server, request: &Request) -> Result<Reply, Failur
     let Decoded { mut object, warnings } = body::decode(request)?;
     body::place_object(&request.place, &mut object)?;
     let kind = request.kind();
-    let absent = server.store.get(kind.kind, &request.key()).is_none();
+    let absent = server.store.get(kind.storage(), &request.key()).is_none();
     let (code, stored) = if absent && kind.create_on_update && request.place.subresource.is_none() {
         if !meta(&object, "uid").is_empty() {
             let why = format!(
@@ -53,7 +52,7 @@ pub(super) fn write(
     loop {
         let current = server
             .store
-            .get(place.kind.kind, &key)
+            .get(place.kind.storage(), &key)
             .ok_or_else(|| Failure::not_found(place.kind, &place.name))?;
         let new = change(&current)?;
         let committed = match next(server, place, request, &current.value(), new, unconditional)? {
@@ -61,9 +60,9 @@ pub(super) fn write(
             Next::Put(new) | Next::Remove(new) if request.params.dry_run => {
                 return Ok(Arc::new(Object::new(new)));
             }
-            Next::Put(new) => server.store.put(place.kind.kind, &key, Some(&current), new),
+            Next::Put(new) => server.store.put(place.kind.storage(), &key, Some(&current), new),
             Next::Remove(new) => {
-                server.store.remove(place.kind.kind, &key, &current).map(|_| Arc::new(Object::new(new)))
+                server.store.remove(place.kind.storage(), &key, &current).map(|_| Arc::new(Object::new(new)))
             }
         };
         if let Ok(stored) = committed {
@@ -100,12 +99,12 @@ fn next(
         _ => strategy::prepare_update(kind, &mut new, old),
     }
     let supplied = metadata_mut(&mut new).remove("managedFields");
-    normalise(&mut new);
-    defaults::apply(kind.kind, &mut new);
+    body::tidy(kind, &mut new);
+    strategy::fill(kind, &mut new);
     let errors = match place.subresource {
-        Some(Subresource::Status) => validate::update_status(kind.kind, &new, old),
+        Some(Subresource::Status) => validate::update_status_of(kind, &new, old),
         Some(Subresource::Finalize | Subresource::Binding) => Vec::new(),
-        _ => validate::update(kind.kind, &new, old),
+        _ => validate::update_of(kind, &new, old),
     };
     if !errors.is_empty() {
         return Err(Failure::invalid(kind, &place.name, &errors));
@@ -154,5 +153,5 @@ fn is_finished(kind: &Kind, object: &Value) -> bool {
     is_deleting(object)
         && finalizers(object).is_empty()
         && grace.unwrap_or_default() == 0
-        && (kind.kind != "Namespace" || strings(object.pointer("/spec/finalizers")).is_empty())
+        && (kind.storage() != "Namespace" || strings(object.pointer("/spec/finalizers")).is_empty())
 }

@@ -17,6 +17,7 @@ async fn discovery_lists_the_table_of_kinds() {
         "networking.k8s.io",
         "policy",
         "rbac.authorization.k8s.io",
+        "apiextensions.k8s.io",
     ];
     assert_eq!(names, served);
     let resources = sandbox.get("/apis/apps/v1").await.ok();
@@ -60,7 +61,7 @@ async fn aggregated_discovery_is_served_on_request() {
     assert_eq!(pods["scope"], "Namespaced");
     assert_eq!(pods["shortNames"], json!(["po"]));
     let groups = sandbox.get_as("/apis", accept).await.ok();
-    assert_eq!(groups["items"].as_array().map(Vec::len), Some(8));
+    assert_eq!(groups["items"].as_array().map(Vec::len), Some(9));
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,6 +2,8 @@
 
 mod apply;
 mod client;
+mod custom_definitions;
+mod custom_objects;
 mod daemonsets;
 mod deletion;
 mod documents;
@@ -212,4 +214,69 @@ fn labelled(mut object: Value, labels: Value) -> Value {
 
 fn revision(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+}
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+
+/// The definition of `widgets.example.com`, whose `spec` has this schema.
+fn definition(spec: &Value) -> Value {
+    let status = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let columns = json!([
+        {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
+        {"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"},
+    ]);
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget", "shortNames": ["wd"]},
+            "versions": [{
+                "name": "v1",
+                "served": true,
+                "storage": true,
+                "schema": {"openAPIV3Schema": {
+                    "type": "object",
+                    "description": "A widget.",
+                    "properties": {"spec": spec, "status": status},
+                }},
+                "subresources": {
+                    "status": {},
+                    "scale": {
+                        "specReplicasPath": ".spec.size",
+                        "statusReplicasPath": ".status.size",
+                        "labelSelectorPath": ".status.selector",
+                    },
+                },
+                "additionalPrinterColumns": columns,
+            }],
+        },
+    })
+}
+
+/// The schema of a widget's spec.
+fn widget_spec() -> Value {
+    json!({
+        "type": "object",
+        "required": ["size"],
+        "properties": {
+            "size": {"type": "integer", "minimum": 0, "maximum": 9, "description": "How large."},
+            "mode": {"type": "string", "default": "plain", "enum": ["plain", "fancy"]},
+            "tags": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+        },
+    })
+}
+
+fn widget(name: &str, spec: Value) -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec})
+}
+
+/// A server with the widgets' definition.
+async fn with_widgets() -> Sandbox {
+    let sandbox = sandbox();
+    sandbox.post(DEFINITIONS, definition(&widget_spec())).await.ok();
+    sandbox
 }

@@ -307,7 +307,7 @@ async fn services_get_addresses_of_their_own_and_keep_them() {
 }
 
 /// Arbitrary bodies: JSON of any shape, often under the names that the server reads.
-fn any_json() -> impl proptest::strategy::Strategy<Value = Value> {
+pub(super) fn any_json() -> impl proptest::strategy::Strategy<Value = Value> {
     use proptest::prelude::*;
     const NAMES: &[&str] =
         &["metadata", "spec", "status", "kind", "apiVersion", "name", "labels", "finalizers", "replicas"];

@@ -13,7 +13,15 @@ pub(super) fn is_namespaced(kind: &str) -> bool {
 }
 
 pub(super) fn validate(kind: &str, metadata: &Value, errors: &mut Errors) {
-    let rule = name_rule(kind);
+    validate_as(is_namespaced(kind), name_rule(kind), metadata, errors);
+}
+
+pub(super) fn validate_as(
+    namespaced: bool,
+    rule: fn(&str) -> Vec<String>,
+    metadata: &Value,
+    errors: &mut Errors,
+) {
     let prefix = text(metadata, "generateName");
     if !prefix.is_empty() {
         // A prefix may end with a dash, because something follows it.
@@ -27,7 +35,7 @@ pub(super) fn validate(kind: &str, metadata: &Value, errors: &mut Errors) {
         "" => errors.required("metadata.name", "name or generateName is required"),
         name => errors.each_invalid("metadata.name", name, rule(name)),
     }
-    match (is_namespaced(kind), text(metadata, "namespace")) {
+    match (namespaced, text(metadata, "namespace")) {
         (true, "") => errors.required("metadata.namespace", ""),
         (true, namespace) => {
             errors.each_invalid("metadata.namespace", namespace, names::dns1123_label(namespace));
@@ -41,6 +49,10 @@ pub(super) fn validate(kind: &str, metadata: &Value, errors: &mut Errors) {
 }
 
 pub(super) fn validate_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
+    validate_update_as(is_namespaced(kind), new, old, errors);
+}
+
+pub(super) fn validate_update_as(namespaced: bool, new: &Value, old: &Value, errors: &mut Errors) {
     if old["deletionTimestamp"].is_string() {
         let listed = |metadata: &Value| -> Vec<String> {
             let finalizers = metadata["finalizers"].as_array().into_iter().flatten();
@@ -66,7 +78,7 @@ pub(super) fn validate_update(kind: &str, new: &Value, old: &Value, errors: &mut
         errors.invalid("metadata.generation", new, "must not be decremented");
     }
     errors.immutable("metadata.name", &new["name"], &old["name"]);
-    if is_namespaced(kind) {
+    if namespaced {
         errors.immutable("metadata.namespace", &new["namespace"], &old["namespace"]);
     }
     // The server fills these in when a client leaves them out.

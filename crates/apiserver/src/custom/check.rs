@@ -1,0 +1,328 @@
+//! Validation of values by a structural schema, in the words that users know (upstream
+//! `k8s.io/kube-openapi/pkg/validation`).
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::formats;
+use super::schema::{Additional, ListType, Range, Rules, Schema, Type};
+use crate::validate::Errors;
+
+/// Nobody reads more errors than that.
+const MAX_ERRORS: usize = 100;
+
+/// Adds what is wrong with a custom object, metadata apart.
+pub(crate) fn object(schema: &Schema, object: &Value, errors: &mut Errors) {
+    // Its type is known, and the metadata have been checked.
+    fields(schema, object, "", errors);
+    rules(&schema.rules, object, "", errors);
+}
+
+/// Adds what is wrong with one value.
+pub(super) fn value(schema: &Schema, value: &Value, path: &str, errors: &mut Errors) {
+    if errors.len() >= MAX_ERRORS || (value.is_null() && schema.nullable) {
+        return;
+    }
+    if !has_type(schema, value) {
+        return wrong_type(schema, value, path, errors);
+    }
+    match value {
+        Value::Object(_) => fields(schema, value, path, errors),
+        Value::Array(items) => elements(schema, items, path, errors),
+        _ => {}
+    }
+    rules(&schema.rules, value, path, errors);
+}
+
+fn has_type(schema: &Schema, value: &Value) -> bool {
+    if schema.int_or_string {
+        return value.is_string() || is_integer(value);
+    }
+    match schema.kind {
+        None => true,
+        Some(Type::Array) => value.is_array(),
+        Some(Type::Boolean) => value.is_boolean(),
+        Some(Type::Integer) => is_integer(value),
+        Some(Type::Number) => value.is_number(),
+        Some(Type::Object) => value.is_object(),
+        Some(Type::String) => value.is_string(),
+    }
+}
+
+/// A number without a fraction, however it is written.
+fn is_integer(value: &Value) -> bool {
+    value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0)
+}
+
+fn wrong_type(schema: &Schema, value: &Value, path: &str, errors: &mut Errors) {
+    let wanted = match schema.kind {
+        Some(kind) if !schema.int_or_string => kind.name(),
+        _ => "integer,string",
+    };
+    let found = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) if is_integer(value) => "integer",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let why = format!("{path} in body must be of type {wanted}: {found:?}");
+    errors.push(path, "FieldValueTypeInvalid", format!("Invalid value: {found:?}: {why}"));
+}
+
+fn fields(schema: &Schema, object: &Value, path: &str, errors: &mut Errors) {
+    if schema.embedded {
+        for field in ["apiVersion", "kind"] {
+            if object[field].as_str().unwrap_or_default().is_empty() {
+                errors.required(&join(path, field), "must not be empty");
+            }
+        }
+    }
+    for (name, part) in object.as_object().into_iter().flatten() {
+        let of_part = match (schema.properties.get(name), &schema.additional) {
+            (Some(property), _) => property,
+            (None, Some(Additional::Of(additional))) => additional,
+            (None, _) => continue,
+        };
+        value(of_part, part, &join(path, name), errors);
+    }
+}
+
+fn elements(schema: &Schema, items: &[Value], path: &str, errors: &mut Errors) {
+    if let Some(item) = &schema.items {
+        for (index, element) in items.iter().enumerate() {
+            value(item, element, &format!("{path}[{index}]"), errors);
+        }
+    }
+    let identity = |item: &Value| -> Option<Value> {
+        match &schema.list {
+            ListType::Atomic => None,
+            ListType::Set => Some(item.clone()),
+            ListType::Map(keys) => {
+                let value = |key: &String| Some((key.clone(), item.get(key)?.clone()));
+                Some(Value::Object(keys.iter().filter_map(value).collect()))
+            }
+        }
+    };
+    let mut seen = BTreeSet::new();
+    for (index, item) in items.iter().enumerate() {
+        if let Some(identity) = identity(item)
+            && !seen.insert(identity.to_string())
+        {
+            errors.duplicate(&format!("{path}[{index}]"), identity);
+        }
+    }
+}
+
+fn rules(rules: &Rules, value: &Value, path: &str, errors: &mut Errors) {
+    if !rules.allowed.is_empty() && !rules.allowed.contains(value) {
+        let supported: Vec<String> = rules.allowed.iter().map(Value::to_string).collect();
+        let detail = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
+        errors.push(path, "FieldValueNotSupported", detail);
+    }
+    match value {
+        Value::Number(number) => {
+            if let Some(number) = number.as_f64() {
+                limits(rules, number, value, path, errors);
+            }
+        }
+        Value::String(text) => strings(rules, text, path, errors),
+        Value::Array(items) => count(rules.items, items.len(), value, path, "items", errors),
+        Value::Object(map) => {
+            count(rules.properties, map.len(), value, path, "properties", errors);
+            for name in rules.required.iter().filter(|name| !map.contains_key(*name)) {
+                errors.required(&join(path, name), "");
+            }
+        }
+        Value::Null | Value::Bool(_) => {}
+    }
+    logic(rules, value, path, errors);
+}
+
+fn limits(rules: &Rules, number: f64, value: &Value, path: &str, errors: &mut Errors) {
+    let mut refuse =
+        |why: String| errors.invalid(path, value.clone(), format!("{path} in body should be {why}"));
+    match rules.minimum {
+        Some(least) if rules.above_minimum && number <= least => refuse(format!("greater than {least}")),
+        Some(least) if number < least => refuse(format!("greater than or equal to {least}")),
+        _ => {}
+    }
+    match rules.maximum {
+        Some(most) if rules.below_maximum && number >= most => refuse(format!("less than {most}")),
+        Some(most) if number > most => refuse(format!("less than or equal to {most}")),
+        _ => {}
+    }
+    if let Some(step) = rules.multiple_of {
+        let quotient = number / step;
+        if (quotient - quotient.round()).abs() > 1e-9 {
+            refuse(format!("a multiple of {step}"));
+        }
+    }
+    if !formats::fits_number(&rules.format, value) {
+        refuse(format!("in the range of {}", rules.format));
+    }
+}
+
+fn strings(rules: &Rules, text: &str, path: &str, errors: &mut Errors) {
+    let length = text.chars().count() as u64;
+    let mut refuse = |why: String| errors.invalid(path, text, format!("{path} in body {why}"));
+    if let Some(least) = rules.lengths.least.filter(|least| length < *least) {
+        refuse(format!("should be at least {least} chars long"));
+    }
+    if let Some(most) = rules.lengths.most.filter(|most| length > *most) {
+        refuse(format!("should be at most {most} chars long"));
+    }
+    if let Some(pattern) = rules.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
+        refuse(format!("should match '{}'", pattern.as_str()));
+    }
+    if !formats::fits_text(&rules.format, text) {
+        refuse(format!("must be of type {}: {text:?}", rules.format));
+    }
+}
+
+fn count(range: Range, number: usize, value: &Value, path: &str, what: &str, errors: &mut Errors) {
+    let number = number as u64;
+    if let Some(least) = range.least.filter(|least| number < *least) {
+        errors.invalid(path, value.clone(), format!("{path} in body should have at least {least} {what}"));
+    }
+    if let Some(most) = range.most.filter(|most| number > *most) {
+        let detail = format!("Too many: {number}: must have at most {most} {what}");
+        errors.push(path, "FieldValueTooMany", detail);
+    }
+}
+
+fn logic(rules: &Rules, value: &Value, path: &str, errors: &mut Errors) {
+    for schema in &rules.all_of {
+        self::value(schema, value, path, errors);
+    }
+    let fits = |schema: &Schema| {
+        let mut found = Errors::default();
+        self::value(schema, value, path, &mut found);
+        found.len() == 0
+    };
+    let mut refuse =
+        |why: String| errors.invalid(path, value.clone(), format!("{path:?} must validate {why}"));
+    if !rules.any_of.is_empty() && !rules.any_of.iter().any(fits) {
+        refuse("at least one schema (anyOf)".to_owned());
+    }
+    if !rules.one_of.is_empty() {
+        match rules.one_of.iter().filter(|schema| fits(schema)).count() {
+            1 => {}
+            0 => refuse("one and only one schema (oneOf). Found none valid".to_owned()),
+            several => {
+                refuse(format!("one and only one schema (oneOf). Found {several} valid alternatives"));
+            }
+        }
+    }
+    if rules.not.as_deref().is_some_and(fits) {
+        errors.invalid(path, value.clone(), format!("{path:?} must not validate the schema (not)"));
+    }
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The errors for `a` of a custom object whose schema says `schema` about it.
+    #[track_caller]
+    fn check(schema: Value, a: Value, expected: &[&str]) {
+        let mut errors = Errors::default();
+        let schema = json!({"type": "object", "properties": {"a": schema}});
+        let schema = Schema::parse(&schema, "s", &mut errors);
+        assert_eq!(errors.len(), 0);
+        object(&schema, &json!({"a": a}), &mut errors);
+        let said: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn types_are_checked() {
+        check(json!({"type": "integer"}), json!(1), &[]);
+        let wrong = "a: Invalid value: \"string\": a in body must be of type integer: \"string\"";
+        check(json!({"type": "integer"}), json!("x"), &[wrong]);
+        check(json!({"type": "string", "nullable": true}), json!(null), &[]);
+        check(json!({"x-kubernetes-int-or-string": true}), json!("50%"), &[]);
+        let wrong = "a: Invalid value: \"boolean\": a in body must be of type integer,string: \"boolean\"";
+        check(json!({"x-kubernetes-int-or-string": true}), json!(true), &[wrong]);
+    }
+
+    #[test]
+    fn numbers_have_limits() {
+        let range = json!({"type": "integer", "minimum": 1, "maximum": 5, "exclusiveMaximum": true});
+        check(range.clone(), json!(4), &[]);
+        check(
+            range.clone(),
+            json!(0),
+            &["a: Invalid value: 0: a in body should be greater than or equal to 1"],
+        );
+        check(range, json!(5), &["a: Invalid value: 5: a in body should be less than 5"]);
+        let even = json!({"type": "integer", "multipleOf": 2});
+        check(even, json!(3), &["a: Invalid value: 3: a in body should be a multiple of 2"]);
+    }
+
+    #[test]
+    fn texts_have_lengths_patterns_and_formats() {
+        let schema = json!({"type": "string", "minLength": 2, "pattern": "^[a-z]+$"});
+        check(
+            schema,
+            json!("A"),
+            &[
+                "a: Invalid value: \"A\": a in body should be at least 2 chars long",
+                "a: Invalid value: \"A\": a in body should match '^[a-z]+$'",
+            ],
+        );
+        let time = json!({"type": "string", "format": "date-time"});
+        check(time.clone(), json!("2026-01-01T00:00:00Z"), &[]);
+        check(
+            time,
+            json!("now"),
+            &["a: Invalid value: \"now\": a in body must be of type date-time: \"now\""],
+        );
+        let mode = json!({"type": "string", "enum": ["x", "y"]});
+        check(mode, json!("z"), &["a: Unsupported value: \"z\": supported values: \"x\", \"y\""]);
+    }
+
+    #[test]
+    fn lists_can_be_sets_and_maps() {
+        let set = json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"});
+        check(set, json!(["x", "x"]), &["a[1]: Duplicate value: \"x\""]);
+        let map = json!({
+            "type": "array",
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+            "items": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}},
+        });
+        check(
+            map.clone(),
+            json!([{"name": "x"}, {"name": "x"}]),
+            &["a[1]: Duplicate value: {\"name\":\"x\"}"],
+        );
+        check(map, json!([{}]), &["a[0].name: Required value"]);
+    }
+
+    #[test]
+    fn schemas_can_be_combined() {
+        let any = json!({"type": "object", "properties": {"b": {"type": "string"}, "c": {"type": "string"}},
+            "oneOf": [{"required": ["b"]}, {"required": ["c"]}]});
+        check(any.clone(), json!({"b": "x"}), &[]);
+        check(
+            any,
+            json!({"b": "x", "c": "x"}),
+            &[
+                "a: Invalid value: {\"b\":\"x\",\"c\":\"x\"}: \"a\" must validate one and only one schema (oneOf). \
+               Found 2 valid alternatives",
+            ],
+        );
+        let not = json!({"type": "string", "not": {"enum": ["x"]}});
+        check(not, json!("x"), &["a: Invalid value: \"x\": \"a\" must not validate the schema (not)"]);
+    }
+}

@@ -1,0 +1,148 @@
+//! The simple JSONPath of printer columns and of `/scale`: `.spec.replicas`, `.status.conditions[?(@.type=="Ready")].status`.
+
+use serde_json::Value;
+
+#[derive(Clone, Debug, PartialEq)]
+enum Step {
+    Field(String),
+    Index(usize),
+    All,
+    /// The elements in which a field has a value.
+    Where(Path, String),
+}
+
+/// A path into an object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Path(Vec<Step>);
+
+impl Path {
+    /// # Errors
+    /// A sentence about what cannot be read.
+    pub(super) fn parse(text: &str) -> Result<Path, String> {
+        let mut rest = text.strip_prefix('$').unwrap_or(text);
+        let mut steps = Vec::new();
+        while !rest.is_empty() {
+            if let Some(after) = rest.strip_prefix('.') {
+                let (name, after) = field(after);
+                if name.is_empty() {
+                    return Err(format!("a field name is missing in {text:?}"));
+                }
+                steps.push(Step::Field(name));
+                rest = after;
+            } else if let Some(after) = rest.strip_prefix('[') {
+                let (inside, after) =
+                    after.split_once(']').ok_or_else(|| format!("a bracket is not closed in {text:?}"))?;
+                steps.push(bracket(inside)?);
+                rest = after;
+            } else {
+                return Err(format!("{text:?} must begin with a dot, such as .spec.replicas"));
+            }
+        }
+        if steps.is_empty() { Err("the path is empty".to_owned()) } else { Ok(Path(steps)) }
+    }
+
+    /// The first value that the path leads to.
+    pub(crate) fn first<'a>(&self, object: &'a Value) -> Option<&'a Value> {
+        self.0.iter().fold(vec![object], |found, step| step.take(&found)).first().copied()
+    }
+
+    /// Sets the value at a path of fields; false if it is none.
+    pub(crate) fn set(&self, object: &mut Value, value: Value) -> bool {
+        let mut at = object;
+        for step in &self.0 {
+            let Step::Field(name) = step else { return false };
+            at = crate::object::as_map(at).entry(name).or_insert(Value::Null);
+        }
+        *at = value;
+        true
+    }
+
+    /// Whether it consists of fields only and begins with this one.
+    pub(super) fn begins_with(&self, field: &str) -> bool {
+        self.0.first() == Some(&Step::Field(field.to_owned()))
+            && self.0.iter().all(|step| matches!(step, Step::Field(_)))
+    }
+}
+
+impl Step {
+    fn take<'a>(&self, values: &[&'a Value]) -> Vec<&'a Value> {
+        let items = || values.iter().filter_map(|value| value.as_array());
+        match self {
+            Step::Field(name) => values.iter().filter_map(|value| value.get(name)).collect(),
+            Step::Index(index) => items().filter_map(|items| items.get(*index)).collect(),
+            Step::All => items().flatten().collect(),
+            Step::Where(path, wanted) => items()
+                .flatten()
+                .filter(|item| path.first(item).is_some_and(|found| text_of(found) == *wanted))
+                .collect(),
+        }
+    }
+}
+
+pub(super) fn text_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// A name, in which a backslash escapes a dot, and what comes after it.
+fn field(text: &str) -> (String, &str) {
+    let (mut name, mut escaped) = (String::new(), false);
+    for (position, character) in text.char_indices() {
+        match character {
+            '\\' if !escaped => escaped = true,
+            '.' | '[' if !escaped => return (name, text.get(position..).unwrap_or_default()),
+            _ => {
+                name.push(character);
+                escaped = false;
+            }
+        }
+    }
+    (name, "")
+}
+
+fn bracket(inside: &str) -> Result<Step, String> {
+    if inside == "*" {
+        return Ok(Step::All);
+    }
+    if let Some(condition) = inside.strip_prefix("?(").and_then(|rest| rest.strip_suffix(')')) {
+        let (path, value) = condition
+            .split_once("==")
+            .ok_or_else(|| format!("the filter {condition:?} must compare with =="))?;
+        let path = path.trim().strip_prefix('@').ok_or_else(|| format!("{path:?} must begin with @"))?;
+        return Ok(Step::Where(Path::parse(path)?, unquoted(value.trim()).to_owned()));
+    }
+    if let Ok(index) = inside.parse() {
+        return Ok(Step::Index(index));
+    }
+    match unquoted(inside) {
+        name if name != inside => Ok(Step::Field(name.to_owned())),
+        _ => Err(format!("{inside:?} is neither an index, *, a quoted name nor a filter")),
+    }
+}
+
+fn unquoted(text: &str) -> &str {
+    let within = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
+    within('"').or_else(|| within('\'')).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_path_leads_through_fields_lists_and_filters() {
+        let object = json!({"spec": {"a.b": 1, "list": [{"n": 1}, {"n": 2}]}, "status": {"conditions": [
+            {"type": "Synced", "status": "True"}, {"type": "Ready", "status": "False"}]}});
+        let first = |path: &str| Path::parse(path).unwrap().first(&object).cloned();
+        assert_eq!(first(".status.conditions[?(@.type==\"Ready\")].status"), Some(json!("False")));
+        assert_eq!(first(".spec.list[1].n"), Some(json!(2)));
+        assert_eq!(first(".spec.list[*].n"), Some(json!(1)));
+        assert_eq!(first(".spec.a\\.b"), Some(json!(1)));
+        assert_eq!(first(".spec['a.b']"), Some(json!(1)));
+        assert_eq!(first(".spec.none"), None);
+        for bad in ["", "spec", ".", ".a[", ".a[b]", ".a[?(@.b>1)]"] {
+            assert!(Path::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Custom kinds: what a CustomResourceDefinition says, read once into the row of a kind.
+//!
+//! The definitions themselves are objects like others; `rest/definitions.rs` keeps the rows in step with them.
+
+pub(crate) mod check;
+pub(crate) mod definition;
+mod formats;
+mod json_path;
+pub(crate) mod names;
+mod schema;
+pub(crate) mod shape;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::kinds::{Generation, Kind, Subresource, custom_row};
+use crate::managed_fields;
+use crate::table::since;
+use crate::validate::Errors;
+
+pub(crate) use json_path::Path;
+pub(crate) use schema::Schema;
+
+/// What the server knows of a version of a custom kind beyond its row.
+#[derive(Debug)]
+pub(crate) struct Custom {
+    /// The name of its definition, which is also where the store keeps its objects: `widgets.example.com`. No built-in kind
+    /// has a dot in its name.
+    pub(crate) definition: String,
+    pub(crate) list_kind: String,
+    /// The apiVersion in which objects are stored.
+    pub(crate) storage_version: String,
+    pub(crate) schema: Schema,
+    pub(crate) ownership: &'static managed_fields::Schema,
+    pub(crate) scale: Option<Scale>,
+    /// `openAPIV3Schema` as it was written.
+    pub(crate) document: Value,
+    columns: Vec<Column>,
+}
+
+/// Where `/scale` finds its numbers.
+#[derive(Debug)]
+pub(crate) struct Scale {
+    pub(crate) replicas: Path,
+    pub(crate) status: Path,
+    pub(crate) selector: Option<Path>,
+}
+
+#[derive(Debug)]
+struct Column {
+    name: String,
+    kind: String,
+    format: String,
+    description: String,
+    priority: i64,
+    path: Path,
+}
+
+/// The rows of all versions that were ever served in this process, by what they were made of. Rows live for ever, so that
+/// custom kinds are `&'static` like the built-in ones; the table has equal rows made once, however often a definition is
+/// created or a server started. The price is the memory of each distinct definition, some kilobytes.
+static ROWS: Mutex<BTreeMap<String, &'static Kind>> = Mutex::new(BTreeMap::new());
+
+/// The rows of the served versions of an established definition.
+pub(crate) fn rows(definition: &Value) -> Vec<&'static Kind> {
+    let versions = definition["spec"]["versions"].as_array().into_iter().flatten();
+    versions.filter(|version| version["served"] == true).map(|version| row(definition, version)).collect()
+}
+
+fn row(definition: &Value, version: &Value) -> &'static Kind {
+    let (spec, names) = (&definition["spec"], &definition["status"]["acceptedNames"]);
+    let source = json!([spec["group"], spec["scope"], names, version, storage_version(spec)]).to_string();
+    ROWS.lock().entry(source).or_insert_with(|| new_row(definition, version))
+}
+
+/// The name of the version that objects are stored in.
+pub(crate) fn storage_version(spec: &Value) -> &str {
+    let mut versions = spec["versions"].as_array().into_iter().flatten();
+    versions
+        .find(|version| version["storage"] == true)
+        .and_then(|version| version["name"].as_str())
+        .unwrap_or("")
+}
+
+fn new_row(definition: &Value, version: &Value) -> &'static Kind {
+    let (spec, names) = (&definition["spec"], &definition["status"]["acceptedNames"]);
+    let group = definition::text(spec, "group");
+    let document = version["schema"]["openAPIV3Schema"].clone();
+    let subresources = &version["subresources"];
+    let custom = Custom {
+        definition: format!("{}.{group}", definition::text(names, "plural")),
+        list_kind: definition::text(names, "listKind").to_owned(),
+        storage_version: format!("{group}/{}", storage_version(spec)),
+        schema: Schema::parse(&document, "", &mut Errors::default()),
+        ownership: managed_fields::schema_of_document(&document),
+        scale: scale(&subresources["scale"]),
+        columns: columns(version),
+        document,
+    };
+    let mut served = Vec::new();
+    if custom.scale.is_some() {
+        served.push(Subresource::Scale);
+    }
+    if subresources["status"].is_object() {
+        served.push(Subresource::Status);
+    }
+    let text =
+        |value: &Value, field: &str| -> &'static str { definition::text(value, field).to_owned().leak() };
+    let list = |field: &str| -> &'static [&'static str] {
+        let all: Vec<&'static str> =
+            schema::texts(&names[field]).into_iter().map(|one| &*one.leak()).collect();
+        all.leak()
+    };
+    Box::leak(Box::new(Kind {
+        group: text(spec, "group"),
+        version: text(version, "name"),
+        kind: text(names, "kind"),
+        plural: text(names, "plural"),
+        singular: text(names, "singular"),
+        short_names: list("shortNames"),
+        categories: list("categories"),
+        namespaced: spec["scope"] != "Cluster",
+        subresources: served.leak(),
+        generation: Generation::Content,
+        custom: Some(Box::leak(Box::new(custom))),
+        ..custom_row()
+    }))
+}
+
+fn scale(spec: &Value) -> Option<Scale> {
+    let path = |field: &str| Path::parse(definition::text(spec, field)).ok();
+    Some(Scale {
+        replicas: path("specReplicasPath")?,
+        status: path("statusReplicasPath")?,
+        selector: path("labelSelectorPath"),
+    })
+}
+
+fn columns(version: &Value) -> Vec<Column> {
+    let age = json!([{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}]);
+    let listed = version["additionalPrinterColumns"].as_array().filter(|list| !list.is_empty());
+    let listed = listed.or(age.as_array()).into_iter().flatten();
+    let column = |column: &Value| {
+        let text = |field: &str| definition::text(column, field).to_owned();
+        Some(Column {
+            name: text("name"),
+            kind: text("type"),
+            format: text("format"),
+            description: text("description"),
+            priority: column["priority"].as_i64().unwrap_or_default(),
+            path: Path::parse(&text("jsonPath")).ok()?,
+        })
+    };
+    listed.filter_map(column).collect()
+}
+
+impl Custom {
+    /// The column definitions of a table.
+    pub(crate) fn columns(&self) -> Value {
+        let name =
+            json!({"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0});
+        let others = self.columns.iter().map(|column| {
+            json!({
+                "name": column.name,
+                "type": column.kind,
+                "format": column.format,
+                "description": column.description,
+                "priority": column.priority,
+            })
+        });
+        std::iter::once(name).chain(others).collect()
+    }
+
+    /// The cells of an object in a table.
+    pub(crate) fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
+        let name = object["metadata"]["name"].clone();
+        std::iter::once(name).chain(self.columns.iter().map(|column| column.cell(object, now))).collect()
+    }
+}
+
+impl Column {
+    fn cell(&self, object: &Value, now: Timestamp) -> Value {
+        let Some(value) = self.path.first(object).filter(|value| !value.is_null()) else {
+            return Value::Null;
+        };
+        match self.kind.as_str() {
+            "integer" if value.is_number() => value.as_i64().map_or(Value::Null, Value::from),
+            "number" if value.is_number() => value.clone(),
+            "boolean" if value.is_boolean() => value.clone(),
+            "date" => since(value, now).into(),
+            "string" => json_path::text_of(value).into(),
+            _ => Value::Null,
+        }
+    }
+}
