@@ -395,7 +395,11 @@ impl Reflector {
         if error.is_gone() || error.has_cause("ResourceVersionTooLarge") {
             return if list { self.cut(End::Expired) } else { End::Expired };
         }
-        tracing::warn!(resource, %error, "watch request failed; retrying");
+        if code == 404 && self.destination.may_be_removed() {
+            tracing::info!(resource, %error, "the API server no longer serves a resource");
+        } else {
+            tracing::warn!(resource, %error, "watch request failed; retrying");
+        }
         self.retry_after = error.asks_to_wait().unwrap_or_default();
         match code {
             429 => End::Broken(error.label()),

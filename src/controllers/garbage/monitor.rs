@@ -87,6 +87,10 @@ impl Destination for GraphWriter {
         Accept { list: request::METADATA_LIST, watch: request::METADATA }
     }
 
+    fn may_be_removed(&self) -> bool {
+        true
+    }
+
     fn position(&self) -> u64 {
         self.position.load(Ordering::Acquire)
     }

@@ -28,6 +28,11 @@ pub(crate) trait Destination: Send {
     /// Whether a list has begun and not ended.
     fn is_listing(&self) -> bool;
 
+    /// Whether the API server may stop serving the resource, as when a CustomResourceDefinition is deleted.
+    fn may_be_removed(&self) -> bool {
+        false
+    }
+
     /// A list begins. With `accept_older` its objects are newer than what is there, whatever their versions are.
     fn begin_list(&mut self, accept_older: bool);
 
