@@ -104,6 +104,44 @@ async fn a_failure_midway_lists_the_applied_and_the_remaining_objects() {
     assert!(error.ends_with("not applied: ConfigMap nowhere/second, ConfigMap default/third"), "{error}");
 }
 
+const WIDGETS: &str = "
+{apiVersion: shop.example.com/v1, kind: Widget, metadata: {name: a}, spec: {size: 1}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.shop.example.com}
+spec:
+  group: shop.example.com
+  scope: Namespaced
+  names: {plural: widgets, kind: Widget}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties: {spec: {type: object, properties: {size: {type: integer}}}}
+";
+
+#[tokio::test(start_paused = true)]
+async fn objects_of_a_custom_kind_may_stand_before_its_definition() {
+    let rig = Rig::new();
+    let widgets = objects(WIDGETS);
+    manifest::apply::check(&rig.client, &widgets).await.unwrap();
+    let mut reports = Vec::new();
+    let report = |object: &manifest::Object, how| reports.push(format!("{object} {how}"));
+    manifest::apply::apply(&rig.client, &widgets, report).await.unwrap();
+    let definition = "CustomResourceDefinition widgets.shop.example.com created";
+    assert_eq!(reports, [definition, "Widget default/a created"]);
+    // The server knows the kind now.
+    let wrong = objects(&WIDGETS.replace("size: 1", "size: one"));
+    let error = manifest::apply::check(&rig.client, &wrong).await.unwrap_err().to_string();
+    assert!(
+        error.starts_with("standard input: document 1: Widget default/a: ") && error.contains("spec.size")
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_examples_are_accepted() {
     let rig = Rig::new();

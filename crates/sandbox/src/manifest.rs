@@ -1,7 +1,8 @@
 //! Manifests: reading `-f FILE|DIR|-`, validating all of it, and only then creating objects.
 //!
 //! [`read`] finds errors without a server: files, syntax, kinds, names. [`check`](apply::check) sends each object to
-//! the API server as a dry run. [`apply`](apply::apply) creates them, namespaces first.
+//! the API server as a dry run. [`apply`](apply::apply) creates them, namespaces first, then the definitions of custom
+//! kinds. Objects of such kinds may stand anywhere in the same manifests.
 
 pub mod apply;
 pub mod document;
@@ -25,8 +26,36 @@ pub struct Object {
     pub origin: Origin,
     /// The object itself, with its namespace filled in.
     pub body: Value,
-    plural: &'static str,
+    plural: String,
     namespaced: bool,
+    /// Whether its kind is defined by the same manifests, so that the server may not serve it yet.
+    is_of_new_kind: bool,
+}
+
+/// A kind of which objects can be created.
+#[derive(Clone, Debug)]
+struct Creatable {
+    api_version: String,
+    kind: String,
+    plural: String,
+    namespaced: bool,
+    is_new: bool,
+}
+
+impl From<ServedKind> for Creatable {
+    fn from(served: ServedKind) -> Self {
+        let ServedKind { api_version, kind, plural, namespaced } = served;
+        Creatable { api_version, kind: kind.to_owned(), plural: plural.to_owned(), namespaced, is_new: false }
+    }
+}
+
+/// An object of a document or of a list in it, before its kind is looked up.
+#[derive(Debug)]
+struct Found {
+    origin: Origin,
+    value: Value,
+    api_version: String,
+    kind: String,
 }
 
 /// The origin of an object: a file, a document counted from 1, and, in a list, its item counted from 1.
@@ -132,11 +161,11 @@ pub enum ManifestError {
 /// Reads `sources`: files, directories (`*.yaml`, `*.yml`, `*.json` in the order of their names), and `-` for `stdin`.
 /// One malformed document fails all of them.
 pub fn read(sources: &[PathBuf], stdin: &mut dyn std::io::Read) -> Result<Vec<Object>, ManifestError> {
-    let mut objects: Vec<Object> = Vec::new();
+    let mut found: Vec<Found> = Vec::new();
     for source in sources {
         if source == Path::new("-") {
             let text = bounded(stdin, "standard input")?;
-            objects.extend(parse("standard input", &text)?);
+            find("standard input", &text, &mut found)?;
             continue;
         }
         for file in files(source)? {
@@ -144,10 +173,10 @@ pub fn read(sources: &[PathBuf], stdin: &mut dyn std::io::Read) -> Result<Vec<Ob
             let error = |error| ManifestError::Read { file: name.clone(), error };
             let mut open = std::fs::File::open(&file).map_err(error)?;
             let text = bounded(&mut open, &name)?;
-            objects.extend(parse(&name, &text)?);
+            find(&name, &text, &mut found)?;
         }
     }
-    without_duplicates(objects)
+    without_duplicates(objects(found, served_kinds())?)
 }
 
 /// The files of a source.
@@ -188,8 +217,43 @@ fn bounded(from: &mut dyn std::io::Read, name: &str) -> Result<String, ManifestE
     })
 }
 
-/// Parses the documents of one text. `file` is its name in errors.
-pub fn parse(file: &str, text: &str) -> Result<Vec<Object>, ManifestError> {
+/// Parses the documents of one text. `file` is its name in errors, `served` the kinds that the server has.
+pub fn parse(file: &str, text: &str, served: Vec<ServedKind>) -> Result<Vec<Object>, ManifestError> {
+    let mut found = Vec::new();
+    find(file, text, &mut found)?;
+    objects(found, served)
+}
+
+/// Looks the kinds of objects up: those that are served, and those that the objects themselves define.
+fn objects(found: Vec<Found>, served: Vec<ServedKind>) -> Result<Vec<Object>, ManifestError> {
+    let mut kinds: Vec<Creatable> = served.into_iter().map(Creatable::from).collect();
+    for found in found.iter().filter(|found| found.kind == "CustomResourceDefinition") {
+        kinds.extend(defined(&found.value["spec"]));
+    }
+    let object = |Found { origin, value, api_version, kind }: Found| {
+        object(&origin, value, &api_version, &kind, &kinds)
+            .map_err(|problem| ManifestError::Document { origin, problem })
+    };
+    found.into_iter().map(object).collect()
+}
+
+/// The kinds that a CustomResourceDefinition defines: one for each served version. What is wrong with it, the server
+/// says.
+fn defined(spec: &Value) -> Vec<Creatable> {
+    let text = |pointer: &str| spec.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let versions = spec["versions"].as_array().into_iter().flatten();
+    let served = versions.filter(|version| version["served"] == true);
+    let new = served.map(|version| Creatable {
+        api_version: format!("{}/{}", text("/group"), version["name"].as_str().unwrap_or_default()),
+        kind: text("/names/kind"),
+        plural: text("/names/plural"),
+        namespaced: text("/scope") != "Cluster",
+        is_new: true,
+    });
+    new.collect()
+}
+
+fn find(file: &str, text: &str, all: &mut Vec<Found>) -> Result<(), ManifestError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let braced = text.trim_start().starts_with(['{', '[']);
     let documents = match document::json(text) {
@@ -197,26 +261,25 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Object>, ManifestError> {
         documents if file.ends_with(".json") => documents,
         _ => document::yaml(text),
     };
-    let mut objects = Vec::new();
     for (index, document) in documents.into_iter().enumerate() {
         let origin = Origin { file: file.to_owned(), document: index + 1, item: None };
         match document {
-            Ok(Some(value)) => collect(&origin, value, &mut objects)?,
+            Ok(Some(value)) => collect(&origin, value, all)?,
             Ok(None) => {}
             Err(problem) => return Err(ManifestError::Document { origin, problem }),
         }
     }
-    Ok(objects)
+    Ok(())
 }
 
 /// Adds the object of a document, or each of a list's.
-fn collect(origin: &Origin, value: Value, objects: &mut Vec<Object>) -> Result<(), ManifestError> {
+fn collect(origin: &Origin, value: Value, all: &mut Vec<Found>) -> Result<(), ManifestError> {
     let wrong = |problem: String| ManifestError::Document { origin: origin.clone(), problem };
     let kind = type_field(&value, "kind").map_err(wrong)?;
     let api_version = type_field(&value, "apiVersion").map_err(wrong)?;
     let is_list = kind == "List" || (kind.ends_with("List") && value["items"].is_array());
     if !is_list {
-        objects.push(object(origin, value, &api_version, &kind).map_err(wrong)?);
+        all.push(Found { origin: origin.clone(), value, api_version, kind });
         return Ok(());
     }
     if origin.item.is_some() {
@@ -235,7 +298,7 @@ fn collect(origin: &Origin, value: Value, objects: &mut Vec<Object>) -> Result<(
             item.entry("apiVersion").or_insert_with(|| api_version.as_str().into());
         }
         let origin = Origin { item: Some(index + 1), ..origin.clone() };
-        collect(&origin, item, objects)?;
+        collect(&origin, item, all)?;
     }
     Ok(())
 }
@@ -252,11 +315,16 @@ fn type_field(value: &Value, field: &str) -> Result<String, String> {
 }
 
 /// Validates the type and metadata of an object and fills in the namespace.
-fn object(origin: &Origin, mut body: Value, api_version: &str, kind: &str) -> Result<Object, String> {
-    let all = served_kinds();
-    let Some(ServedKind { api_version: right, plural, namespaced, .. }) =
-        all.iter().find(|served| served.kind == kind)
-    else {
+fn object(
+    origin: &Origin,
+    mut body: Value,
+    api_version: &str,
+    kind: &str,
+    all: &[Creatable],
+) -> Result<Object, String> {
+    let is_it = |known: &&Creatable| known.kind == kind && known.api_version == api_version;
+    let found = all.iter().find(is_it).or_else(|| all.iter().find(|known| known.kind == kind));
+    let Some(Creatable { api_version: right, plural, namespaced, is_new, .. }) = found else {
         let served: Vec<String> =
             all.iter().map(|row| format!("{} ({})", row.kind, row.api_version)).collect();
         return Err(format!(
@@ -267,7 +335,7 @@ fn object(origin: &Origin, mut body: Value, api_version: &str, kind: &str) -> Re
     if api_version != right {
         return Err(format!("the sandbox does not serve {kind} as apiVersion {api_version:?}; use {right}"));
     }
-    let (plural, namespaced) = (*plural, *namespaced);
+    let (plural, namespaced, is_of_new_kind) = (plural.clone(), *namespaced, *is_new);
     let metadata = match body.get_mut("metadata") {
         Some(Value::Object(metadata)) => metadata,
         Some(Value::Null) | None => return Err(format!("{kind}: metadata is missing")),
@@ -290,7 +358,7 @@ fn object(origin: &Origin, mut body: Value, api_version: &str, kind: &str) -> Re
         }
         Some(_) => return Err(format!("{kind}: metadata.namespace must be a string; quote it")),
     }
-    Ok(Object { origin: origin.clone(), body, plural, namespaced })
+    Ok(Object { origin: origin.clone(), body, plural, namespaced, is_of_new_kind })
 }
 
 /// Merges identical objects, as with `-f dir -f dir/file`. Two definitions of an object that differ are an error: the
@@ -323,7 +391,7 @@ mod tests {
     use super::*;
 
     fn refused(text: &str) -> String {
-        parse("web.yaml", text).expect_err("must be refused").to_string()
+        parse("web.yaml", text, served_kinds()).expect_err("must be refused").to_string()
     }
 
     #[test]
@@ -341,7 +409,7 @@ kind: DeploymentList
 items:
 - metadata: {name: web, namespace: shop}
 ";
-        let objects = parse("x.yaml", text).unwrap();
+        let objects = parse("x.yaml", text, served_kinds()).unwrap();
         let origins: Vec<String> = objects.iter().map(|o| format!("{} | {o}", o.origin)).collect();
         assert_eq!(
             origins,
@@ -399,13 +467,18 @@ items:
     #[test]
     fn json_is_recognized_by_content_and_by_file_name() {
         let text = r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}"#;
-        assert_eq!(parse("a.json", text).unwrap().len(), 1);
-        assert_eq!(parse("standard input", &format!("\u{feff}{text}\n{text}")).unwrap().len(), 2);
+        assert_eq!(parse("a.json", text, served_kinds()).unwrap().len(), 1);
         assert_eq!(
-            parse("a.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}").unwrap().len(),
+            parse("standard input", &format!("\u{feff}{text}\n{text}"), served_kinds()).unwrap().len(),
+            2
+        );
+        assert_eq!(
+            parse("a.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}", served_kinds())
+                .unwrap()
+                .len(),
             1
         );
-        let error = parse("a.json", "{\"apiVersion\": \"v1\",\n}").unwrap_err().to_string();
+        let error = parse("a.json", "{\"apiVersion\": \"v1\",\n}", served_kinds()).unwrap_err().to_string();
         assert!(error.starts_with("a.json: document 1: ") && error.contains("line 2"), "{error}");
     }
 

@@ -145,7 +145,7 @@ impl TestCluster {
     /// # Errors
     /// What is wrong with which document.
     pub async fn apply(&self, manifests: &str) -> Result<(), ManifestError> {
-        let objects = manifest::parse("the manifest", manifests)?;
+        let objects = manifest::parse("the manifest", manifests, self.sandbox.served_kinds())?;
         manifest::apply::check(&self.client, &objects).await?;
         manifest::apply::apply(&self.client, &objects, |_, _| {}).await
     }
@@ -278,6 +278,28 @@ spec:
         cluster.apply(WEB).await.unwrap();
         assert!(cluster.rolled_out("Deployment", "default", "web").await.is_err());
         assert_eq!(cluster.api_server().objects("ReplicaSet").len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_operators_own_kind_is_served_once_its_definition_is_applied() {
+        let cluster = TestCluster::start();
+        let definition = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.shop.example.com}
+spec:
+  group: shop.example.com
+  scope: Namespaced
+  names: {plural: widgets, kind: Widget}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
+";
+        let widget = "{apiVersion: shop.example.com/v1, kind: Widget, metadata: {name: a}}";
+        let unknown = cluster.apply(widget).await.unwrap_err().to_string();
+        assert!(unknown.contains("unknown kind \"Widget\""), "{unknown}");
+        cluster.apply(definition).await.unwrap();
+        cluster.apply(widget).await.unwrap();
+        assert_eq!(cluster.api_server().objects("widgets.shop.example.com").len(), 1);
     }
 
     #[tokio::test(start_paused = true)]

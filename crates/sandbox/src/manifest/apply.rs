@@ -59,6 +59,10 @@ pub async fn check(client: &Client, objects: &[Object]) -> Result<(), ManifestEr
             write(client, object, true).await
         };
         if let Err(error) = result {
+            // It is validated when it is applied, after its definition.
+            if object.is_of_new_kind && error.is_not_found() {
+                continue;
+            }
             return Err(ManifestError::Refused {
                 origin: object.origin.clone(),
                 object: object.to_string(),
@@ -69,16 +73,20 @@ pub async fn check(client: &Client, objects: &[Object]) -> Result<(), ManifestEr
     Ok(())
 }
 
-/// Creates every object, or patches it if it exists: namespaces first, the others in their order. Calls `report` for
+/// Creates every object, or patches it if it exists: namespaces first, then definitions of custom kinds, and the others
+/// in their order. Calls `report` for
 /// each. A patch does not change fields that the manifest omits.
 pub async fn apply(
     client: &Client,
     objects: &[Object],
     mut report: impl FnMut(&Object, Applied),
 ) -> Result<(), ManifestError> {
-    let (namespaces, others): (Vec<&Object>, Vec<&Object>) =
-        objects.iter().partition(|object| object.kind() == "Namespace");
-    let ordered = [namespaces, others].concat();
+    let mut ordered: Vec<&Object> = objects.iter().collect();
+    ordered.sort_by_key(|object| match object.kind() {
+        "Namespace" => 0,
+        "CustomResourceDefinition" => 1,
+        _ => 2,
+    });
     for (index, object) in ordered.iter().enumerate() {
         match write(client, object, false).await {
             Ok(applied) => report(object, applied),
