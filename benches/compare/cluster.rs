@@ -71,8 +71,13 @@ impl Cluster {
         Cluster { pods, client, server, assets: assets.to_owned(), keep }
     }
 
-    /// Starts the controllers of one side.
+    /// Starts the controllers of Deployments and ReplicaSets of one side.
     pub fn controllers(&self, side: Side, is_elected: bool) -> Process {
+        self.start_controllers(side, CONTROLLERS, is_elected)
+    }
+
+    /// Starts these controllers of one side.
+    pub fn start_controllers(&self, side: Side, controllers: &str, is_elected: bool) -> Process {
         // Rounds with a server of their own keep their logs in the same folder.
         let log_of = |number: usize| {
             let name = format!("{}-{number}.log", side.name());
@@ -81,7 +86,7 @@ impl Cluster {
         let log = (0..).map(log_of).find(|log| !log.exists()).unwrap();
         let config = self.server.kubeconfig(USERS[side as usize].token);
         let election = if is_elected { "--leader-elect=true" } else { "--leader-elect=false" };
-        side.start(&self.assets, &config, CONTROLLERS, &[election], &log)
+        side.start(&self.assets, &config, controllers, &[election], &log)
     }
 
     /// Sends a request; panics unless it succeeds.

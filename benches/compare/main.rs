@@ -12,6 +12,7 @@
 //! ```
 
 mod cluster;
+mod garbage;
 mod kubelet;
 mod rows;
 
@@ -40,8 +41,11 @@ pub struct Options {
     /// Pods of the first rollout whose calls are counted; the second has half as many.
     #[arg(long, default_value_t = 100)]
     pub rollout: usize,
-    /// The rows: cpu, calls, restart, takeover.
-    #[arg(long, value_delimiter = ',', default_value = "cpu,calls,restart,takeover")]
+    /// ConfigMaps without owners, beside those pods, in the rows about the garbage collector.
+    #[arg(long, default_value_t = 100_000)]
+    pub config_maps: usize,
+    /// The rows: cpu, calls, restart, takeover, garbage.
+    #[arg(long, value_delimiter = ',', default_value = "cpu,calls,restart,takeover,garbage")]
     pub rows: Vec<String>,
     /// Only Windlass: for profiles, and to compare two builds of it.
     #[arg(long)]
@@ -105,14 +109,25 @@ async fn measure(options: &Options, assets: PathBuf) -> Figures {
             say(&format!("round {} of {}\n{}", round + 1, options.rounds, figures.table()));
         }
     }
-    if options.wants("restart") || options.wants("takeover") {
+    if options.wants("restart") || options.wants("takeover") || options.wants("garbage") {
         let cluster = Cluster::start(&assets, options.keep.clone()).await;
         rows::fill(options, &cluster).await;
-        for round in 0..options.rounds {
-            for side in sides(options, round) {
-                rows::large(options, &cluster, side, &mut figures).await;
+        if options.wants("restart") || options.wants("takeover") {
+            for round in 0..options.rounds {
+                for side in sides(options, round) {
+                    rows::large(options, &cluster, side, &mut figures).await;
+                }
+                say(&format!("round {} of {}\n{}", round + 1, options.rounds, figures.table()));
             }
-            say(&format!("round {} of {}\n{}", round + 1, options.rounds, figures.table()));
+        }
+        if options.wants("garbage") {
+            garbage::fill(options, &cluster).await;
+            for round in 0..options.rounds {
+                for side in sides(options, round) {
+                    garbage::measure(&cluster, side, round, &mut figures).await;
+                }
+                say(&format!("round {} of {}\n{}", round + 1, options.rounds, figures.table()));
+            }
         }
     }
     figures

@@ -191,7 +191,8 @@ async fn takeover(cluster: &Cluster, mut leader: Process, in_order: bool) -> f64
     (written(cluster, scaled).await - begun).as_secs_f64()
 }
 
-async fn end(mut process: Process) {
+/// Ends a process in order.
+pub async fn end(mut process: Process) {
     process.terminate();
     let _code = process.exit_code();
 }
@@ -217,6 +218,7 @@ fn probes(pods: &Pods) -> usize {
     pods.count(|pod: &Seen| pod.namespace == PROBE)
 }
 
-fn megabytes(process: &Process) -> f64 {
+/// The resident memory of a process.
+pub fn megabytes(process: &Process) -> f64 {
     usage::resident(process.0.id()) as f64 / 1e6
 }
