@@ -152,6 +152,12 @@ def play(bed):
     bed.request("DELETE", f"{claims}/data")
     took = bed.eventually("the claim is gone", lambda: bed.get(f"{claims}/data") is None)
     print(f"PersistentVolumeClaim one/data is gone after {took:.2f} s")
+    bed.request("DELETE", "/apis/apps/v1/namespaces/one/deployments/web?propagationPolicy=Background")
+    took = bed.eventually("its pods are gone", lambda: not bed.get("/api/v1/namespaces/one/pods")["items"])
+    print(f"The pods of Deployment one/web are gone after {took:.2f} s")
+    bed.request("DELETE", "/api/v1/namespaces/two")
+    took = bed.eventually("the namespace is gone", lambda: bed.get("/api/v1/namespaces/two") is None)
+    print(f"Namespace two is gone after {took:.2f} s")
 
 
 def main():

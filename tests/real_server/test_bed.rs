@@ -31,7 +31,12 @@ pub(crate) fn a_clean_control_plane_with_the_test_bed_feels_like_a_cluster() {
         let (stop, stopped) = oneshot::channel();
         let simulated = tokio::spawn(simulate_nodes(client.clone(), stopped));
 
-        let played = tokio::spawn(play(client, began, server.file("certificates/apiserver.crt"))).await;
+        let certificate = server.file("certificates/apiserver.crt");
+        let played = tokio::spawn(async move {
+            play(client.clone(), began, certificate).await;
+            deletions(&Bed { client }).await;
+        });
+        let played = played.await;
         let text = std::fs::read_to_string(&log).unwrap();
         played.unwrap_or_else(|error| panic!("{error}\n{text}"));
         stop.send("the end of the test").unwrap();
@@ -134,6 +139,28 @@ async fn play(client: Client, began: Instant, certificate: std::path::PathBuf) {
             println!("    {:>5} ms  {what}", took.as_millis());
         }
     }
+}
+
+/// What the garbage collector and the namespace controller do.
+#[allow(clippy::print_stdout)] // The figures are for whoever runs it.
+async fn deletions(bed: &Bed) {
+    let web = "/apis/apps/v1/namespaces/two/deployments/web";
+    let began = Instant::now();
+    let background = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
+    bed.call(Method::DELETE, web, &background).await;
+    for collection in ["/apis/apps/v1/namespaces/two/replicasets", "/api/v1/namespaces/two/pods"] {
+        let is_empty = |list: &Value| list["items"].as_array().is_some_and(Vec::is_empty);
+        bed.eventually(collection, "it is empty", is_empty).await;
+    }
+    println!("    {:>5} ms  a Deployment that is deleted, with its pods", began.elapsed().as_millis());
+    let began = Instant::now();
+    let three = "/api/v1/namespaces/three";
+    bed.call(Method::DELETE, three, &DELETE).await;
+    bed.eventually(three, "the namespace is gone", Value::is_null).await;
+    println!(
+        "    {:>5} ms  a namespace that is deleted, with a Deployment of 3",
+        began.elapsed().as_millis()
+    );
 }
 
 struct Bed {
