@@ -189,7 +189,7 @@ impl Record for DaemonSet {
     }
 
     fn heap_bytes(&self) -> usize {
-        record::own_bytes(self) + self.template.raw().get().len()
+        record::own_bytes(self) + self.template.heap_bytes()
     }
 }
 

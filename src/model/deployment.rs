@@ -208,10 +208,7 @@ impl Record for Deployment {
     fn heap_bytes(&self) -> usize {
         let conditions = &self.status.conditions;
         let messages: usize = conditions.iter().map(|condition| condition.message.len()).sum();
-        record::own_bytes(self)
-            + self.template.raw().get().len()
-            + size_of_val(conditions.as_slice())
-            + messages
+        record::own_bytes(self) + self.template.heap_bytes() + size_of_val(conditions.as_slice()) + messages
     }
 }
 

@@ -118,10 +118,7 @@ impl Record for ReplicaSet {
     fn heap_bytes(&self) -> usize {
         let conditions = &self.status.conditions;
         let messages: usize = conditions.iter().map(|condition| condition.message.len()).sum();
-        record::own_bytes(self)
-            + self.template.raw().get().len()
-            + size_of_val(conditions.as_slice())
-            + messages
+        record::own_bytes(self) + self.template.heap_bytes() + size_of_val(conditions.as_slice()) + messages
     }
 }
 
@@ -182,7 +179,7 @@ mod tests {
             (4, 3, 2, 0)
         );
         assert_eq!(replica_set.annotations.get("deployment.kubernetes.io/revision"), Some("3"));
-        assert_eq!(replica_set.template.raw().get(), template);
+        assert_eq!(replica_set.template.json(), template);
         assert!(replica_set.selector.matches(&replica_set.template.labels));
     }
 

@@ -110,7 +110,7 @@ mod tests {
         assert_eq!((terminating, observed_generation), (None, 5));
         let kinds: Vec<&str> = conditions.iter().map(|condition| &*condition.kind).collect();
         assert_eq!(kinds, ["ImagePullBackOff", "ReplicaFailure"]);
-        assert_eq!(read.template.raw().get(), TEMPLATE);
+        assert_eq!(read.template.json(), TEMPLATE);
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
     fn a_template_may_be_missing() {
         for absent in ["{}", r#"{"template":null}"#] {
             let replica_set = decode(absent, "null");
-            assert_eq!(replica_set.template.raw().get(), "{}");
+            assert_eq!(replica_set.template.json(), "{}");
             assert!(replica_set.template.labels.is_empty());
         }
     }

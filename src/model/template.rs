@@ -15,10 +15,13 @@ use super::wire::Pairs;
 pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// A pod template: the JSON as the API server sent it, and the labels of its pods.
+///
+/// The JSON is kept compressed (LZ4): it is most of what a ReplicaSet costs, a history holds many that nobody
+/// reads, and only writes need it. The price is some microseconds for each decoded object and for each use.
 #[derive(Clone, Debug)]
 pub struct Template {
     /// Shared, so that a record can be changed without copying its template.
-    raw: Arc<RawValue>,
+    packed: Arc<[u8]>,
     /// The labels its pods will carry.
     pub labels: Arc<StringMap>,
     meaning: Fingerprint,
@@ -45,7 +48,7 @@ impl Template {
         let wire: TemplateWire<'_> = serde_json::from_str(raw.get())?;
         let labels = wire.metadata.unwrap_or(TemplateMetaWire { labels: Pairs::default() }).labels;
         Ok(Template {
-            raw: raw.to_owned().into(),
+            packed: lz4_flex::compress_prepend_size(raw.get().as_bytes()).into(),
             labels: labels.intern(interner),
             meaning: Fingerprint::of(raw)?,
         })
@@ -71,8 +74,15 @@ impl Template {
     }
 
     /// The template's JSON.
-    pub fn raw(&self) -> &RawValue {
-        &self.raw
+    pub fn json(&self) -> String {
+        // What was packed here can be unpacked. Were it not so, readers would find no object and say so.
+        let json = lz4_flex::decompress_size_prepended(&self.packed).unwrap_or_default();
+        String::from_utf8(json).unwrap_or_default()
+    }
+
+    /// The bytes of heap that the JSON takes.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.packed.len()
     }
 
     /// The template's JSON with other labels; every other field is copied byte for byte.
@@ -80,7 +90,8 @@ impl Template {
     /// # Errors
     /// When the template is not the object that it was decoded as; cannot happen to a decoded one.
     pub fn with_labels(&self, labels: &BTreeMap<&str, &str>) -> Result<Box<RawValue>, serde_json::Error> {
-        let mut template: BTreeMap<&str, Box<RawValue>> = serde_json::from_str(self.raw.get())?;
+        let json = self.json();
+        let mut template: BTreeMap<&str, Box<RawValue>> = serde_json::from_str(&json)?;
         let mut metadata: BTreeMap<&str, Box<RawValue>> = match template.get("metadata") {
             Some(metadata) => serde_json::from_str::<Option<_>>(metadata.get())?.unwrap_or_default(),
             None => BTreeMap::new(),
@@ -121,7 +132,7 @@ impl Template {
 
 impl PartialEq for Template {
     fn eq(&self, other: &Self) -> bool {
-        self.raw.get() == other.raw.get()
+        self.packed == other.packed
     }
 }
 

@@ -49,7 +49,7 @@ const LONGEST_PREFIX: usize = 253;
 /// When the template is not the object that it was decoded as; cannot happen to a decoded one.
 pub fn pod_body(daemon_set: &DaemonSet, new: &NewPod, hash: &str) -> Result<Vec<u8>, serde_json::Error> {
     let key = &daemon_set.meta.key;
-    let template: Fields = serde_json::from_str(daemon_set.template.raw().get())?;
+    let template: Fields = serde_json::from_str(&daemon_set.template.json())?;
     let mut from_template = field(&template, "metadata")?;
     from_template.retain(|field, _| INHERITED.contains(&field.as_str()));
     let generation = daemon_set.template_generation.map(|generation| generation.to_string());

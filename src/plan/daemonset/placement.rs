@@ -164,7 +164,8 @@ impl Placement {
     /// # Errors
     /// When a field has a type that the API does not define, which no API server stores.
     pub fn of(daemon_set: &DaemonSet) -> Result<Self, serde_json::Error> {
-        let template: TemplateWire = serde_json::from_str(daemon_set.template.raw().get())?;
+        let json = daemon_set.template.json();
+        let template: TemplateWire = serde_json::from_str(&json)?;
         let spec = template.spec.unwrap_or_default();
         let required = spec
             .affinity

@@ -284,7 +284,7 @@ pub fn next_collision(daemon_set: &DaemonSet, fresh: &DaemonSet) -> Option<i32> 
 /// # Errors
 /// When the template is not the object that it was decoded as; cannot happen to a decoded one.
 pub fn data(daemon_set: &DaemonSet) -> Result<String, serde_json::Error> {
-    let template: BTreeMap<String, Value> = serde_json::from_str(daemon_set.template.raw().get())?;
+    let template: BTreeMap<String, Value> = serde_json::from_str(&daemon_set.template.json())?;
     let mut fields: BTreeMap<&str, String> = BTreeMap::new();
     for (key, value) in &template {
         fields.insert(key, super::go_json::canonical(value));

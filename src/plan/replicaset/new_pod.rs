@@ -75,7 +75,8 @@ pub fn pod_body(
     owner: OwnerReference<'_>,
     name: &str,
 ) -> Result<Vec<u8>, serde_json::Error> {
-    let parts: TemplateParts<'_> = serde_json::from_str(replica_set.template.raw().get())?;
+    let template = replica_set.template.json();
+    let parts: TemplateParts<'_> = serde_json::from_str(&template)?;
     let mut from_template = parts.metadata.unwrap_or_default();
     from_template.retain(|field, _| INHERITED.contains(field));
     serde_json::to_vec(&PodBody {

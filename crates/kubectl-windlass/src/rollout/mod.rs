@@ -288,7 +288,7 @@ fn forget_stale_deadline(deployment: &mut Deployment, template_written: Option<T
 
 /// The images of a ReplicaSet's containers, in their order.
 fn images(replica_set: &ReplicaSet) -> String {
-    let template: Value = serde_json::from_str(replica_set.template.raw().get()).unwrap_or_default();
+    let template: Value = serde_json::from_str(&replica_set.template.json()).unwrap_or_default();
     let containers = template["spec"]["containers"].as_array().cloned().unwrap_or_default();
     let images: Vec<String> = containers
         .iter()

@@ -54,8 +54,8 @@ impl Rollout {
     /// A user's edit of the spec.
     pub fn edit(&mut self, what: &str, change: impl FnOnce(&mut Value)) {
         // A rollback may have changed it since.
-        let template = self.world.deployment.template.raw().get();
-        self.object["spec"]["template"] = serde_json::from_str(template).unwrap();
+        let template = self.world.deployment.template.json();
+        self.object["spec"]["template"] = serde_json::from_str(&template).unwrap();
         change(&mut self.object["spec"]);
         let edited: Deployment = decode(&self.object);
         self.world.edit(|now| {

@@ -305,9 +305,10 @@ fn reference(kind: &str, key: &ObjectKey, uid: &Uid) -> Arc<ControllerRef> {
 }
 
 /// The tag of the image in a template.
-pub(crate) fn tag(template: &Template) -> &str {
-    let (_, rest) = template.raw().get().split_once("\"app:").expect("the image of a builder");
-    rest.split('"').next().unwrap()
+pub(crate) fn tag(template: &Template) -> String {
+    let json = template.json();
+    let (_, rest) = json.split_once("\"app:").expect("the image of a builder");
+    rest.split('"').next().unwrap().to_owned()
 }
 
 /// What people call a ReplicaSet: its Deployment's name and its image tag.
