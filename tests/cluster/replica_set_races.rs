@@ -157,6 +157,7 @@ async fn a_recreated_replica_set_does_not_inherit_expectations() {
     cluster.eventually(10, "the first pods are created", |c| c.objects("Pod").len() == 2).await;
     // The first ReplicaSet never observes its pods, because from now on no watch event of pods arrives.
     delete(&cluster, REPLICA_SETS, "web", json!({"propagationPolicy": "Orphan"})).await;
+    cluster.eventually(10, "it is gone", |c| c.objects("ReplicaSet").is_empty()).await;
     create_replica_set(&cluster, "web", 3).await;
     has(&cluster, "web", 3).await;
     assert_eq!(cluster.count("create Pod"), 3, "two were adopted: {:?}", cluster.writes());

@@ -78,12 +78,25 @@ pub enum CallError {
     Broken(Box<kube::Error>),
     /// No answer in time. Whether the request took effect is unknown.
     Timeout,
+    /// The answers allow no decision yet.
+    Undecided,
 }
 
 impl CallError {
     /// The object (or the path) does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self, CallError::Refused(status) if status.code == 404)
+    }
+
+    /// The object of that name does not exist. A 404 of the path, of a group that is not served (yet), names no object.
+    pub fn names_absent(&self, name: &str) -> bool {
+        let CallError::Refused(status) = self else { return false };
+        status.code == 404 && status.details.as_ref().is_some_and(|details| details.name == name)
+    }
+
+    /// Nothing went wrong, and it is too early to decide.
+    pub fn is_undecided(&self) -> bool {
+        matches!(self, CallError::Undecided)
     }
 
     /// A resourceVersion or UID that is no longer current, or an object that exists already.
@@ -110,6 +123,7 @@ impl fmt::Display for CallError {
             }
             CallError::Refused(status) => f.write_str(&status.message),
             CallError::Broken(error) => write!(f, "{error}"),
+            CallError::Undecided => f.write_str("the answers of the API server allow no decision yet"),
             CallError::Timeout => {
                 write!(f, "no answer from the API server within {} s", REQUEST_TIMEOUT.as_secs())
             }
@@ -191,6 +205,8 @@ pub fn rfc3339(time: jiff::Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -198,6 +214,20 @@ mod tests {
         assert_eq!(backoff(1), Duration::from_millis(100));
         assert_eq!(backoff(2), Duration::from_millis(200));
         assert_eq!(backoff(u32::MAX), Duration::from_secs(15));
+    }
+
+    #[test]
+    fn only_a_404_that_names_the_object_says_that_it_is_absent() {
+        let refused = |details: Value| {
+            let status = json!({"status": "Failure", "code": 404, "reason": "NotFound", "message": "", "details": details});
+            CallError::Refused(Box::new(serde_json::from_value(status).unwrap()))
+        };
+        assert!(refused(json!({"name": "web", "kind": "deployments", "group": "apps"})).names_absent("web"));
+        assert!(
+            !refused(json!({"name": "other", "kind": "deployments", "group": "apps"})).names_absent("web")
+        );
+        assert!(!refused(json!({})).names_absent("web"));
+        assert!(!CallError::Timeout.names_absent("web"));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! processed again.
 
 pub mod graph;
+mod requests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,24 +16,20 @@ use std::{
 use futures::{
     FutureExt as _, StreamExt as _,
     future::BoxFuture,
-    stream::{FuturesUnordered, SelectAll},
+    stream::{BoxStream, FuturesUnordered, SelectAll},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
     Api, Client,
-    api::{DeleteParams, Patch, PatchParams},
-    core::{
-        DynamicObject, PartialObjectMeta,
-        params::{GetParams, Preconditions, PropagationPolicy},
-    },
+    core::{DynamicObject, PartialObjectMeta},
 };
-use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-use self::graph::{Action, FOREGROUND, Graph, Item, ORPHAN, Owner, Resolution, resolve};
+use self::graph::{Action, Graph, Item, Owner};
+use self::requests::{orphan, remove_finalizer, settle, unblock};
 use super::{
-    api_client::{CallError, Kind, backoff, discover, send, send_only},
+    api_client::{CallError, Kind, backoff, discover},
     reflector::{Change, Identity, follow, for_a_day},
 };
 
@@ -40,16 +37,24 @@ use super::{
 const CONCURRENT: usize = 20;
 /// The capacity of the cache of absent owners, as upstream's.
 const ABSENT_OWNERS: usize = 500;
+/// Between two looks for kinds that have come or gone, as upstream's.
+const DISCOVERY: Duration = Duration::from_secs(30);
 
 type Object = PartialObjectMeta<DynamicObject>;
 
-/// Collects garbage until `shutdown`. Discovery runs once, at the start.
+/// Collects garbage until `shutdown`, of the kinds that come later, too.
 pub fn run(client: Client, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
-    run_for(client, |_| true, shutdown)
+    Box::pin(async move {
+        let collecting = async {
+            let kinds = discover_patiently(&client).await;
+            Collector::new(client.clone(), kinds).run(Some(DISCOVERY)).await;
+        };
+        shutdown.run_until_cancelled(collecting).await;
+    })
 }
 
-/// The same only for the resources, in the plural, that `are_collected`: each is a watch, which has a cost even when
-/// idle.
+/// The same only for the resources, in the plural, that `are_collected`, and only those that the server serves at the
+/// start: each is a watch, which has a cost even when idle.
 pub fn run_for(
     client: Client,
     are_collected: fn(&str) -> bool,
@@ -59,7 +64,7 @@ pub fn run_for(
         let collecting = async {
             let mut kinds = discover_patiently(&client).await;
             kinds.retain(|kind| are_collected(&kind.resource.plural));
-            Collector::new(client.clone(), kinds).run().await;
+            Collector::new(client.clone(), kinds).run(None).await;
         };
         shutdown.run_until_cancelled(collecting).await;
     })
@@ -79,12 +84,23 @@ async fn discover_patiently(client: &Client) -> Vec<Kind> {
     }
 }
 
+/// The kinds that the server serves, again and again; none where it does not say.
+fn looks(client: Client, every: Duration) -> BoxStream<'static, Vec<Kind>> {
+    let look = move |client: Client| async move {
+        tokio::time::sleep(every).await;
+        let found = discover(&client).await.unwrap_or_default();
+        Some((found, client))
+    };
+    futures::stream::unfold(client, look).boxed()
+}
+
 /// An owner reference with its namespace: the key of the cache of absent owners. The UID alone does not suffice, since
 /// a reference with a wrong name must not make others with that UID look absent.
 type Coordinates = (String, String, Option<String>, String, String);
 
 struct Collector {
     client: Client,
+    /// Only ever longer: an object names its kind by the place here. What is no longer served is looked up in vain.
     kinds: Arc<Vec<Kind>>,
     /// Group and kind of each of them.
     type_names: Vec<Arc<(String, String)>>,
@@ -121,14 +137,16 @@ impl Collector {
         }
     }
 
-    async fn run(mut self) {
+    async fn run(mut self, discovery: Option<Duration>) {
         let mut changes = SelectAll::new();
-        for (index, kind) in self.kinds.iter().enumerate() {
-            let api: Api<Object> = Api::all_with(self.client.clone(), &kind.resource);
-            let stream = follow(api, for_a_day());
-            changes.push(stream.map(move |change| (index, change)).boxed());
+        for index in 0..self.kinds.len() {
+            changes.push(self.watch(index));
         }
         let mut running: FuturesUnordered<BoxFuture<'static, Processed>> = FuturesUnordered::new();
+        let mut looks = match discovery {
+            Some(every) => looks(self.client.clone(), every),
+            None => futures::stream::pending().boxed(),
+        };
         loop {
             // Before all kinds are synced, nearly every owner would seem to be absent.
             let may_start = self.unsynced.is_empty() && running.len() < CONCURRENT;
@@ -137,6 +155,11 @@ impl Collector {
                 biased;
                 Some(processed) = running.next(), if !running.is_empty() => self.finish(processed),
                 Some((index, change)) = changes.next() => self.observe(index, change),
+                Some(found) = looks.next() => {
+                    for index in self.add(found) {
+                        changes.push(self.watch(index));
+                    }
+                }
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     if let Some(future) = self.start() {
                         running.push(future);
@@ -144,6 +167,30 @@ impl Collector {
                 }
             }
         }
+    }
+
+    /// The changes of the objects of one kind. Those of a kind that goes end with errors that are retried: it may come
+    /// back.
+    fn watch(&self, index: usize) -> BoxStream<'static, (usize, Change<Object>)> {
+        let Some(kind) = self.kinds.get(index) else { return futures::stream::empty().boxed() };
+        let api: Api<Object> = Api::all_with(self.client.clone(), &kind.resource);
+        follow(api, for_a_day()).map(move |change| (index, change)).boxed()
+    }
+
+    /// Adds the kinds that are not known yet. Returns their places.
+    fn add(&mut self, found: Vec<Kind>) -> std::ops::Range<usize> {
+        let before = self.kinds.len();
+        let mut kinds = (*self.kinds).clone();
+        for kind in found {
+            let type_name = type_name(&kind);
+            if !self.type_names.contains(&type_name) {
+                // Until it is listed, its objects would seem to be absent; an owner is read live, so nobody waits.
+                self.type_names.push(type_name);
+                kinds.push(kind);
+            }
+        }
+        self.kinds = Arc::new(kinds);
+        before..self.kinds.len()
     }
 
     fn observe(&mut self, index: usize, change: Change<Object>) {
@@ -202,6 +249,9 @@ impl Collector {
             Action::RemoveFinalizer(finalizer) => {
                 async move { (remove_finalizer(&client, &kinds, &item, finalizer).await, Vec::new()) }.boxed()
             }
+            Action::Unblock(owners) => {
+                async move { (unblock(&client, &kinds, &item, &owners).await, Vec::new()) }.boxed()
+            }
             Action::Orphan(dependents) => {
                 let dependents: Vec<Item> =
                     dependents.iter().filter_map(|uid| self.graph.get(uid).cloned()).collect();
@@ -252,7 +302,7 @@ impl Collector {
                 let failures = self.failures.entry(uid.clone()).or_default();
                 *failures = failures.saturating_add(1);
                 let wait = backoff(*failures);
-                if !error.is_conflict() {
+                if !error.is_conflict() && !error.is_undecided() {
                     tracing::warn!(uid, %error, "the garbage collector cannot process an object; retrying with backoff");
                 }
                 self.enqueue(uid, Instant::now() + wait);
@@ -268,126 +318,4 @@ fn type_name(kind: &Kind) -> Arc<(String, String)> {
 fn coordinates(owner: &OwnerReference, item: &Item) -> Coordinates {
     let OwnerReference { api_version, kind, name, uid, .. } = owner;
     (api_version.clone(), kind.clone(), item.metadata.namespace.clone(), name.clone(), uid.clone())
-}
-
-/// Reads the unknown owners from the server, then carries out the resolution.
-async fn settle(
-    client: &Client,
-    kinds: &[Kind],
-    item: &Item,
-    mut owners: Vec<Owner>,
-    has_dependents: bool,
-    absent: &mut Vec<Coordinates>,
-) -> Result<(), CallError> {
-    for (state, owner) in owners.iter_mut().zip(item.owners()) {
-        if *state == Owner::Unknown {
-            *state = owner_on_server(client, kinds, owner, item).await?;
-            if *state == Owner::Absent {
-                absent.push(coordinates(owner, item));
-            }
-        }
-    }
-    match resolve(item, &owners, has_dependents) {
-        None | Some(Resolution::Keep) => Ok(()),
-        Some(Resolution::DropOwners(uids)) => drop_owners(client, kinds, item, &uids).await,
-        Some(Resolution::Delete(propagation)) => delete(client, kinds, item, propagation).await,
-    }
-}
-
-/// Whether an owner exists on the server: a read by name, then a comparison of the UID.
-async fn owner_on_server(
-    client: &Client,
-    kinds: &[Kind],
-    owner: &OwnerReference,
-    item: &Item,
-) -> Result<Owner, CallError> {
-    let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
-    let kind = kinds.iter().find(|kind| kind.resource.group == group && kind.resource.kind == owner.kind);
-    let namespace = item.metadata.namespace.as_deref();
-    // An unknown kind, or a namespaced owner of a cluster-scoped object: its absence cannot be proved, so the object is
-    // kept.
-    let Some(kind) = kind.filter(|kind| !kind.namespaced || namespace.is_some()) else {
-        return Ok(Owner::Solid);
-    };
-    let found = match send(client, kind.requests(namespace).get(&owner.name, &GetParams::default())).await {
-        Ok(found) => found,
-        Err(error) if error.is_not_found() => return Ok(Owner::Absent),
-        Err(error) => return Err(error),
-    };
-    let metadata = &found["metadata"];
-    if metadata["uid"] != owner.uid.as_str() {
-        return Ok(Owner::Absent);
-    }
-    let waits = metadata["deletionTimestamp"].is_string()
-        && metadata["finalizers"].as_array().into_iter().flatten().any(|finalizer| finalizer == FOREGROUND);
-    Ok(if waits { Owner::WaitsForDependents } else { Owner::Solid })
-}
-
-async fn delete(client: &Client, kinds: &[Kind], item: &Item, propagation: &str) -> Result<(), CallError> {
-    let Some(kind) = kinds.get(item.kind) else { return Ok(()) };
-    let parameters = DeleteParams {
-        propagation_policy: Some(match propagation {
-            "Foreground" => PropagationPolicy::Foreground,
-            "Orphan" => PropagationPolicy::Orphan,
-            _ => PropagationPolicy::Background,
-        }),
-        preconditions: Some(Preconditions {
-            uid: item.metadata.uid.clone(),
-            resource_version: item.metadata.resource_version.clone(),
-        }),
-        ..DeleteParams::default()
-    };
-    let requests = kind.requests(item.metadata.namespace.as_deref());
-    send_only(client, requests.delete(item.metadata.name.as_deref().unwrap_or_default(), &parameters))
-        .await?;
-    Ok(())
-}
-
-/// Releases every dependent, then removes the owner's finalizer. A dependent that changed meanwhile is a conflict, and
-/// all of it is retried.
-async fn orphan(client: &Client, kinds: &[Kind], item: &Item, dependents: &[Item]) -> Result<(), CallError> {
-    for dependent in dependents {
-        match drop_owners(client, kinds, dependent, &[item.uid().to_owned()]).await {
-            Err(error) if !error.is_not_found() => return Err(error),
-            _ => {}
-        }
-    }
-    remove_finalizer(client, kinds, item, ORPHAN).await
-}
-
-async fn drop_owners(client: &Client, kinds: &[Kind], item: &Item, uids: &[String]) -> Result<(), CallError> {
-    let rest: Vec<&OwnerReference> =
-        item.owners().iter().filter(|owner| !uids.contains(&owner.uid)).collect();
-    patch_metadata(client, kinds, item, "ownerReferences", json!(rest)).await
-}
-
-async fn remove_finalizer(
-    client: &Client,
-    kinds: &[Kind],
-    item: &Item,
-    finalizer: &str,
-) -> Result<(), CallError> {
-    let rest: Vec<&String> =
-        item.metadata.finalizers.iter().flatten().filter(|have| *have != finalizer).collect();
-    patch_metadata(client, kinds, item, "finalizers", json!(rest)).await
-}
-
-/// Replaces one list in the metadata if the object has not changed since the decision.
-async fn patch_metadata(
-    client: &Client,
-    kinds: &[Kind],
-    item: &Item,
-    field: &str,
-    list: Value,
-) -> Result<(), CallError> {
-    let Some(kind) = kinds.get(item.kind) else { return Ok(()) };
-    let list = if list.as_array().is_some_and(Vec::is_empty) { Value::Null } else { list };
-    let metadata = &item.metadata;
-    let patch = json!({"metadata": {
-        "uid": metadata.uid, "resourceVersion": metadata.resource_version, field: list,
-    }});
-    let requests = kind.requests(metadata.namespace.as_deref());
-    let name = metadata.name.as_deref().unwrap_or_default();
-    send_only(client, requests.patch(name, &PatchParams::default(), &Patch::Merge(patch))).await?;
-    Ok(())
 }

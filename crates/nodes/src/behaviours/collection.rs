@@ -80,6 +80,58 @@ async fn orphaned_dependents_stay_without_an_owner() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn three_that_own_each_other_in_a_circle_end_by_a_foreground_deletion() {
+    let rig = Rig::new().with_garbage();
+    let names = ["a", "b", "c"];
+    let mut uids = Vec::new();
+    for name in names {
+        uids.push(rig.create_map(name, &[]).await);
+    }
+    for (at, name) in names.into_iter().enumerate() {
+        let owner = (at + 2) % 3;
+        let reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": names[owner], "uid": uids[owner],
+                               "blockOwnerDeletion": true});
+        rig.patch(MAPS, name, json!({"metadata": {"ownerReferences": [reference]}})).await;
+    }
+    pass(1_000).await;
+    rig.delete(MAPS, "a", &DeleteParams::foreground()).await;
+    pass(10_000).await;
+    assert!(rig.names(MAPS).await.is_empty());
+}
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+
+#[tokio::test(start_paused = true)]
+async fn objects_of_a_kind_that_came_later_are_owners_and_dependents() {
+    let rig = Rig::new().with_garbage();
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+                 "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]},
+    });
+    pass(5_000).await;
+    rig.create(DEFINITIONS, definition).await;
+    pass(1_000).await;
+    let widget = |name: &str, owners: Value| {
+        json!({"apiVersion": "example.com/v1", "kind": "Widget",
+               "metadata": {"name": name, "namespace": "default", "ownerReferences": owners}})
+    };
+    let owner = rig.create(WIDGETS, widget("owner", json!([]))).await["metadata"]["uid"].clone();
+    let owners = json!([{"apiVersion": "example.com/v1", "kind": "Widget", "name": "owner", "uid": owner}]);
+    rig.create(WIDGETS, widget("dependent", owners.clone())).await;
+    let metadata = json!({"name": "map", "namespace": "default", "ownerReferences": owners});
+    rig.create(MAPS, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})).await;
+    pass(60_000).await;
+    assert_eq!(rig.names(MAPS).await, ["map"]);
+    rig.delete(WIDGETS, "owner", &DeleteParams::background()).await;
+    pass(60_000).await;
+    assert_eq!((rig.names(WIDGETS).await.len(), rig.names(MAPS).await.len()), (0, 0));
+}
+
 const DAEMON_SETS: &str = "/apis/apps/v1/namespaces/default/daemonsets";
 const REVISIONS: &str = "/apis/apps/v1/namespaces/default/controllerrevisions";
 

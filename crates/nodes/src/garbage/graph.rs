@@ -126,6 +126,8 @@ pub enum Action {
     RemoveFinalizer(&'static str),
     /// Process these dependents first; the object itself waits.
     Await(Vec<String>),
+    /// It waits for itself, through these owners: stop blocking them.
+    Unblock(Vec<String>),
     /// Release these dependents, then remove the orphan finalizer.
     Orphan(Vec<String>),
     /// Determine the state of its owners, then call [`resolve`].
@@ -244,6 +246,10 @@ impl Graph {
             if !self.dependents(uid).any(|dependent| dependent.blocks(uid)) {
                 return Action::RemoveFinalizer(FOREGROUND);
             }
+            let circle = self.circle(item);
+            if !circle.is_empty() {
+                return Action::Unblock(circle);
+            }
             let rest = self.dependents(uid).filter(|dependent| !dependent.is_deleting()).collect();
             return Action::Await(uids(rest));
         }
@@ -251,6 +257,25 @@ impl Graph {
             return Action::Keep;
         }
         Action::CheckOwners
+    }
+
+    /// The owners that `item` blocks and that wait, in the end, for `item` itself: among objects in a foreground deletion
+    /// each waits for the dependents that block it.
+    fn circle(&self, item: &Item) -> Vec<String> {
+        let awaited = |uid: &str| -> Vec<&Item> {
+            let waits = |dependent: &&Item| dependent.blocks(uid) && dependent.is_deleting_dependents();
+            self.dependents(uid).filter(waits).collect()
+        };
+        let mut all = BTreeSet::new();
+        let mut ahead = awaited(item.uid());
+        while let Some(next) = ahead.pop() {
+            if all.insert(next.uid()) {
+                ahead.extend(awaited(next.uid()));
+            }
+        }
+        let is_in_circle =
+            |owner: &&OwnerReference| item.blocks(&owner.uid) && all.contains(owner.uid.as_str());
+        item.owners().iter().filter(is_in_circle).map(|owner| owner.uid.clone()).collect()
     }
 
     /// Whether an object has dependents.
@@ -407,5 +432,30 @@ mod tests {
         assert_eq!(graph.action("owner"), Action::Orphan(vec!["a".to_owned()]));
         graph.put(item("a", &[], json!({})));
         assert_eq!(graph.action("owner"), Action::Orphan(Vec::new()));
+    }
+
+    #[test]
+    fn a_circle_of_foreground_deletions_is_opened_where_it_closes() {
+        let mut graph = Graph::default();
+        for (uid, owner) in [("a", "c"), ("b", "a"), ("c", "b")] {
+            graph.put(item(uid, &[owner], json!({})));
+        }
+        for (uid, owner, next) in [("a", "c", "b"), ("b", "a", "c")] {
+            graph.put(item(uid, &[owner], deleting(FOREGROUND)));
+            assert_eq!(graph.action(uid), Action::Await(vec![next.to_owned()]), "no circle yet");
+        }
+        let mut last = item("c", &["b"], deleting(FOREGROUND));
+        graph.put(last.clone());
+        assert_eq!(graph.action("c"), Action::Unblock(vec!["b".to_owned()]));
+        last.metadata.owner_references.as_mut().unwrap()[0].block_owner_deletion = Some(false);
+        assert_eq!(graph.put(last), set(&["b"]));
+        assert_eq!(graph.action("b"), Action::RemoveFinalizer(FOREGROUND));
+    }
+
+    #[test]
+    fn what_owns_itself_does_not_wait_for_itself() {
+        let mut graph = Graph::default();
+        graph.put(item("a", &["a"], deleting(FOREGROUND)));
+        assert_eq!(graph.action("a"), Action::Unblock(vec!["a".to_owned()]));
     }
 }
