@@ -30,6 +30,11 @@ const QUEUE_BUCKETS: &[f64] = &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1
 /// Upstream's buckets of the REST client's histograms, in seconds.
 const REST_BUCKETS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
+/// Upstream's buckets of the syncs of the publisher of the CA's certificate, in seconds.
+const ROOT_CA_BUCKETS: &[f64] = &[
+    0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384,
+];
+
 /// Upstream's buckets of the sizes of requests and answers, in bytes.
 const SIZE_BUCKETS: &[f64] =
     &[64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 16777216.0];
@@ -127,6 +132,19 @@ metrics! {
         ["name", "reason"]
     );
 
+    /// Namespaces into which the certificate of the CA was published, `{code}`: that of the API server's answer, 200
+    /// if nothing was to be done, 500 without an answer. Upstream's.
+    root_ca_syncs: IntCounterVec = counters(
+        "root_ca_cert_publisher_sync_total",
+        "Namespaces into which the certificate of the CA was published, by the code of the answer.",
+        ["code"]
+    );
+    /// Seconds that it took, `{code}` as above. Upstream's.
+    root_ca_sync_duration: HistogramVec = histograms(
+        "root_ca_cert_publisher_sync_duration_seconds",
+        "Time to publish the certificate of the CA into a namespace, by the code of the answer.",
+        ["code"], ROOT_CA_BUCKETS
+    );
     /// Answers of the API server, `{code, method, host}`; `<error>` where there was none.
     rest_requests: IntCounterVec = counters(
         "rest_client_requests_total",

@@ -135,6 +135,11 @@ impl SyncError {
         }
     }
 
+    /// The HTTP status of the answer; 500 where there was none, as upstream counts it.
+    pub fn code(&self) -> u16 {
+        self.call().and_then(ApiError::status).map_or(500, |status| status.code)
+    }
+
     /// Whether the write may have been carried out, whatever the answer is: then its object is read
     /// before the next decision.
     pub fn may_have_happened(&self) -> bool {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use tokio::time::Instant;
 
 use super::context::Context;
 use super::controller::{Controller, Executed, Settled};
@@ -79,7 +80,15 @@ impl Controller for RootCaPublisher {
         _: &'a Self::Observed<'_>,
         plan: &'a Plan,
     ) -> BoxFuture<'a, Executed<()>> {
-        Box::pin(async move { Executed::new((), self.carry_out(namespace, plan).await.err()) })
+        Box::pin(async move {
+            let begin = Instant::now();
+            let error = self.carry_out(namespace, plan).await.err();
+            let code = error.as_ref().map_or(200, SyncError::code).to_string();
+            let metrics = self.context.metrics();
+            metrics.root_ca_syncs.with_label_values(&[&*code]).inc();
+            metrics.root_ca_sync_duration.with_label_values(&[&*code]).observe(begin.elapsed().as_secs_f64());
+            Executed::new((), error)
+        })
     }
 
     fn settle(&self, _: &Self::Observed<'_>, _: &Plan, _: &Executed<()>) -> Settled<()> {

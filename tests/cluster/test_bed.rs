@@ -94,6 +94,10 @@ async fn the_certificate_of_the_ca_is_published_repaired_and_published_again() {
     let everywhere =
         |c: &Cluster| c.sandbox.objects("ConfigMap").len() == c.sandbox.objects("Namespace").len();
     cluster.eventually(1, "in each namespace", everywhere).await;
+    let metrics = daemon.metrics.render();
+    for name in ["root_ca_cert_publisher_sync_total", "root_ca_cert_publisher_sync_duration_seconds_count"] {
+        assert!(metrics.contains(&format!("{name}{{code=\"200\"}}")), "{name} is not in\n{metrics}");
+    }
     daemon.stop().await;
 }
 
