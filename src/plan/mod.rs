@@ -9,6 +9,7 @@ pub mod daemonset;
 pub mod deployment;
 pub mod garbage;
 pub mod namespace;
+pub mod preview;
 pub mod protection;
 pub mod replicaset;
 pub mod rolling_update;

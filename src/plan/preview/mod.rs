@@ -1,0 +1,196 @@
+//! What a rollout would do, step by step, before it begins: the planners that the daemon runs, on copies of the objects,
+//! with a kubelet that follows three rules: a pod is ready some time after its creation, or never, and gone some time after
+//! its deletion. Scheduling, images and probes are not judged.
+
+mod cluster;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::model::{Deployment, Pod, ReplicaSet, Strategy};
+use cluster::Cluster;
+
+/// The rules of the kubelet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kubelet {
+    /// From the creation of a pod to its readiness.
+    pub ready_after: SignedDuration,
+    /// From the deletion of a pod until it is gone.
+    pub stop_after: SignedDuration,
+    /// How many of the first pods of the new template never become ready.
+    pub broken: usize,
+}
+
+/// What a quota leaves of one resource, in units of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// How much is free now. Pods that are being deleted still count as used.
+    pub free: i64,
+    /// How much a pod of the new template takes.
+    pub new_pod: i64,
+    /// How much a pod of any other template takes.
+    pub old_pod: i64,
+}
+
+impl Room {
+    fn of(&self, is_new: bool) -> i64 {
+        if is_new { self.new_pod } else { self.old_pod }
+    }
+}
+
+/// The objects at the beginning: the Deployment as it would be, and what there is.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// The Deployment with its change, and a generation that its status has not observed.
+    pub deployment: Deployment,
+    /// Its ReplicaSets.
+    pub replica_sets: Vec<ReplicaSet>,
+    /// The pods of these.
+    pub pods: Vec<Arc<Pod>>,
+    /// The time of the change.
+    pub now: Timestamp,
+    /// What becomes of pods.
+    pub kubelet: Kubelet,
+    /// The quotas of the namespace.
+    pub rooms: Vec<Room>,
+}
+
+/// What is there at one moment, after everybody has acted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The time since the change.
+    pub after: SignedDuration,
+    /// The sizes of the ReplicaSets, by name.
+    pub sizes: BTreeMap<Arc<str>, i32>,
+    /// How many pods there are that are not being deleted.
+    pub pods: i64,
+    /// How many of them are available.
+    pub available: i64,
+    /// How many creations a quota refused.
+    pub refused: i64,
+}
+
+/// A ReplicaSet that has a part in the rollout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its revision, once it has one.
+    pub revision: Option<i64>,
+    /// Whether it has the Deployment's template.
+    pub is_new: bool,
+}
+
+/// How a preview ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The rollout is complete.
+    Complete,
+    /// The progress deadline passes.
+    Stuck,
+    /// Nothing happens any more: the Deployment is paused, or has no deadline.
+    Waits,
+}
+
+/// A rollout that has not begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preview {
+    /// The ReplicaSets with pods at any time, the old ones first.
+    pub parts: Vec<Part>,
+    /// The steps; the first is what is there now.
+    pub steps: Vec<Step>,
+    /// How it ends.
+    pub end: End,
+    /// When it ends.
+    pub took: SignedDuration,
+    /// The most pods that may exist.
+    pub most_allowed: i64,
+    /// The fewest pods that must be available; 0 under Recreate.
+    pub least_allowed: i64,
+}
+
+impl Preview {
+    /// The step with the fewest available pods: the first of them.
+    pub fn lowest(&self) -> Option<(usize, &Step)> {
+        self.steps.iter().enumerate().min_by_key(|(_, step)| step.available)
+    }
+
+    /// The most pods of all steps.
+    pub fn most(&self) -> i64 {
+        self.steps.iter().map(|step| step.pods).max().unwrap_or(0)
+    }
+}
+
+/// No rollout takes longer than this to preview: as many rounds, each of which changes something.
+const MOST_ROUNDS: usize = 50_000;
+
+/// Plays the rollout to its end.
+pub fn preview(start: Start) -> Preview {
+    let began = start.now;
+    let (surge, unavailable) = start.deployment.budget();
+    let (replicas, is_rolling) = (
+        i64::from(start.deployment.replicas),
+        matches!(start.deployment.strategy, Strategy::RollingUpdate { .. }),
+    );
+    let mut cluster = Cluster::new(start);
+    let mut steps = vec![step(&cluster, began)];
+    let mut names = cluster.sizes();
+    let end = loop_until_the_end(&mut cluster, began, &mut steps, &mut names);
+    let mut parts: Vec<Part> = names
+        .into_keys()
+        .filter(|name| steps.iter().any(|step| step.sizes.get(name).is_some_and(|size| *size > 0)))
+        .map(|name| {
+            let (revision, is_new) = cluster.describe(&name).unwrap_or((None, false));
+            Part { name, revision, is_new }
+        })
+        .collect();
+    parts.sort_by_key(|part| (part.is_new, part.revision, part.name.clone()));
+    Preview {
+        parts,
+        steps,
+        end,
+        took: cluster.since(began),
+        most_allowed: replicas + if is_rolling { i64::from(surge) } else { 0 },
+        least_allowed: if is_rolling { (replicas - i64::from(unavailable)).max(0) } else { 0 },
+    }
+}
+
+fn loop_until_the_end(
+    cluster: &mut Cluster,
+    began: Timestamp,
+    steps: &mut Vec<Step>,
+    names: &mut BTreeMap<Arc<str>, i32>,
+) -> End {
+    for _ in 0..MOST_ROUNDS {
+        cluster.refused = 0;
+        let rounds = [cluster.sync_deployment(), cluster.sync_replica_sets(), cluster.run_kubelet()];
+        names.extend(cluster.sizes());
+        if rounds.iter().any(|round| round.is_busy) {
+            continue;
+        }
+        let now = step(cluster, began);
+        if steps.last().is_none_or(|last| Step { after: last.after, ..now.clone() } != *last) {
+            steps.push(now);
+        }
+        if cluster.is_complete() {
+            return End::Complete;
+        }
+        if cluster.is_past_deadline() {
+            return End::Stuck;
+        }
+        let looks = rounds.into_iter().flat_map(|round| round.looks).filter(|at| *at > cluster.now);
+        let Some(next) = looks.min() else { return End::Waits };
+        cluster.now = next;
+    }
+    End::Waits
+}
+
+fn step(cluster: &Cluster, began: Timestamp) -> Step {
+    let (pods, available) = cluster.counts();
+    Step { after: cluster.since(began), sizes: cluster.sizes(), pods, available, refused: cluster.refused }
+}
+
+#[cfg(test)]
+mod tests;
