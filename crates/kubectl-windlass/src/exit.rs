@@ -13,6 +13,8 @@ pub enum Exit {
     RolloutFailed,
     /// The rollout is not finished: `--timeout` passed, or `--watch=false` saw it under way.
     NotFinished,
+    /// `plan`: it would get stuck, or cross a bound.
+    Obstacle,
     /// Ctrl-C.
     Interrupted,
 }
@@ -26,6 +28,7 @@ impl Exit {
             Exit::Usage => 2,
             Exit::RolloutFailed => 3,
             Exit::NotFinished => 4,
+            Exit::Obstacle => 5,
             Exit::Interrupted => 130,
         }
     }
@@ -36,10 +39,11 @@ impl Exit {
         let rank = |exit: Exit| match exit {
             Exit::Success => 0,
             Exit::NotFinished => 1,
-            Exit::RolloutFailed => 2,
-            Exit::Error => 3,
-            Exit::Usage => 4,
-            Exit::Interrupted => 5,
+            Exit::Obstacle => 2,
+            Exit::RolloutFailed => 3,
+            Exit::Error => 4,
+            Exit::Usage => 5,
+            Exit::Interrupted => 6,
         };
         if rank(other) > rank(self) { other } else { self }
     }

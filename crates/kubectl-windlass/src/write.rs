@@ -27,6 +27,15 @@ pub async fn create(api: &Api, what: &str, path: &str, body: &impl Serialize) ->
     api.send(&what, built(&what, request::post(path, &[MANAGER], body))?).await
 }
 
+/// Lets the server judge what [`create`] would do, without keeping it.
+///
+/// # Errors
+/// As [`create`].
+pub async fn try_create(api: &Api, what: &str, path: &str, body: &impl Serialize) -> Result<Value, ApiError> {
+    let what = format!("cannot create {what}");
+    api.send(&what, built(&what, request::post(path, &[MANAGER, ("dryRun", "All")], body))?).await
+}
+
 /// Merges `body` into the object at `path`, provided that it is still `seen`: the same UID and resourceVersion.
 ///
 /// # Errors

@@ -107,12 +107,12 @@ impl Cluster {
         (pods, available)
     }
 
-    /// Whether the rollout is done and the last old pod is gone.
+    /// Whether the rollout is done, as `kubectl rollout status` has it: deleted pods may still be ending.
     pub(super) fn is_complete(&self) -> bool {
         let (wanted, status) = (self.deployment.replicas, &self.deployment.status);
         let counts = [status.replicas, status.updated, status.available];
-        counts.iter().all(|count| *count == wanted)
-            && self.pods.values().all(|member| member.gone_at.is_none())
+        status.observed_generation >= self.deployment.meta.generation
+            && counts.iter().all(|count| *count == wanted)
     }
 
     /// Whether the progress deadline has passed.

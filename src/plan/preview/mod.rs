@@ -27,15 +27,15 @@ pub struct Kubelet {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Room {
     /// How much is free now. Pods that are being deleted still count as used.
-    pub free: i64,
+    pub free: i128,
     /// How much a pod of the new template takes.
-    pub new_pod: i64,
+    pub new_pod: i128,
     /// How much a pod of any other template takes.
-    pub old_pod: i64,
+    pub old_pod: i128,
 }
 
 impl Room {
-    fn of(&self, is_new: bool) -> i64 {
+    fn of(&self, is_new: bool) -> i128 {
         if is_new { self.new_pod } else { self.old_pod }
     }
 }

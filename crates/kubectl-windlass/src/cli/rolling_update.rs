@@ -141,7 +141,7 @@ impl RollingUpdateArgs {
 }
 
 /// A number of pods, or a percentage.
-fn surge(text: &str) -> Result<IntOrPercent, String> {
+pub(super) fn surge(text: &str) -> Result<IntOrPercent, String> {
     let wrong = || format!("{text:?} is not a number of pods such as 2, or a percentage such as 25%");
     let digits = text.strip_suffix('%').unwrap_or(text);
     let number: u32 = Some(digits)
@@ -156,7 +156,7 @@ fn surge(text: &str) -> Result<IntOrPercent, String> {
 }
 
 /// The same, a percentage of at most 100.
-fn unavailable(text: &str) -> Result<IntOrPercent, String> {
+pub(super) fn unavailable(text: &str) -> Result<IntOrPercent, String> {
     match surge(text)? {
         IntOrPercent::Percent(percent) if percent > 100 => Err(format!("{text:?} is more than 100%")),
         number => Ok(number),

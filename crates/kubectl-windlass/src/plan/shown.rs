@@ -1,0 +1,209 @@
+//! A preview as text, as Markdown, and as JSON. Pure.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use windlass::plan::preview::{End, Preview, Step};
+
+use super::{Report, limits};
+use crate::text::{columns, counted, span};
+
+/// The rows of the table: a heading, and a row for each step.
+fn rows(preview: &Preview) -> Vec<Vec<String>> {
+    let head = |part: &windlass::plan::preview::Part| {
+        let revision = part.revision.map(|revision| format!(" ({revision})")).unwrap_or_default();
+        format!("{}{revision}{}", part.name, if part.is_new { " new" } else { "" })
+    };
+    let mut heads = vec!["STEP".to_owned(), "AFTER".to_owned()];
+    heads.extend(preview.parts.iter().map(head));
+    heads.extend(["PODS".to_owned(), "AVAILABLE".to_owned(), String::new()]);
+    let mut rows = vec![heads];
+    let last = preview.steps.len().saturating_sub(1);
+    for (nth, step) in preview.steps.iter().enumerate() {
+        let mut row = vec![nth.to_string(), span(step.after)];
+        row.extend(preview.parts.iter().map(|part| size(step, &part.name).to_string()));
+        row.extend([step.pods.to_string(), step.available.to_string()]);
+        row.push(match preview.end {
+            End::Complete if nth == last => "complete".to_owned(),
+            _ if step.refused > 0 => format!("{} refused", step.refused),
+            _ => String::new(),
+        });
+        rows.push(row);
+    }
+    rows
+}
+
+fn size(step: &Step, name: &str) -> i32 {
+    step.sizes.get(name).copied().unwrap_or(0)
+}
+
+fn heading(report: &Report) -> String {
+    let change = if report.said.is_empty() { "no change".to_owned() } else { report.said.join(", ") };
+    let Report { preview, replicas, .. } = report;
+    format!(
+        "{}: {change}. {}, never more than {} pods, never fewer than {} available",
+        report.object,
+        counted(*replicas, "replica"),
+        preview.most_allowed,
+        preview.least_allowed
+    )
+}
+
+/// The lines below the table, each with a key.
+fn remarks(report: &Report) -> Vec<(&'static str, String)> {
+    let Report { preview, .. } = report;
+    let mut lines = Vec::new();
+    let law = format!("a pod is ready {} after its start ({})", span(report.ready_after), report.ready_from);
+    lines.push(match preview.end {
+        _ if report.said.is_empty() => ("end", "nothing to roll out".to_owned()),
+        End::Complete => ("end", format!("complete after about {} if {law}", span(preview.took))),
+        End::Stuck => {
+            ("end", format!("stuck: the progress deadline passes after {}, if {law}", span(preview.took)))
+        }
+        End::Waits if report.is_paused => {
+            let text = "paused: nothing happens until `kubectl rollout resume`; sizes alone are followed";
+            ("end", text.to_owned())
+        }
+        End::Waits => ("end", format!("not complete after {}, and nothing more happens", span(preview.took))),
+    });
+    if let Some((nth, step)) = preview.lowest() {
+        lines.push(("lowest", format!("{} available at step {nth}", step.available)));
+    }
+    lines.push(("most", most(report)));
+    lines.extend(report.quota.iter().map(|line| ("quota", line.clone())));
+    lines.extend(report.budgets.iter().map(|line| ("pdb", line.clone())));
+    lines.extend(report.autoscaler.iter().map(|line| ("hpa", line.clone())));
+    if let Some(broken) = &report.broken {
+        let last = broken.steps.last();
+        let stands = last.map(|step| format!("{} pods, {} available", step.pods, step.available));
+        let stuck = match broken.end {
+            End::Stuck => format!(", stuck after {}", span(broken.took)),
+            _ => String::new(),
+        };
+        let nth = broken.steps.len().saturating_sub(1);
+        let text = format!(
+            "if no new pod gets ready: stops at step {nth} with {}{stuck}",
+            stands.unwrap_or_default()
+        );
+        lines.push(("broken", text));
+    }
+    lines.extend(report.crossed.iter().map(|line| ("bound", line.clone())));
+    let checked = match report.checked.as_slice() {
+        [] => "nothing".to_owned(),
+        parts => parts.join(", "),
+    };
+    let judged = ["room on nodes", "pulls", "probes"].map(str::to_owned);
+    let unjudged: Vec<String> = report.unjudged.iter().cloned().chain(judged).collect();
+    lines.push((
+        "checked",
+        format!("by the server (dry run): {checked}. Not judged: {}", unjudged.join("; ")),
+    ));
+    lines
+}
+
+/// The most pods at a time, and what they request.
+fn most(report: &Report) -> String {
+    let preview = &report.preview;
+    let [old, new] = &report.needs;
+    let requested = |step: &Step| {
+        let mut sum: BTreeMap<&str, i128> = BTreeMap::new();
+        for part in &preview.parts {
+            let pods = i128::from(size(step, &part.name));
+            for (resource, amount) in if part.is_new { new } else { old } {
+                *sum.entry(resource).or_default() += pods.saturating_mul(*amount);
+            }
+        }
+        sum
+    };
+    let mut peak: BTreeMap<&str, i128> = BTreeMap::new();
+    for (resource, amount) in preview.steps.iter().flat_map(requested) {
+        let entry = peak.entry(resource).or_default();
+        *entry = amount.max(*entry);
+    }
+    let now = preview.steps.first().map(requested).unwrap_or_default();
+    let asked: Vec<String> = ["cpu", "memory"]
+        .iter()
+        .filter_map(|resource| {
+            let key = format!("requests.{resource}");
+            let (most, now) = (*peak.get(key.as_str())?, now.get(key.as_str()).copied().unwrap_or(0));
+            Some(format!("{} {resource} (now {})", limits::shown(&key, most), limits::shown(&key, now)))
+        })
+        .collect();
+    let pods = counted(preview.most(), "pod");
+    if asked.is_empty() { pods } else { format!("{pods}; requested: {}", asked.join(", ")) }
+}
+
+/// For people.
+pub(super) fn text(report: &Report) -> String {
+    let remarks: Vec<Vec<String>> =
+        remarks(report).into_iter().map(|(key, line)| vec![key.to_owned(), line]).collect();
+    format!("{}\n{}{}", heading(report), columns(&rows(&report.preview)), columns(&remarks))
+}
+
+/// For a comment on a pull request.
+pub(super) fn markdown(report: &Report) -> String {
+    // A bar would begin another cell.
+    let cell = |text: &String| text.replace('|', "\\|");
+    let line = |row: &Vec<String>| format!("| {} |\n", row.iter().map(cell).collect::<Vec<_>>().join(" | "));
+    let rows = rows(&report.preview);
+    let mut text = format!("**{}**\n\n", heading(report).replace('*', "\\*"));
+    for (nth, row) in rows.iter().enumerate() {
+        text.push_str(&line(row));
+        if nth == 0 {
+            text.push_str(&format!("|{}\n", "---|".repeat(row.len())));
+        }
+    }
+    text.push('\n');
+    for (key, remark) in remarks(report) {
+        text.push_str(&format!("- {key}: {remark}\n"));
+    }
+    text
+}
+
+/// For programs. Fields are only ever added.
+pub(super) fn json(report: &Report) -> Value {
+    let of = |preview: &Preview| {
+        let steps: Vec<Value> = preview
+            .steps
+            .iter()
+            .map(|step| {
+                let sizes: serde_json::Map<String, Value> = preview
+                    .parts
+                    .iter()
+                    .map(|part| (part.name.to_string(), size(step, &part.name).into()))
+                    .collect();
+                json!({"afterSeconds": step.after.as_secs(), "replicaSets": sizes, "pods": step.pods,
+                       "available": step.available, "refused": step.refused})
+            })
+            .collect();
+        let end = match preview.end {
+            End::Complete => "complete",
+            End::Stuck => "stuck",
+            End::Waits => "waits",
+        };
+        json!({"steps": steps, "end": end, "tookSeconds": preview.took.as_secs()})
+    };
+    let mut object = of(&report.preview);
+    let more = json!({
+        "kind": "Plan",
+        "object": report.object,
+        "changes": report.said,
+        "replicas": report.replicas,
+        "mostAllowed": report.preview.most_allowed,
+        "leastAllowed": report.preview.least_allowed,
+        "lowestAvailable": report.preview.lowest().map(|(_, step)| step.available),
+        "mostPods": report.preview.most(),
+        "readyAfterSeconds": report.ready_after.as_secs(),
+        "quota": report.quota,
+        "disruptionBudgets": report.budgets,
+        "autoscaler": report.autoscaler,
+        "ifBroken": report.broken.as_ref().map(of),
+        "crossed": report.crossed,
+        "checked": report.checked,
+        "notJudged": report.unjudged,
+    });
+    if let (Some(object), Value::Object(more)) = (object.as_object_mut(), more) {
+        object.extend(more);
+    }
+    object
+}
