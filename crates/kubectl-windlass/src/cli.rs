@@ -1,6 +1,7 @@
 //! The command line. Each global flag is accepted before and after the subcommand: kubectl refuses flags in front of a
 //! plugin's name and passes none of its own on.
 
+mod create;
 mod revisions;
 mod rolling_update;
 
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+pub use create::{CreateArgs, ObjectFormat, Trial, Validate};
 pub use revisions::{DryRun, HistoryArgs, HistoryFormat, UndoArgs, VersionArgs};
 pub use rolling_update::{RollingUpdateArgs, UpdateOutput};
 
@@ -104,6 +106,8 @@ pub enum Command {
     /// Follow rollouts to their end, with reasons and an estimate of the time left.
     #[command(visible_alias = "watch")]
     Status(StatusArgs),
+    /// Create the objects of files, directories, URLs or stdin, as kubectl create -f does.
+    Create(CreateArgs),
     /// Replace the pods of a ReplicationController by those of another, step by step.
     #[command(name = "rolling-update", alias = "rollingupdate")]
     RollingUpdate(RollingUpdateArgs),

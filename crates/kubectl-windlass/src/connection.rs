@@ -7,7 +7,8 @@ use http::header::USER_AGENT;
 use kube::Config;
 use kube::client::AuthError;
 use kube::config::{
-    AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
+    AuthInfo, Cluster, Context, ExecInteractiveMode, KubeConfigOptions, Kubeconfig, NamedAuthInfo,
+    NamedCluster, NamedContext,
 };
 
 use crate::cli::GlobalArgs;
@@ -103,6 +104,18 @@ pub async fn connect(
     args: &GlobalArgs,
     env: &(dyn Fn(&str) -> Option<String> + Sync),
 ) -> Result<Connection, ConnectionError> {
+    connect_with(args, env, false).await
+}
+
+/// The same for a command that may read stdin itself: then a credential plugin must not.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_with(
+    args: &GlobalArgs,
+    env: &(dyn Fn(&str) -> Option<String> + Sync),
+    reads_stdin: bool,
+) -> Result<Connection, ConnectionError> {
     let source = choose(args, env, &|file| file.is_file())?;
     let (name, mut config) = match source {
         Source::InCluster => {
@@ -117,6 +130,9 @@ pub async fn connect(
             (name, config)
         }
     };
+    if let Some(exec) = config.auth_info.exec.as_mut().filter(|_| reads_stdin) {
+        exec.interactive_mode = Some(ExecInteractiveMode::Never);
+    }
     config.default_retry = false;
     let agent = concat!("kubectl-windlass/", env!("CARGO_PKG_VERSION"));
     config.headers.push((USER_AGENT, HeaderValue::from_static(agent)));

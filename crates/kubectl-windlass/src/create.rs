@@ -1,0 +1,452 @@
+//! `create`: creates the objects of manifests, as `kubectl create -f` does.
+//!
+//! Sources are read one after the other, and each object is sent as soon as its source is read. What is refused does not
+//! hold up the others; it is reported at the end. No request is repeated.
+
+mod fetch;
+mod kinds;
+mod object;
+mod print;
+mod report;
+mod sources;
+
+use std::collections::BTreeSet;
+use std::io::{IsTerminal as _, Read};
+use std::path::Path;
+
+use serde_json::Value;
+use windlass::config::parse_selector;
+use windlass::model::Selector;
+use windlass::runtime::request;
+use windlass_manifest::{Found, Origin, SourceError, documents, expand};
+
+use crate::api::{Answer, Api, ApiError};
+use crate::cli::{CreateArgs, DryRun, GlobalArgs, Validate};
+use crate::connection::connect_with;
+use crate::exit::{CommandError, Exit};
+use crate::output::Output;
+use crate::text::harmless;
+use crate::write::{self, Creation};
+use kinds::Kinds;
+use object::{Namespace, Preparation};
+use print::Printer;
+use sources::Source;
+
+/// Runs `create`.
+///
+/// # Errors
+/// For a wrong command line, without a usable kubeconfig, and when the reader of the output is gone. Objects that cannot
+/// be created are reported on stderr.
+pub async fn run(global: &GlobalArgs, args: CreateArgs, output: &mut Output) -> Result<Exit, CommandError> {
+    args.check().map_err(CommandError::Usage)?;
+    let selector =
+        args.selector.as_deref().filter(|text| !text.trim().is_empty()).map(parse_selector).transpose();
+    let selector = selector.map_err(|reason| CommandError::Usage(format!("--selector: {reason}")))?;
+    let sources = match sources::resolve(&args.filename, args.recursive) {
+        Ok(sources) => sources,
+        Err(errors) => {
+            errors.iter().for_each(|error| output.error(error));
+            return Ok(Exit::Error);
+        }
+    };
+    let (dry_run, deprecated) = args.dry_run.meaning();
+    if let Some(spelling) = deprecated {
+        let new = if dry_run == DryRun::None { "none" } else { "client" };
+        output.note(&format!("warning: {spelling} is deprecated: write --dry-run={new}"));
+    }
+    if args.record {
+        output.note("warning: --record is deprecated: set the annotation kubernetes.io/change-cause instead");
+    }
+    let reads_stdin = sources.contains(&Source::Stdin);
+    if reads_stdin && std::io::stdin().is_terminal() {
+        output.note("note: reading manifests from the terminal; end them with Ctrl-D");
+    }
+    let connection = connect_with(global, &|name| std::env::var(name).ok(), reads_stdin).await?;
+    let is_enforced = connection.namespace_is_enforced;
+    let api = Api::new(connection, global.request_timeout);
+    let mut run = Run {
+        is_enforced,
+        selector,
+        dry_run,
+        change_cause: args.record.then(|| args.command_line(global)),
+        kinds: Kinds::default(),
+        printer: Printer::new(args.output, dry_run, args.show_managed_fields),
+        warned: BTreeSet::new(),
+        failures: Vec::new(),
+        passed: 0,
+        api: &api,
+        args: &args,
+    };
+    let ended = match run.check_server(output).await {
+        Ok(()) if args.check_first => run.all_at_once(&sources, output).await,
+        Ok(()) => run.one_by_one(&sources, output).await,
+        Err(stop) => Err(stop),
+    };
+    run.failures.iter().for_each(|failure| output.error(failure));
+    match ended {
+        Ok(()) | Err(Stop::Checked) if !run.failures.is_empty() => Ok(Exit::Error),
+        Ok(()) | Err(Stop::Checked) if run.passed == 0 => {
+            let empty = "there is no object to create: the sources have none, or --selector takes none";
+            Err(CommandError::Argument(empty.to_owned()))
+        }
+        Ok(()) | Err(Stop::Checked) => Ok(Exit::Success),
+        Err(Stop::Unreachable(text)) => Err(CommandError::Argument(text)),
+        Err(Stop::Command(error)) => Err(error),
+    }
+}
+
+/// Why no further object is tried.
+enum Stop {
+    /// The check of `--check-first` has failed.
+    Checked,
+    /// There is no server to ask, or it does not know the user.
+    Unreachable(String),
+    Command(CommandError),
+}
+
+impl From<CommandError> for Stop {
+    fn from(error: CommandError) -> Self {
+        Stop::Command(error)
+    }
+}
+
+/// An object that can be sent.
+struct Ready {
+    origin: Origin,
+    /// Of its collection.
+    path: String,
+    body: Value,
+}
+
+struct Run<'a> {
+    api: &'a Api,
+    args: &'a CreateArgs,
+    is_enforced: bool,
+    selector: Option<Selector>,
+    dry_run: DryRun,
+    change_cause: Option<String>,
+    kinds: Kinds,
+    printer: Printer,
+    /// The warnings of the server that were printed.
+    warned: BTreeSet<String>,
+    failures: Vec<String>,
+    /// How many objects were created or would be.
+    passed: usize,
+}
+
+impl Run<'_> {
+    /// Servers before 1.25 take no notice of `fieldValidation`, and kubectl then reads their schemas. We say so instead.
+    async fn check_server(&mut self, output: &mut Output) -> Result<(), Stop> {
+        if self.args.validate == Validate::Ignore {
+            return Ok(());
+        }
+        let version =
+            match self.api.send("cannot read the server's version", request::get("/version", &[])).await {
+                Ok(version) => version,
+                Err(ApiError::Unanswered { message, .. }) => {
+                    return Err(Stop::Unreachable(report::unreachable(&message)));
+                }
+                // Who may not read it has a server that is new enough, or does not care.
+                Err(ApiError::Refused { .. }) => return Ok(()),
+            };
+        if !is_before_field_validation(&version) {
+            return Ok(());
+        }
+        let old = "the API server is older than 1.25 and cannot validate fields";
+        match self.args.validate {
+            Validate::Strict => Err(Stop::Unreachable(format!("{old}: use --validate=ignore"))),
+            Validate::Warn | Validate::Ignore => {
+                output.note(&format!("warning: {old}: unknown fields are dropped without a warning"));
+                Ok(())
+            }
+        }
+    }
+
+    /// Creates the objects of a source before the next is read.
+    async fn one_by_one(&mut self, sources: &[Source], output: &mut Output) -> Result<(), Stop> {
+        for source in sources {
+            for found in self.read(source).await {
+                match found {
+                    Err(failure) => self.failures.push(failure),
+                    Ok(found) => {
+                        if let Some(ready) = self.ready(found).await? {
+                            self.create(ready, output).await?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads everything and has the server judge it, and only then creates anything.
+    async fn all_at_once(&mut self, sources: &[Source], output: &mut Output) -> Result<(), Stop> {
+        let mut all = Vec::new();
+        for source in sources {
+            for found in self.read(source).await {
+                match found {
+                    Ok(found) => all.push(found),
+                    Err(failure) => self.failures.push(failure),
+                }
+            }
+        }
+        let new = New::of(&all);
+        for found in &all {
+            if new.defines(found)
+                && self
+                    .kinds
+                    .find(self.api, &found.api_version, &found.kind)
+                    .await
+                    .is_ok_and(|it| it.is_none())
+            {
+                output.note(&format!("note: {}: not checked: its kind is created by this run", found.origin));
+                continue;
+            }
+            let Some(ready) = self.ready(found.clone()).await? else { continue };
+            let outcome = self.send(&ready, true).await;
+            match outcome {
+                Ok(answer) => self.warn(&answer, output),
+                Err(error) if error.code() == Some(404) && new.has_namespace(&ready.body) => {
+                    output.note(&format!(
+                        "note: {}: not checked: its namespace is created by this run",
+                        ready.origin
+                    ));
+                }
+                Err(error) => {
+                    self.failures.push(report::failure(
+                        &ready.origin,
+                        &object::reference(&ready.body),
+                        &error,
+                    ));
+                }
+            }
+        }
+        if !self.failures.is_empty() {
+            output.note("note: nothing is created: the check of --check-first has failed");
+            return Err(Stop::Checked);
+        }
+        for found in all {
+            if let Some(ready) = self.ready(found).await? {
+                self.create(ready, output).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The objects of a source, and messages for what is none. After a document that cannot be read, or cannot be
+    /// validated, nothing of the source follows.
+    async fn read(&self, source: &Source) -> Vec<Result<Found, String>> {
+        let name = source.name();
+        let text = match text(source).await {
+            Ok(text) => text,
+            Err(error) => return vec![Err(format!("{name}: {error}"))],
+        };
+        let mut all = Vec::new();
+        for (index, document) in documents(&name, &text).into_iter().enumerate() {
+            let origin = Origin::new(&name, index);
+            let objects = match document {
+                Ok(document) => document.map(|document| expand(&origin, document)).unwrap_or_default(),
+                Err(problem) => {
+                    all.push(Err(format!("{origin}: {}", harmless(&problem))));
+                    break;
+                }
+            };
+            let is_defective = objects.iter().any(Result::is_err);
+            let ends_source = is_defective && self.args.validate != Validate::Ignore;
+            let kept = objects.into_iter().filter(|object| object.is_err() || !ends_source);
+            all.extend(kept.map(|object| object.map_err(|defect| harmless(&defect.to_string()))));
+            if ends_source {
+                break;
+            }
+        }
+        all
+    }
+
+    /// Looks up the kind of an object and makes it ready; `None` if it is not selected or a failure is noted.
+    async fn ready(&mut self, found: Found) -> Result<Option<Ready>, Stop> {
+        let Found { origin, mut body, api_version, kind } = found;
+        let (shown, version) = (harmless(&kind), harmless(&api_version));
+        let resource = match self.kinds.find(self.api, &api_version, &kind).await {
+            Ok(Some(resource)) => resource,
+            Ok(None) => {
+                let (hint, name) =
+                    (self.kinds.hint(self.api, &api_version).await, object::name_and_namespace(&body));
+                self.failures
+                    .push(format!("{origin}: the server has no kind {shown} in {version}{name}; {hint}"));
+                return Ok(None);
+            }
+            Err(ApiError::Unanswered { message, .. }) => {
+                return Err(Stop::Unreachable(report::unreachable(&message)));
+            }
+            Err(error) => {
+                let failure = report::failure(&origin, &format!("{shown} of {version}"), &error);
+                if error.code() == Some(401) {
+                    return Err(Stop::Unreachable(failure));
+                }
+                self.failures.push(failure);
+                return Ok(None);
+            }
+        };
+        let how = Preparation {
+            namespace: Namespace { name: &self.api.namespace, is_enforced: self.is_enforced },
+            keeps_config: self.args.save_config,
+            change_cause: self.change_cause.as_deref(),
+        };
+        if self.selector.as_ref().is_some_and(|selector| !object::is_selected(selector, &body)) {
+            return Ok(None);
+        }
+        if let Err(problem) = object::prepare(&mut body, resource.is_namespaced, how) {
+            self.failures.push(format!("{origin}: {}", harmless(&problem)));
+            return Ok(None);
+        }
+        let prefix = if api_version.contains('/') { "/apis" } else { "/api" };
+        let plural = &resource.plural;
+        let path = match body["metadata"]["namespace"].as_str() {
+            Some(namespace) => format!("{prefix}/{api_version}/namespaces/{namespace}/{plural}"),
+            None => format!("{prefix}/{api_version}/{plural}"),
+        };
+        Ok(Some(Ready { origin, path, body }))
+    }
+
+    async fn send(&self, ready: &Ready, dry_run: bool) -> Result<Answer, ApiError> {
+        let creation = Creation {
+            manager: &self.args.field_manager,
+            field_validation: self.args.validate.directive(),
+            dry_run,
+        };
+        write::create_as(self.api, &object::reference(&ready.body), &ready.path, &ready.body, creation).await
+    }
+
+    async fn create(&mut self, ready: Ready, output: &mut Output) -> Result<(), Stop> {
+        if self.dry_run == DryRun::Client {
+            self.passed += 1;
+            output.text(&self.printer.next(ready.body)?)?;
+            return Ok(());
+        }
+        let sent = match self.send(&ready, self.dry_run == DryRun::Server).await {
+            Err(ApiError::Unanswered { message, .. }) if self.dry_run == DryRun::None => {
+                match self.find_lost(&ready, &message).await {
+                    Ok(object) => {
+                        let name = object::reference(&object);
+                        output.note(&format!(
+                            "note: {name}: the reply is lost ({message}); it exists as it was sent"
+                        ));
+                        Ok(Answer { object, warnings: Vec::new() })
+                    }
+                    Err(text) => {
+                        self.failures.push(text);
+                        return Ok(());
+                    }
+                }
+            }
+            sent => sent,
+        };
+        match sent {
+            Ok(answer) => {
+                self.warn(&answer, output);
+                self.passed += 1;
+                output.text(&self.printer.next(answer.object)?)?;
+            }
+            Err(error) => {
+                self.failures.push(report::failure(&ready.origin, &object::reference(&ready.body), &error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks for an object whose creation was not answered. It is not sent again: that could create a second one.
+    async fn find_lost(&self, ready: &Ready, reason: &str) -> Result<Value, String> {
+        let Ready { origin, path, body } = ready;
+        let reference = object::reference(body);
+        let unknown = format!("{origin}: {reference}: {}", report::unreachable(reason));
+        let name = body["metadata"]["name"].as_str().filter(|name| !name.is_empty() && !name.contains('/'));
+        let Some(name) = name else {
+            return Err(format!(
+                "{unknown}; look whether one with such a name was created before you run this again"
+            ));
+        };
+        match self.api.get(&reference, &format!("{path}/{name}")).await {
+            Ok(Some(there)) if object::contains(&there, body) => Ok(there),
+            Ok(Some(_)) => Err(format!("{unknown}; it exists with another content")),
+            Ok(None) => Err(format!("{unknown}; it was not created")),
+            Err(_) => Err(format!("{unknown}; whether it was created is not known")),
+        }
+    }
+
+    /// Prints the server's warnings, each once.
+    fn warn(&mut self, answer: &Answer, output: &mut Output) {
+        for warning in &answer.warnings {
+            if self.warned.insert(warning.clone()) {
+                output.note(&format!("Warning: {}", harmless(warning)));
+            }
+        }
+    }
+}
+
+/// What the objects of a run bring with them.
+struct New {
+    namespaces: BTreeSet<String>,
+    /// Groups and kinds.
+    kinds: BTreeSet<(String, String)>,
+}
+
+impl New {
+    fn of(all: &[Found]) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let of_kind =
+            |kind: &'static str| all.iter().filter(move |found| found.kind == kind).map(|found| &found.body);
+        let namespaces = of_kind("Namespace").map(|body| text(&body["metadata"]["name"])).collect();
+        let definitions = of_kind("CustomResourceDefinition").map(|body| &body["spec"]);
+        let kinds = definitions.map(|spec| (text(&spec["group"]), text(&spec["names"]["kind"]))).collect();
+        New { namespaces, kinds }
+    }
+
+    fn defines(&self, found: &Found) -> bool {
+        let group = found.api_version.split_once('/').map_or("", |(group, _)| group);
+        self.kinds.contains(&(group.to_owned(), found.kind.clone()))
+    }
+
+    fn has_namespace(&self, body: &Value) -> bool {
+        body["metadata"]["namespace"].as_str().is_some_and(|namespace| self.namespaces.contains(namespace))
+    }
+}
+
+/// From `/version`. A server that does not say is taken for a new one.
+fn is_before_field_validation(version: &Value) -> bool {
+    let number = |field: &str| {
+        let digits = version[field].as_str()?.trim_end_matches(|c: char| !c.is_ascii_digit());
+        digits.parse::<u32>().ok()
+    };
+    matches!((number("major"), number("minor")), (Some(1), Some(0..25)) | (Some(0), Some(_)))
+}
+
+/// The text of a source. On a thread of its own, so that Ctrl-C does not wait for a pipe.
+async fn text(source: &Source) -> Result<String, String> {
+    match source {
+        Source::Stdin => on_a_thread(|| windlass_manifest::text(&mut std::io::stdin())).await,
+        Source::File(file) => {
+            let file = file.clone();
+            on_a_thread(move || read_file(&file)).await
+        }
+        Source::Url(url) => {
+            let bytes = fetch::fetch(url).await?;
+            windlass_manifest::text(&mut bytes.as_slice() as &mut dyn Read).map_err(|error| error.to_string())
+        }
+    }
+}
+
+fn read_file(file: &Path) -> Result<String, SourceError> {
+    windlass_manifest::text(&mut std::fs::File::open(file)?)
+}
+
+async fn on_a_thread(
+    read: impl FnOnce() -> Result<String, SourceError> + Send + 'static,
+) -> Result<String, String> {
+    let (send, receive) = tokio::sync::oneshot::channel();
+    // Whoever was interrupted does not wait for the text.
+    std::thread::spawn(move || drop(send.send(read())));
+    match receive.await {
+        Ok(text) => text.map_err(|error| error.to_string()),
+        Err(_) => Err("the reader ended without a text".to_owned()),
+    }
+}

@@ -1,0 +1,124 @@
+//! Which resources the server has for a kind, by discovery.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::api::{Api, ApiError};
+
+/// The resource of a kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resource {
+    /// Such as `deployments`.
+    pub plural: String,
+    /// Whether its objects are in namespaces.
+    pub is_namespaced: bool,
+}
+
+/// What the server has said so far, by `apiVersion` and kind.
+#[derive(Debug, Default)]
+pub struct Kinds {
+    known: BTreeMap<String, BTreeMap<String, Resource>>,
+}
+
+impl Kinds {
+    /// The resource of a kind; `None` if the server has none. What was read earlier and lacks the kind is read again,
+    /// since the kind may be defined by what was created meanwhile.
+    ///
+    /// # Errors
+    /// As [`Api::send`], for everything but 404.
+    pub async fn find(
+        &mut self,
+        api: &Api,
+        api_version: &str,
+        kind: &str,
+    ) -> Result<Option<Resource>, ApiError> {
+        let known = |kinds: &Self| kinds.known.get(api_version)?.get(kind).cloned();
+        if let Some(resource) = known(self) {
+            return Ok(Some(resource));
+        }
+        let Some(path) = path(api_version) else { return Ok(None) };
+        let resources = match api.get(&format!("the kinds of {api_version}"), &path).await? {
+            Some(answer) => resources(&answer),
+            None => BTreeMap::new(),
+        };
+        self.known.insert(api_version.to_owned(), resources);
+        Ok(known(self))
+    }
+
+    /// What helps somebody whose kind the server lacks: where its group has other versions, these.
+    pub async fn hint(&self, api: &Api, api_version: &str) -> String {
+        let general = "a CustomResourceDefinition must be there before its objects; if it was just created, run this again";
+        let Some((group, version)) = api_version.split_once('/').filter(|_| path(api_version).is_some())
+        else {
+            return general.to_owned();
+        };
+        let answer =
+            api.get("the versions", &format!("/apis/{group}")).await.ok().flatten().unwrap_or_default();
+        let versions = answer["versions"].as_array().into_iter().flatten();
+        let others: Vec<&str> = versions
+            .filter_map(|entry| entry["version"].as_str())
+            .filter(|other| *other != version)
+            .collect();
+        match others.is_empty() {
+            true => general.to_owned(),
+            false => format!("the server has {group} in version {}", others.join(", ")),
+        }
+    }
+}
+
+/// Where discovery tells about an `apiVersion`; `None` if it cannot be one.
+fn path(api_version: &str) -> Option<String> {
+    let is_name = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c))
+    };
+    match api_version.split_once('/') {
+        Some((group, version)) if is_name(group) && is_name(version) => Some(format!("/apis/{api_version}")),
+        None if is_name(api_version) => Some(format!("/api/{api_version}")),
+        _ => None,
+    }
+}
+
+/// The resources of an `APIResourceList`, without subresources. Of several with a kind, the first counts.
+fn resources(list: &Value) -> BTreeMap<String, Resource> {
+    let mut found = BTreeMap::new();
+    for entry in list["resources"].as_array().into_iter().flatten() {
+        let text = |field: &str| entry[field].as_str().unwrap_or_default().to_owned();
+        let (plural, is_namespaced) = (text("name"), entry["namespaced"] == true);
+        if !plural.is_empty() && !plural.contains('/') {
+            found.entry(text("kind")).or_insert(Resource { plural, is_namespaced });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn subresources_are_no_resources_of_their_kind() {
+        let list = json!({"resources": [
+            {"name": "deployments/scale", "kind": "Scale", "namespaced": true},
+            {"name": "deployments", "kind": "Deployment", "namespaced": true},
+            {"name": "deployments/status", "kind": "Deployment", "namespaced": true},
+            {"name": "namespaces", "kind": "Namespace", "namespaced": false},
+        ]});
+        let found = resources(&list);
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["Deployment", "Namespace"]);
+        let namespaces = Resource { plural: "namespaces".to_owned(), is_namespaced: false };
+        assert_eq!((&found["Deployment"].plural[..], &found["Namespace"]), ("deployments", &namespaces));
+    }
+
+    #[test]
+    fn what_cannot_be_an_api_version_is_never_asked_for() {
+        assert_eq!(path("v1").unwrap(), "/api/v1");
+        assert_eq!(path("apps/v1").unwrap(), "/apis/apps/v1");
+        for wrong in ["", "/v1", "apps/", "a/b/c", "../v1", "apps/..", "v1?x", "a b/v1"] {
+            assert_eq!(path(wrong), None, "{wrong:?}");
+        }
+    }
+}
