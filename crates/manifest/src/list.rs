@@ -9,29 +9,33 @@ use serde_json::Value;
 pub struct Origin {
     source: String,
     document: usize,
-    items: Vec<usize>,
+    /// Such as `2`, or `2.1` for the first item of a list that is the second.
+    item: Option<Box<str>>,
 }
 
 impl Origin {
     /// The document with this index, counted from 0, of a source.
     pub fn new(source: &str, index: usize) -> Self {
-        Origin { source: source.to_owned(), document: index + 1, items: Vec::new() }
+        Origin { source: source.to_owned(), document: index + 1, item: None }
     }
 
     fn item(&self, index: usize) -> Self {
-        let mut inner = self.clone();
-        inner.items.push(index + 1);
-        inner
+        let number = index + 1;
+        let item = match &self.item {
+            Some(outer) => format!("{outer}.{number}"),
+            None => number.to_string(),
+        };
+        Origin { item: Some(item.into()), ..self.clone() }
     }
 }
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: document {}", self.source, self.document)?;
-        for (depth, item) in self.items.iter().enumerate() {
-            write!(f, "{}{item}", if depth == 0 { ", item " } else { "." })?;
+        match &self.item {
+            Some(item) => write!(f, ", item {item}"),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
