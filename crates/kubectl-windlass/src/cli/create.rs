@@ -8,7 +8,7 @@ use super::{DryRun, GlobalArgs};
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct CreateArgs {
     /// Files, directories, patterns, URLs, or - for stdin. May be repeated, and holds several between commas.
-    #[arg(short, long, value_name = "FILE|DIR|URL|-", value_delimiter = ',')]
+    #[arg(short, long, value_name = "FILE|DIR|URL|-", value_delimiter = ',', allow_hyphen_values = true)]
     pub filename: Vec<String>,
     /// Also read the directories in directories.
     #[arg(short = 'R', long, value_name = "BOOL", action = clap::ArgAction::Set, default_value_t = false)]
@@ -200,6 +200,7 @@ mod tests {
 
     #[test]
     fn names_repeat_and_split_at_commas() {
+        assert_eq!(parse(&["-f", "-,a", "-f", "b"]).unwrap().0.filename, ["-", "a", "b"]);
         assert_eq!(parse(&["-f", "a,b", "--filename=-"]).unwrap().0.filename, ["a", "b", "-"]);
         for wrong in [&["-f", ""][..], &["-f", "a,"], &[]] {
             assert!(parse(wrong).unwrap_err().contains("-f"), "{wrong:?}");

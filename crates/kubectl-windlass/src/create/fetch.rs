@@ -118,13 +118,15 @@ fn redirected(from: &Uri, location: &str) -> Result<Uri, String> {
     if location.is_empty() {
         return Err("a redirect without a location".to_owned());
     }
-    let to: Uri = to.parse().map_err(|_| refused("it is not a URL"))?;
-    match to.scheme() {
-        Some(scheme) if *scheme == Scheme::HTTPS => Ok(to),
-        Some(scheme) if *scheme == Scheme::HTTP && from.scheme() != Some(&Scheme::HTTPS) => Ok(to),
-        Some(scheme) if *scheme == Scheme::HTTP => Err(refused("https does not lead to http")),
-        _ => Err(refused("only http and https are followed")),
+    let is =
+        |url: &str, scheme: &str| url.get(..scheme.len()).is_some_and(|it| it.eq_ignore_ascii_case(scheme));
+    if !is(&to, "https://") && !is(&to, "http://") {
+        return Err(refused("only http and https are followed"));
     }
+    if !is(&to, "https://") && from.scheme() == Some(&Scheme::HTTPS) {
+        return Err(refused("https does not lead to http"));
+    }
+    to.parse().map_err(|_| refused("it is not a URL"))
 }
 
 fn is_scheme(text: &str) -> bool {
