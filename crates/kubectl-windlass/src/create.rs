@@ -3,22 +3,23 @@
 //! Sources are read one after the other, and each object is sent as soon as its source is read. What is refused does not
 //! hold up the others; it is reported at the end. No request is repeated.
 
+mod check_first;
 mod fetch;
 mod kinds;
 mod object;
 mod print;
+mod read;
 mod report;
 mod sources;
 
 use std::collections::BTreeSet;
-use std::io::{IsTerminal as _, Read};
-use std::path::Path;
+use std::io::IsTerminal as _;
 
 use serde_json::Value;
 use windlass::config::parse_selector;
 use windlass::model::Selector;
 use windlass::runtime::request;
-use windlass_manifest::{Found, Origin, SourceError, documents, expand};
+use windlass_manifest::{Found, Origin};
 
 use crate::api::{Answer, Api, ApiError};
 use crate::cli::{CreateArgs, DryRun, GlobalArgs, Validate};
@@ -111,11 +112,28 @@ impl From<CommandError> for Stop {
 }
 
 /// An object that can be sent.
+#[derive(Clone)]
 struct Ready {
     origin: Origin,
-    /// Of its collection.
-    path: String,
+    api_version: String,
+    plural: String,
     body: Value,
+}
+
+impl Ready {
+    /// The path of its collection.
+    fn path(&self) -> String {
+        let Ready { origin: _, api_version, plural, body } = self;
+        let prefix = if api_version.contains('/') { "/apis" } else { "/api" };
+        match body["metadata"]["namespace"].as_str() {
+            Some(namespace) => format!("{prefix}/{api_version}/namespaces/{namespace}/{plural}"),
+            None => format!("{prefix}/{api_version}/{plural}"),
+        }
+    }
+
+    fn reference(&self) -> String {
+        object::reference(&self.body)
+    }
 }
 
 struct Run<'a> {
@@ -162,10 +180,16 @@ impl Run<'_> {
         }
     }
 
+    /// Whether nothing is taken from a source after what is no object: kubectl validates each document before it looks at
+    /// it, unless it is told not to validate.
+    fn ends_at_defect(&self) -> bool {
+        self.args.validate != Validate::Ignore
+    }
+
     /// Creates the objects of a source before the next is read.
     async fn one_by_one(&mut self, sources: &[Source], output: &mut Output) -> Result<(), Stop> {
         for source in sources {
-            for found in self.read(source).await {
+            for found in read::read(source, self.ends_at_defect()).await {
                 match found {
                     Err(failure) => self.failures.push(failure),
                     Ok(found) => {
@@ -177,89 +201,6 @@ impl Run<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Reads everything and has the server judge it, and only then creates anything.
-    async fn all_at_once(&mut self, sources: &[Source], output: &mut Output) -> Result<(), Stop> {
-        let mut all = Vec::new();
-        for source in sources {
-            for found in self.read(source).await {
-                match found {
-                    Ok(found) => all.push(found),
-                    Err(failure) => self.failures.push(failure),
-                }
-            }
-        }
-        let new = New::of(&all);
-        for found in &all {
-            if new.defines(found)
-                && self
-                    .kinds
-                    .find(self.api, &found.api_version, &found.kind)
-                    .await
-                    .is_ok_and(|it| it.is_none())
-            {
-                output.note(&format!("note: {}: not checked: its kind is created by this run", found.origin));
-                continue;
-            }
-            let Some(ready) = self.ready(found.clone()).await? else { continue };
-            let outcome = self.send(&ready, true).await;
-            match outcome {
-                Ok(answer) => self.warn(&answer, output),
-                Err(error) if error.code() == Some(404) && new.has_namespace(&ready.body) => {
-                    output.note(&format!(
-                        "note: {}: not checked: its namespace is created by this run",
-                        ready.origin
-                    ));
-                }
-                Err(error) => {
-                    self.failures.push(report::failure(
-                        &ready.origin,
-                        &object::reference(&ready.body),
-                        &error,
-                    ));
-                }
-            }
-        }
-        if !self.failures.is_empty() {
-            output.note("note: nothing is created: the check of --check-first has failed");
-            return Err(Stop::Checked);
-        }
-        for found in all {
-            if let Some(ready) = self.ready(found).await? {
-                self.create(ready, output).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The objects of a source, and messages for what is none. After a document that cannot be read, or cannot be
-    /// validated, nothing of the source follows.
-    async fn read(&self, source: &Source) -> Vec<Result<Found, String>> {
-        let name = source.name();
-        let text = match text(source).await {
-            Ok(text) => text,
-            Err(error) => return vec![Err(format!("{name}: {error}"))],
-        };
-        let mut all = Vec::new();
-        for (index, document) in documents(&name, &text).into_iter().enumerate() {
-            let origin = Origin::new(&name, index);
-            let objects = match document {
-                Ok(document) => document.map(|document| expand(&origin, document)).unwrap_or_default(),
-                Err(problem) => {
-                    all.push(Err(format!("{origin}: {}", harmless(&problem))));
-                    break;
-                }
-            };
-            let is_defective = objects.iter().any(Result::is_err);
-            let ends_source = is_defective && self.args.validate != Validate::Ignore;
-            let kept = objects.into_iter().filter(|object| object.is_err() || !ends_source);
-            all.extend(kept.map(|object| object.map_err(|defect| harmless(&defect.to_string()))));
-            if ends_source {
-                break;
-            }
-        }
-        all
     }
 
     /// Looks up the kind of an object and makes it ready; `None` if it is not selected or a failure is noted.
@@ -299,13 +240,7 @@ impl Run<'_> {
             self.failures.push(format!("{origin}: {}", harmless(&problem)));
             return Ok(None);
         }
-        let prefix = if api_version.contains('/') { "/apis" } else { "/api" };
-        let plural = &resource.plural;
-        let path = match body["metadata"]["namespace"].as_str() {
-            Some(namespace) => format!("{prefix}/{api_version}/namespaces/{namespace}/{plural}"),
-            None => format!("{prefix}/{api_version}/{plural}"),
-        };
-        Ok(Some(Ready { origin, path, body }))
+        Ok(Some(Ready { origin, api_version, plural: resource.plural, body }))
     }
 
     async fn send(&self, ready: &Ready, dry_run: bool) -> Result<Answer, ApiError> {
@@ -314,7 +249,7 @@ impl Run<'_> {
             field_validation: self.args.validate.directive(),
             dry_run,
         };
-        write::create_as(self.api, &object::reference(&ready.body), &ready.path, &ready.body, creation).await
+        write::create_as(self.api, &ready.reference(), &ready.path(), &ready.body, creation).await
     }
 
     async fn create(&mut self, ready: Ready, output: &mut Output) -> Result<(), Stop> {
@@ -348,7 +283,7 @@ impl Run<'_> {
                 output.text(&self.printer.next(answer.object)?)?;
             }
             Err(error) => {
-                self.failures.push(report::failure(&ready.origin, &object::reference(&ready.body), &error));
+                self.failures.push(report::failure(&ready.origin, &ready.reference(), &error));
             }
         }
         Ok(())
@@ -356,16 +291,15 @@ impl Run<'_> {
 
     /// Looks for an object whose creation was not answered. It is not sent again: that could create a second one.
     async fn find_lost(&self, ready: &Ready, reason: &str) -> Result<Value, String> {
-        let Ready { origin, path, body } = ready;
-        let reference = object::reference(body);
-        let unknown = format!("{origin}: {reference}: {}", report::unreachable(reason));
+        let (body, reference) = (&ready.body, ready.reference());
+        let unknown = format!("{}: {reference}: {}", ready.origin, report::unreachable(reason));
         let name = body["metadata"]["name"].as_str().filter(|name| !name.is_empty() && !name.contains('/'));
         let Some(name) = name else {
             return Err(format!(
                 "{unknown}; look whether one with such a name was created before you run this again"
             ));
         };
-        match self.api.get(&reference, &format!("{path}/{name}")).await {
+        match self.api.get(&reference, &format!("{}/{name}", ready.path())).await {
             Ok(Some(there)) if object::contains(&there, body) => Ok(there),
             Ok(Some(_)) => Err(format!("{unknown}; it exists with another content")),
             Ok(None) => Err(format!("{unknown}; it was not created")),
@@ -383,34 +317,6 @@ impl Run<'_> {
     }
 }
 
-/// What the objects of a run bring with them.
-struct New {
-    namespaces: BTreeSet<String>,
-    /// Groups and kinds.
-    kinds: BTreeSet<(String, String)>,
-}
-
-impl New {
-    fn of(all: &[Found]) -> Self {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let of_kind =
-            |kind: &'static str| all.iter().filter(move |found| found.kind == kind).map(|found| &found.body);
-        let namespaces = of_kind("Namespace").map(|body| text(&body["metadata"]["name"])).collect();
-        let definitions = of_kind("CustomResourceDefinition").map(|body| &body["spec"]);
-        let kinds = definitions.map(|spec| (text(&spec["group"]), text(&spec["names"]["kind"]))).collect();
-        New { namespaces, kinds }
-    }
-
-    fn defines(&self, found: &Found) -> bool {
-        let group = found.api_version.split_once('/').map_or("", |(group, _)| group);
-        self.kinds.contains(&(group.to_owned(), found.kind.clone()))
-    }
-
-    fn has_namespace(&self, body: &Value) -> bool {
-        body["metadata"]["namespace"].as_str().is_some_and(|namespace| self.namespaces.contains(namespace))
-    }
-}
-
 /// From `/version`. A server that does not say is taken for a new one.
 fn is_before_field_validation(version: &Value) -> bool {
     let number = |field: &str| {
@@ -420,33 +326,18 @@ fn is_before_field_validation(version: &Value) -> bool {
     matches!((number("major"), number("minor")), (Some(1), Some(0..25)) | (Some(0), Some(_)))
 }
 
-/// The text of a source. On a thread of its own, so that Ctrl-C does not wait for a pipe.
-async fn text(source: &Source) -> Result<String, String> {
-    match source {
-        Source::Stdin => on_a_thread(|| windlass_manifest::text(&mut std::io::stdin())).await,
-        Source::File(file) => {
-            let file = file.clone();
-            on_a_thread(move || read_file(&file)).await
-        }
-        Source::Url(url) => {
-            let bytes = fetch::fetch(url).await?;
-            windlass_manifest::text(&mut bytes.as_slice() as &mut dyn Read).map_err(|error| error.to_string())
-        }
-    }
-}
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
 
-fn read_file(file: &Path) -> Result<String, SourceError> {
-    windlass_manifest::text(&mut std::fs::File::open(file)?)
-}
+    use super::*;
 
-async fn on_a_thread(
-    read: impl FnOnce() -> Result<String, SourceError> + Send + 'static,
-) -> Result<String, String> {
-    let (send, receive) = tokio::sync::oneshot::channel();
-    // Whoever was interrupted does not wait for the text.
-    std::thread::spawn(move || drop(send.send(read())));
-    match receive.await {
-        Ok(text) => text.map_err(|error| error.to_string()),
-        Err(_) => Err("the reader ended without a text".to_owned()),
+    #[test]
+    fn only_a_server_that_says_so_is_too_old_to_validate() {
+        let is_old =
+            |major: &str, minor: &str| is_before_field_validation(&json!({"major": major, "minor": minor}));
+        assert!(is_old("1", "24") && is_old("1", "24+") && is_old("1", "9"));
+        assert!(!is_old("1", "25") && !is_old("1", "36+") && !is_old("2", "0"));
+        assert!(!is_old("", "") && !is_before_field_validation(&json!({})));
     }
 }

@@ -11,7 +11,8 @@ pub struct CreateArgs {
     #[arg(short, long, value_name = "FILE|DIR|URL|-", value_delimiter = ',', allow_hyphen_values = true)]
     pub filename: Vec<String>,
     /// Also read the directories in directories.
-    #[arg(short = 'R', long, value_name = "BOOL", action = clap::ArgAction::Set, default_value_t = false)]
+    #[arg(short = 'R', long, value_name = "BOOL", action = clap::ArgAction::Set)]
+    #[arg(default_value_t = false, hide_default_value = true, hide_possible_values = true)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub recursive: bool,
     /// Only objects with these labels.
@@ -29,11 +30,13 @@ pub struct CreateArgs {
     #[arg(long)]
     pub check_first: bool,
     /// Keep each object in its annotation kubectl.kubernetes.io/last-applied-configuration, for `kubectl apply`.
-    #[arg(long, value_name = "BOOL", action = clap::ArgAction::Set, default_value_t = false)]
+    #[arg(long, value_name = "BOOL", action = clap::ArgAction::Set)]
+    #[arg(default_value_t = false, hide_default_value = true, hide_possible_values = true)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub save_config: bool,
     /// Deprecated: keep the command line in the annotation kubernetes.io/change-cause.
-    #[arg(long, value_name = "BOOL", action = clap::ArgAction::Set, default_value_t = false)]
+    #[arg(long, value_name = "BOOL", action = clap::ArgAction::Set)]
+    #[arg(default_value_t = false, hide_default_value = true, hide_possible_values = true)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub record: bool,
     /// The name under which the server notes the fields as set.
@@ -43,7 +46,8 @@ pub struct CreateArgs {
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<ObjectFormat>,
     /// Print managedFields, too.
-    #[arg(long, value_name = "BOOL", action = clap::ArgAction::Set, default_value_t = false)]
+    #[arg(long, value_name = "BOOL", action = clap::ArgAction::Set)]
+    #[arg(default_value_t = false, hide_default_value = true, hide_possible_values = true)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub show_managed_fields: bool,
     /// Refused, with a hint.
