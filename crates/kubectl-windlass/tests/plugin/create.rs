@@ -1,6 +1,7 @@
 //! `create -f`, on a sandbox without controllers. `beside_kubectl` compares it with the real kubectl.
 
 mod beside_kubectl;
+mod lost_replies;
 mod urls;
 
 use std::io::Write as _;
@@ -243,4 +244,28 @@ fn what_is_recorded_is_the_command_without_the_flags_of_the_connection() {
     )
     .unwrap();
     assert_eq!(kept["metadata"]["name"], "a");
+}
+
+/// A credential plugin that reads stdin to its end would take the manifests away.
+#[cfg(unix)]
+#[test]
+fn a_credential_plugin_does_not_get_the_manifests_from_stdin() {
+    let sandbox = server();
+    let config = std::fs::read_to_string(sandbox.file("kubeconfig")).unwrap();
+    let server = config.lines().find_map(|line| line.trim().strip_prefix("server: ")).unwrap();
+    let credential =
+        r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t"}}"#;
+    let script = format!("cat > {}; echo '{credential}'", sandbox.file("taken").display());
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server.trim_matches('"')}}],
+        "users": [{"name": "u", "user": {"exec": {
+            "apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": ["-c", script],
+            "interactiveMode": "IfAvailable"}}}],
+    });
+    let config = file(&sandbox, "with-plugin", &config.to_string());
+    let ended = with_stdin(&sandbox, &["create", "-f", "-", "--kubeconfig", &config], &map("a"));
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "configmap/a created\n"), "{ended:?}");
+    assert_eq!(std::fs::read_to_string(sandbox.file("taken")).unwrap(), "");
 }

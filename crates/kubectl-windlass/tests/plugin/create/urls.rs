@@ -7,16 +7,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{map, maps, server};
 
-/// A web server that gives these answers, one after the other, and the last to everybody else. Counts the requests, and
-/// remembers whether one had credentials.
-struct Web {
-    address: SocketAddr,
+/// A web server. Counts the requests, and those with credentials.
+pub struct Web {
+    /// Where it listens.
+    pub address: SocketAddr,
     requests: Arc<AtomicUsize>,
     credentials: Arc<AtomicUsize>,
 }
 
 impl Web {
+    /// Gives these answers, one after the other, and the last to everybody else.
     fn start(answers: Vec<String>) -> Self {
+        Self::serve(move |number, _| answers.get(number).or(answers.last()).cloned())
+    }
+
+    /// Answers by the number of the request, from 0, and its first line; without an answer, the connection is closed.
+    pub fn serve(answer: impl Fn(usize, &str) -> Option<String> + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (requests, credentials) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -30,9 +36,10 @@ impl Web {
                 let has_secret = head.iter().any(|line| line.to_lowercase().starts_with("authorization"));
                 secret.fetch_add(usize::from(has_secret), Ordering::SeqCst);
                 let number = count.fetch_add(1, Ordering::SeqCst);
-                let answer = answers.get(number).or(answers.last()).unwrap();
-                // A client that has seen enough may be gone.
-                let _ = stream.write_all(answer.as_bytes());
+                if let Some(answer) = answer(number, head.first().map_or("", String::as_str)) {
+                    // A client that has seen enough may be gone.
+                    let _ = stream.write_all(answer.as_bytes());
+                }
             }
         });
         Web { address, requests, credentials }
@@ -47,7 +54,8 @@ impl Web {
     }
 }
 
-fn answer(status: &str, headers: &str, body: &str) -> String {
+/// An answer over HTTP.
+pub fn answer(status: &str, headers: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n{headers}\r\n{body}", body.len())
 }
 
