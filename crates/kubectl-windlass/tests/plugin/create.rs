@@ -2,6 +2,7 @@
 
 mod beside_kubectl;
 mod lost_replies;
+mod real_server;
 mod urls;
 
 use std::io::Write as _;
