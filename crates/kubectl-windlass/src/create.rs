@@ -73,6 +73,7 @@ pub async fn run(global: &GlobalArgs, args: CreateArgs, output: &mut Output) -> 
         kinds: Kinds::default(),
         printer: Printer::new(args.output, dry_run, args.show_managed_fields),
         warned: BTreeSet::new(),
+        defined: Vec::new(),
         failures: Vec::new(),
         passed: 0,
         api: &api,
@@ -145,6 +146,8 @@ struct Run<'a> {
     change_cause: Option<String>,
     kinds: Kinds,
     printer: Printer,
+    /// The specs of the CustomResourceDefinitions that were created.
+    defined: Vec<Value>,
     /// The warnings of the server that were printed.
     warned: BTreeSet<String>,
     failures: Vec<String>,
@@ -207,7 +210,11 @@ impl Run<'_> {
     async fn ready(&mut self, found: Found) -> Result<Option<Ready>, Stop> {
         let Found { origin, mut body, api_version, kind } = found;
         let (shown, version) = (harmless(&kind), harmless(&api_version));
-        let resource = match self.kinds.find(self.api, &api_version, &kind).await {
+        let found = match self.is_defined(&api_version, &kind) {
+            true => self.kinds.find_new(self.api, &api_version, &kind).await,
+            false => self.kinds.find(self.api, &api_version, &kind).await,
+        };
+        let resource = match found {
             Ok(Some(resource)) => resource,
             Ok(None) => {
                 let (hint, name) =
@@ -241,6 +248,18 @@ impl Run<'_> {
             return Ok(None);
         }
         Ok(Some(Ready { origin, api_version, plural: resource.plural, body }))
+    }
+
+    /// Whether this run has created the definition of a kind.
+    fn is_defined(&self, api_version: &str, kind: &str) -> bool {
+        let is_it = |spec: &Value| {
+            let versions = spec["versions"].as_array().into_iter().flatten();
+            let mut served = versions.filter(|version| version["served"] == true);
+            let of =
+                |version: &Value| Some(format!("{}/{}", spec["group"].as_str()?, version["name"].as_str()?));
+            spec["names"]["kind"] == kind && served.any(|version| of(version).as_deref() == Some(api_version))
+        };
+        self.defined.iter().any(is_it)
     }
 
     async fn send(&self, ready: &Ready, dry_run: bool) -> Result<Answer, ApiError> {
@@ -280,6 +299,9 @@ impl Run<'_> {
             Ok(answer) => {
                 self.warn(&answer, output);
                 self.passed += 1;
+                if self.dry_run == DryRun::None && answer.object["kind"] == "CustomResourceDefinition" {
+                    self.defined.push(answer.object["spec"].clone());
+                }
                 output.text(&self.printer.next(answer.object)?)?;
             }
             Err(error) => {

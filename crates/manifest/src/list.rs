@@ -74,6 +74,10 @@ pub fn expand(origin: &Origin, document: Value) -> Vec<Result<Found, Defect>> {
 fn collect(origin: Origin, mut value: Value, all: &mut Vec<Result<Found, Defect>>) {
     let types = type_field(&value, "kind").and_then(|kind| Ok((kind, type_field(&value, "apiVersion")?)));
     let (kind, api_version) = match types {
+        Ok((_, version)) if version.matches('/').count() > 1 => {
+            let problem = format!("apiVersion {version:?} is neither a version nor a group and a version");
+            return all.push(Err(Defect { origin, problem }));
+        }
         Ok(types) => types,
         Err(problem) => return all.push(Err(Defect { origin, problem })),
     };
@@ -176,6 +180,8 @@ mod tests {
     #[test]
     fn kind_and_version_are_strings() {
         assert_eq!(found(json!({"kind": "Pod"})), ["error a.yaml: document 3: apiVersion is missing"]);
+        let two = found(json!({"kind": "Pod", "apiVersion": "a/b/c"}));
+        assert!(two[0].contains("\"a/b/c\" is neither a version nor"), "{two:?}");
         assert_eq!(found(json!({"kind": 1})), ["error a.yaml: document 3: kind must be a string"]);
         assert_eq!(
             found(json!({"kind": "", "apiVersion": "v1"})),

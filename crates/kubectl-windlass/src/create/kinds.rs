@@ -1,10 +1,15 @@
 //! Which resources the server has for a kind, by discovery.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::api::{Api, ApiError};
+
+/// How long a server may take to serve a kind that was just defined, and how often to look.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The resource of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,12 +51,32 @@ impl Kinds {
         Ok(known(self))
     }
 
+    /// The same for a kind that this run has defined. A server serves it a moment later.
+    ///
+    /// # Errors
+    /// As [`Kinds::find`].
+    pub async fn find_new(
+        &mut self,
+        api: &Api,
+        api_version: &str,
+        kind: &str,
+    ) -> Result<Option<Resource>, ApiError> {
+        let served = async {
+            loop {
+                if let Some(resource) = self.find(api, api_version, kind).await? {
+                    return Ok(Some(resource));
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, served).await.unwrap_or(Ok(None))
+    }
+
     /// What helps somebody whose kind the server lacks: where its group has other versions, these.
     pub async fn hint(&self, api: &Api, api_version: &str) -> String {
-        let general = "a CustomResourceDefinition must be there before its objects; if it was just created, run this again";
         let Some((group, version)) = api_version.split_once('/').filter(|_| path(api_version).is_some())
         else {
-            return general.to_owned();
+            return "check kind and apiVersion".to_owned();
         };
         let answer =
             api.get("the versions", &format!("/apis/{group}")).await.ok().flatten().unwrap_or_default();
@@ -61,7 +86,10 @@ impl Kinds {
             .filter(|other| *other != version)
             .collect();
         match others.is_empty() {
-            true => general.to_owned(),
+            true => {
+                "its CustomResourceDefinition must be there first; if it was just created, run this again"
+                    .to_owned()
+            }
             false => format!("the server has {group} in version {}", others.join(", ")),
         }
     }

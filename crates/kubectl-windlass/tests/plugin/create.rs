@@ -2,6 +2,7 @@
 
 mod beside_kubectl;
 mod lost_replies;
+mod new_kinds;
 mod real_server;
 mod urls;
 

@@ -69,7 +69,7 @@ fn cases() -> Vec<(i32, String, &'static [&'static str])> {
         (1, list("- {metadata: {name: x}}\n") + &item("x"), &[]),
         (1, both(&list("- {apiVersion: x/v1, kind: Foo, metadata: {name: x}}\n"), &map("e")), &[]),
         (1, both(foreign, &map("f")), &[]),
-        (1, both(&format!("kind: ConfigMap\nmetadata: {{name: x}}\n"), &map("x")), &[]),
+        (1, both("kind: ConfigMap\nmetadata: {name: x}\n", &map("x")), &[]),
         (1, both(&unknown, &map("g")), &[]),
         (0, unknown.clone(), &["--validate=warn", "--dry-run=server"]),
         (0, unknown, &["--validate=ignore"]),
@@ -78,8 +78,13 @@ fn cases() -> Vec<(i32, String, &'static [&'static str])> {
             "apiVersion: v1\nkind: ConfigMapList\nitems:\n- {metadata: {name: h}}\n".to_owned(),
             &["--validate=false"],
         ),
-        (0, widgets, &[]),
+        // The server takes a moment to serve a new kind.
+        (0, both(&widgets, &widget), &[]),
         (0, map("i") + "data: {a: '1', b: \"<&>\"}\n", &["--save-config", "-o", "name"]),
         (1, both(&widget.replace("size: 1", "size: big"), &map("j")), &[]),
+        (1, both("apiVersion: a/b/c\nkind: Foo\nmetadata: {name: x}\n", &map("x")), &[]),
+        (1, both("apiVersion: v1\nkind: Foo\nmetadata: {name: x}\n", &map("k")), &[]),
+        (1, both("apiVersion: v1\nkind: ConfigMap\n", &map("l")), &[]),
+        (0, "apiVersion: v1\nkind: ConfigMapList\nitems:\n- {metadata: {name: m}}\n".to_owned(), &[]),
     ]
 }
