@@ -89,6 +89,15 @@ fn another_answer_is_final() {
 }
 
 #[test]
+fn a_page_that_does_not_end_is_not_read_to_its_end() {
+    let sandbox = server();
+    let web = Web::start(vec![answer("200 OK", "", &"# x\n".repeat((64 << 20) / 4 + 1))]);
+    let ended = sandbox.plugin(&["create", "-f", &web.url()]);
+    assert_eq!((ended.code, web.requests()), (Some(1), 1), "{ended:?}");
+    assert_eq!(ended.err, format!("error: {}: larger than 64 MiB\n", web.url()));
+}
+
+#[test]
 fn redirects_are_followed_but_not_to_files_and_not_for_ever() {
     let sandbox = server();
     let end = Web::start(vec![answer("200 OK", "", &map("a"))]);
