@@ -1,7 +1,7 @@
 //! `create`: creates the objects of manifests, as `kubectl create -f` does.
 //!
-//! Sources are read one after the other, and each object is sent as soon as its source is read. What is refused does not
-//! hold up the others; it is reported at the end. No request is repeated.
+//! The command reads one source after the other and sends its objects before it reads the next. It continues after a
+//! refused object and reports all errors at the end. It never repeats a POST: a lost reply must not become a second object.
 
 mod check_first;
 mod fetch;
@@ -88,7 +88,7 @@ pub async fn run(global: &GlobalArgs, args: CreateArgs, output: &mut Output) -> 
     match ended {
         Ok(()) | Err(Stop::Checked) if !run.failures.is_empty() => Ok(Exit::Error),
         Ok(()) | Err(Stop::Checked) if run.passed == 0 => {
-            let empty = "there is no object to create: the sources have none, or --selector takes none";
+            let empty = "no object to create: the sources contain none, or --selector matches none";
             Err(CommandError::Argument(empty.to_owned()))
         }
         Ok(()) | Err(Stop::Checked) => Ok(Exit::Success),
@@ -101,7 +101,7 @@ pub async fn run(global: &GlobalArgs, args: CreateArgs, output: &mut Output) -> 
 enum Stop {
     /// The check of `--check-first` has failed.
     Checked,
-    /// There is no server to ask, or it does not know the user.
+    /// The server does not answer, or does not accept the credentials.
     Unreachable(String),
     Command(CommandError),
 }
@@ -156,7 +156,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Servers before 1.25 take no notice of `fieldValidation`, and kubectl then reads their schemas. We say so instead.
+    /// Servers before 1.25 ignore `fieldValidation`. kubectl then validates by their schemas; this command refuses.
     async fn check_server(&mut self, output: &mut Output) -> Result<(), Stop> {
         if self.args.validate == Validate::Ignore {
             return Ok(());
@@ -167,7 +167,7 @@ impl Run<'_> {
                 Err(ApiError::Unanswered { message, .. }) => {
                     return Err(Stop::Unreachable(report::unreachable(&message)));
                 }
-                // Who may not read it has a server that is new enough, or does not care.
+                // Without the right to read the version, assume a supported one.
                 Err(ApiError::Refused { .. }) => return Ok(()),
             };
         if !is_before_field_validation(&version) {
@@ -183,8 +183,8 @@ impl Run<'_> {
         }
     }
 
-    /// Whether nothing is taken from a source after what is no object: kubectl validates each document before it looks at
-    /// it, unless it is told not to validate.
+    /// Whether a document that is no object ends its source. kubectl validates documents before it decodes them, and a
+    /// validation error ends the file; with `--validate=ignore` it continues.
     fn ends_at_defect(&self) -> bool {
         self.args.validate != Validate::Ignore
     }
@@ -283,7 +283,7 @@ impl Run<'_> {
                     Ok(object) => {
                         let name = object::reference(&object);
                         output.note(&format!(
-                            "note: {name}: the reply is lost ({message}); it exists as it was sent"
+                            "note: {name}: the reply was lost ({message}); the object exists with the content that was sent"
                         ));
                         Ok(Answer { object, warnings: Vec::new() })
                     }
@@ -311,19 +311,19 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Looks for an object whose creation was not answered. It is not sent again: that could create a second one.
+    /// Reads an object whose POST got no reply, and compares it with what was sent.
     async fn find_lost(&self, ready: &Ready, reason: &str) -> Result<Value, String> {
         let (body, reference) = (&ready.body, ready.reference());
         let unknown = format!("{}: {reference}: {}", ready.origin, report::unreachable(reason));
         let name = body["metadata"]["name"].as_str().filter(|name| !name.is_empty() && !name.contains('/'));
         let Some(name) = name else {
             return Err(format!(
-                "{unknown}; look whether one with such a name was created before you run this again"
+                "{unknown}; check whether an object with this generateName was created before you run this again"
             ));
         };
         match self.api.get(&reference, &format!("{}/{name}", ready.path())).await {
             Ok(Some(there)) if object::contains(&there, body) => Ok(there),
-            Ok(Some(_)) => Err(format!("{unknown}; it exists with another content")),
+            Ok(Some(_)) => Err(format!("{unknown}; an object of this name exists with different content")),
             Ok(None) => Err(format!("{unknown}; it was not created")),
             Err(_) => Err(format!("{unknown}; whether it was created is not known")),
         }
@@ -339,7 +339,7 @@ impl Run<'_> {
     }
 }
 
-/// From `/version`. A server that does not say is taken for a new one.
+/// Judges the answer of `/version`. A server without a readable version counts as supported.
 fn is_before_field_validation(version: &Value) -> bool {
     let number = |field: &str| {
         let digits = version[field].as_str()?.trim_end_matches(|c: char| !c.is_ascii_digit());

@@ -2,7 +2,7 @@
 //!
 //! It has its own visitor, because the usual ones accept too much: duplicate keys, where the last one silently wins,
 //! and aliases, of which ten nested lines can expand to gigabytes. It refuses what YAML 1.1, which kubectl reads, takes
-//! for a boolean and YAML 1.2 for a string: `yes`, `on`, `n`. So nobody gets another object from kubectl.
+//! for a boolean and YAML 1.2 for a string: `yes`, `on`, `n`. kubectl would create a different object.
 
 use std::{
     borrow::Cow,
@@ -79,7 +79,7 @@ fn yaml_document(text: &str, lines_before: u64) -> Result<Value, String> {
     let value = read(text, &budget, true, lines_before)?;
     let words = budget.words.take();
     if !words.is_empty() {
-        // What is a string for YAML 1.1 as well is in quotes.
+        // In quotes, the words are strings for YAML 1.1 as well.
         let other = Budget::new();
         let _ = read(text, &other, false, lines_before);
         let other = other.words.take();

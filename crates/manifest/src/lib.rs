@@ -1,8 +1,8 @@
-//! Reads manifests of Kubernetes objects: bytes become a text, a text becomes documents, and a document becomes the
-//! objects in it. Knows no file, no server and no kind but lists.
+//! Reads manifests of Kubernetes objects: decodes bytes ([`text`]), splits and parses documents ([`documents`]), and
+//! expands lists ([`expand`]). It opens no file and sends no request.
 //!
-//! Whoever reads a manifest here can be sure that kubectl reads the same objects, or none: where YAML 1.1, which
-//! kubectl reads, and YAML 1.2 differ, the text is refused.
+//! kubectl reads YAML 1.1. The parser refuses `yes`, `on` and the like without quotes, which YAML 1.1 and YAML 1.2 read
+//! as different types.
 
 pub mod document;
 mod list;
@@ -13,9 +13,11 @@ pub use source::{LARGEST_SOURCE, SourceError, text};
 
 use serde_json::Value;
 
-/// The documents of a text, in order; `None` for an empty one, so that the numbers of the others are right. After a
-/// document that cannot be read there is none. JSON is recognized by its first character; it is read as YAML where it is
-/// none, unless `name` ends in `.json`.
+/// Parses the documents of a text. An empty document is `None`, so that the numbers of the others are right; parsing
+/// stops at the first error.
+///
+/// A text that begins with a brace or bracket is parsed as JSON, and as YAML if that fails and `name` does not end in
+/// `.json`.
 pub fn documents(name: &str, text: &str) -> Vec<Result<Option<Value>, String>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if !text.trim_start().starts_with(['{', '[']) {
@@ -27,7 +29,7 @@ pub fn documents(name: &str, text: &str) -> Vec<Result<Option<Value>, String>> {
     }
     let yaml = document::yaml(text);
     let is_readable = |documents: &[Result<_, _>]| documents.first().is_some_and(Result::is_ok);
-    // What comes first decides what the author meant.
+    // Both parsers fail: the one that parsed the first document reports its error.
     if is_readable(&json) && !is_readable(&yaml) { json } else { yaml }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// Where an object comes from: a source, a document counted from 1, and, in lists, the items counted from 1.
+/// The origin of an object: a source, a document counted from 1, and, in lists, the items counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     source: String,
@@ -62,9 +62,9 @@ pub struct Defect {
     pub problem: String,
 }
 
-/// The objects of a document: the document itself, or the items of a list, which may be lists again. A list is a `List`,
-/// or anything with a list of `items`, as kubectl has it. Items without kind and apiVersion, such as those of a
-/// `DeploymentList`, have them from the list.
+/// Returns the objects of a document: the document itself, or the items of a list, nested lists included. As for kubectl,
+/// every object with an array `items` is a list. Items without kind and apiVersion inherit them from a typed list such as
+/// a `DeploymentList`.
 pub fn expand(origin: &Origin, document: Value) -> Vec<Result<Found, Defect>> {
     let mut all = Vec::new();
     collect(origin.clone(), document, &mut all);

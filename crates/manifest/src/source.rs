@@ -5,7 +5,7 @@ use std::io::Read;
 /// The maximum size of a source.
 pub const LARGEST_SOURCE: u64 = 64 * 1024 * 1024;
 
-/// Why a source is no text.
+/// Why a source cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// It cannot be read.
@@ -14,7 +14,7 @@ pub enum SourceError {
     /// It is larger than [`LARGEST_SOURCE`].
     #[error("larger than {} MiB", LARGEST_SOURCE / 1024 / 1024)]
     TooLarge,
-    /// It is binary.
+    /// It is neither UTF-8 nor UTF-16.
     #[error("not a text file: {0}")]
     NotText(String),
 }

@@ -1,4 +1,4 @@
-//! `--check-first`: all sources are read, and all objects judged by the server, before the first is created.
+//! `--check-first`: reads all sources and dry-runs all objects on the server before it creates the first.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::api::ApiError;
 use crate::output::Output;
 
 impl Run<'_> {
-    /// Creates all objects of all sources, or, if one of them would fail, none.
+    /// Creates the objects of all sources, or none if the dry run of one fails.
     pub(super) async fn all_at_once(&mut self, sources: &[Source], output: &mut Output) -> Result<(), Stop> {
         let mut all = Vec::new();
         for source in sources {
@@ -60,8 +60,8 @@ impl Run<'_> {
         }
     }
 
-    /// Checks an object whose namespace does not exist yet in `default`: all but the name of the namespace is judged in
-    /// the same way.
+    /// Dry-runs an object in `default`, because its own namespace does not exist yet. The server validates everything but
+    /// the name of the namespace in the same way.
     async fn check_elsewhere(&mut self, ready: &Ready, output: &mut Output) -> Result<(), ApiError> {
         let mut stand_in = ready.clone();
         stand_in.body["metadata"]["namespace"] = "default".into();
@@ -70,9 +70,9 @@ impl Run<'_> {
                 self.warn(&answer, output);
                 Ok(())
             }
-            // Another object there has the name.
+            // `default` has an object of this name.
             Err(ApiError::Refused { code: 409, .. }) => Ok(()),
-            // Whoever may create it in its own namespace need not have the right in this one.
+            // The right to create it in its own namespace does not imply the same right in `default`.
             Err(ApiError::Refused { code: 403 | 404, .. }) => {
                 let why = "not checked: its namespace is created by this run";
                 output.note(&format!("note: {}: {why}", ready.origin));
@@ -83,7 +83,7 @@ impl Run<'_> {
     }
 }
 
-/// What the objects of a run bring with them.
+/// The namespaces and kinds that the objects of a run define.
 struct New {
     namespaces: BTreeSet<String>,
     /// Groups and kinds.

@@ -20,12 +20,12 @@ const MOST_REDIRECTS: usize = 10;
 
 /// Why a try failed.
 enum Failure {
-    /// Another try may do better.
+    /// A failed connection or an answer from 500 on: retried.
     Passing(String),
     Final(String),
 }
 
-/// The bytes at a URL. Failed transports and answers from 500 on are tried again.
+/// Fetches a URL. Retries failed connections and answers from 500 on.
 ///
 /// # Errors
 /// With the reason; the caller names the URL.
@@ -81,7 +81,7 @@ fn answered(status: StatusCode) -> String {
     format!("the server answered {} {}", status.as_u16(), status.canonical_reason().unwrap_or("(no text)"))
 }
 
-/// kube's client for a foreign server: its TLS, and none of a kubeconfig.
+/// Sends a GET by kube's client, which brings TLS, with a configuration that holds nothing of a kubeconfig.
 async fn get(url: &Uri) -> Result<http::Response<Body>, Failure> {
     let wrong = |reason: String| Failure::Final(reason);
     let mut base = url.clone().into_parts();
@@ -97,7 +97,7 @@ async fn get(url: &Uri) -> Result<http::Response<Body>, Failure> {
     client.send(request).await.map_err(|error| Failure::Passing(explain(&error)))
 }
 
-/// Where a redirect leads. From https it stays on https, and it never leads to a file.
+/// Resolves the location of a redirect. Refuses schemes other than http and https, and http after https.
 fn redirected(from: &Uri, location: &str) -> Result<Uri, String> {
     let refused =
         |why: &str| format!("a redirect to {:?} is refused: {why}", crate::text::harmless(location));

@@ -20,15 +20,15 @@ pub struct Resource {
     pub is_namespaced: bool,
 }
 
-/// What the server has said so far, by `apiVersion` and kind.
+/// A cache of discovery, by `apiVersion` and kind.
 #[derive(Debug, Default)]
 pub struct Kinds {
     known: BTreeMap<String, BTreeMap<String, Resource>>,
 }
 
 impl Kinds {
-    /// The resource of a kind; `None` if the server has none. What was read earlier and lacks the kind is read again,
-    /// since the kind may be defined by what was created meanwhile.
+    /// Returns the resource of a kind, or `None` if the server has none. Reads discovery again if the cached answer lacks
+    /// the kind: a CustomResourceDefinition may have been created since.
     ///
     /// # Errors
     /// As [`Api::send`], for everything but 404.
@@ -51,7 +51,7 @@ impl Kinds {
         Ok(known(self))
     }
 
-    /// The same for a kind that this run has defined. A server serves it a moment later.
+    /// The same for a kind whose CustomResourceDefinition this run has created: waits until the server serves it.
     ///
     /// # Errors
     /// As [`Kinds::find`].
@@ -72,7 +72,7 @@ impl Kinds {
         tokio::time::timeout(PATIENCE, served).await.unwrap_or(Ok(None))
     }
 
-    /// What helps somebody whose kind the server lacks: where its group has other versions, these.
+    /// Returns a hint for an unknown kind: the other versions of its group, if there are any.
     pub async fn hint(&self, api: &Api, api_version: &str) -> String {
         let Some((group, version)) = api_version.split_once('/').filter(|_| path(api_version).is_some())
         else {
@@ -87,15 +87,14 @@ impl Kinds {
             .collect();
         match others.is_empty() {
             true => {
-                "its CustomResourceDefinition must be there first; if it was just created, run this again"
-                    .to_owned()
+                "create its CustomResourceDefinition first; if it was just created, run this again".to_owned()
             }
             false => format!("the server has {group} in version {}", others.join(", ")),
         }
     }
 }
 
-/// Where discovery tells about an `apiVersion`; `None` if it cannot be one.
+/// Returns the discovery path of an `apiVersion`, or `None` if it is malformed.
 fn path(api_version: &str) -> Option<String> {
     let is_name = |name: &str| {
         name.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -108,7 +107,7 @@ fn path(api_version: &str) -> Option<String> {
     }
 }
 
-/// The resources of an `APIResourceList`, without subresources. Of several with a kind, the first counts.
+/// Parses an `APIResourceList` without its subresources. If two resources have the same kind, the first one wins.
 fn resources(list: &Value) -> BTreeMap<String, Resource> {
     let mut found = BTreeMap::new();
     for entry in list["resources"].as_array().into_iter().flatten() {

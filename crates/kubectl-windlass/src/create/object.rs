@@ -1,4 +1,4 @@
-//! An object before it is sent: its namespace, its annotations, and whether a selector takes it. Pure.
+//! Prepares an object for its POST: namespace, resourceVersion, annotations; and matches selectors. Pure.
 
 use serde_json::{Map, Value, json};
 use windlass::model::{Selector, StringMap};
@@ -21,14 +21,13 @@ pub struct Namespace<'a> {
 pub struct Preparation<'a> {
     /// The namespace for objects without one.
     pub namespace: Namespace<'a>,
-    /// Whether to note the object for `kubectl apply`.
+    /// Whether to keep the object in the annotation of `kubectl apply`.
     pub keeps_config: bool,
-    /// The command line to note.
+    /// The command line for the annotation `kubernetes.io/change-cause`.
     pub change_cause: Option<&'a str>,
 }
 
-/// Makes an object ready to be sent: with its namespace if its kind has one and without if not, without a
-/// resourceVersion, and with its annotations.
+/// Prepares an object for its POST: sets or removes the namespace, removes the resourceVersion, and sets annotations.
 ///
 /// # Errors
 /// When the metadata cannot be used, or the namespace is another than the enforced one.
@@ -66,7 +65,7 @@ pub fn prepare(body: &mut Value, is_namespaced: bool, how: Preparation<'_>) -> R
     Ok(())
 }
 
-/// The metadata of an object, which gets some if it has none.
+/// Validates the types of the metadata and returns it. Inserts empty metadata if there is none.
 fn check(body: &mut Value) -> Result<&mut Map<String, Value>, String> {
     if body["metadata"].is_null() {
         body["metadata"] = json!({});
@@ -94,7 +93,7 @@ fn check(body: &mut Value) -> Result<&mut Map<String, Value>, String> {
     Ok(metadata)
 }
 
-/// [`check`] has seen that there is nothing but a mapping or nothing.
+/// Returns the annotations; [`check`] has refused everything but a mapping.
 fn annotations(body: &mut Value) -> &mut Map<String, Value> {
     let annotations = &mut body["metadata"]["annotations"];
     if !annotations.is_object() {
@@ -103,14 +102,14 @@ fn annotations(body: &mut Value) -> &mut Map<String, Value> {
     annotations.as_object_mut().expect("an object was put there")
 }
 
-/// As `kubectl apply` expects it: the whole object without this annotation, in one line.
+/// Sets the annotation of `kubectl apply`: the whole object without that annotation, as one line of JSON.
 fn keep_config(body: &mut Value) {
     annotations(body).remove(LAST_APPLIED);
     let text = escaped(&body.to_string()) + "\n";
     annotations(body).insert(LAST_APPLIED.to_owned(), text.into());
 }
 
-/// JSON as kubectl writes it, safe within HTML. These characters stand in strings only.
+/// Escapes the characters that Go's JSON encoder escapes for HTML. In JSON they occur in strings only.
 pub fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
@@ -126,7 +125,7 @@ pub fn escaped(json: &str) -> String {
     text
 }
 
-/// Whether a selector takes an object.
+/// Whether a selector matches the labels of an object.
 pub fn is_selected(selector: &Selector, body: &Value) -> bool {
     let labels = body["metadata"]["labels"].as_object();
     let labels: StringMap = labels
@@ -149,7 +148,7 @@ pub fn reference(body: &Value) -> String {
     })
 }
 
-/// What the author of an object knows of it: ` (name a, namespace b)`, as far as it says.
+/// ` (name a, namespace b)`, as far as the object has them.
 pub fn name_and_namespace(body: &Value) -> String {
     let said =
         ["name", "namespace"].map(|field| (field, body["metadata"][field].as_str().unwrap_or_default()));
@@ -161,7 +160,7 @@ pub fn name_and_namespace(body: &Value) -> String {
     if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) }
 }
 
-/// Whether `there` has all that `wanted` says. A server adds fields, but changes none that it accepts.
+/// Whether `there` contains all fields of `wanted` with the same values. A server adds fields to an object.
 pub fn contains(there: &Value, wanted: &Value) -> bool {
     match (there, wanted) {
         (Value::Object(there), Value::Object(wanted)) => wanted.iter().all(|(key, wanted)| {

@@ -1,4 +1,4 @@
-//! From a source to the objects in it.
+//! Reads a source and returns the objects in it.
 
 use std::fs::File;
 
@@ -8,9 +8,9 @@ use super::fetch::fetch;
 use super::sources::Source;
 use crate::text::harmless;
 
-/// The objects of a source in order, and a message for each document or item that is none. After a document that cannot
-/// be read nothing follows; nor, with `ends_at_defect`, after one that holds anything else than objects, of which nothing
-/// is taken then.
+/// Returns the objects of a source in order, and a message for each document or item that is no object. A syntax error
+/// ends the source. With `ends_at_defect`, so does a document that contains something else than objects; none of its
+/// objects is returned then.
 pub async fn read(source: &Source, ends_at_defect: bool) -> Vec<Result<Found, String>> {
     let name = source.name();
     match text(source).await {
@@ -54,7 +54,7 @@ async fn text(source: &Source) -> Result<String, String> {
     }
 }
 
-/// Reads on a thread of its own: Ctrl-C does not wait for the other end of a pipe.
+/// Reads on a thread of its own, so that Ctrl-C ends the program while a pipe blocks.
 async fn on_a_thread(
     read: impl FnOnce() -> Result<String, SourceError> + Send + 'static,
 ) -> Result<String, String> {

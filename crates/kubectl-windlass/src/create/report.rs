@@ -1,4 +1,4 @@
-//! What is said about an object that was not created. Pure.
+//! Messages about objects that were not created. Pure.
 
 use windlass_manifest::Origin;
 
@@ -22,7 +22,7 @@ pub fn failure(origin: &Origin, reference: &str, error: &ApiError) -> String {
     format!("{origin}: {reference}: {said}")
 }
 
-/// The message where nothing can be asked at all.
+/// The message about a server that does not answer.
 pub fn unreachable(reason: &str) -> String {
     format!("no answer from the API server ({reason}); check its address in the kubeconfig or --server")
 }

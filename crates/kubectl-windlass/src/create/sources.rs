@@ -1,4 +1,4 @@
-//! Where manifests come from: the arguments of `-f` become files, URLs and stdin, in the order in which they are read.
+//! Resolves the arguments of `-f` to files, URLs and stdin, in the order in which they are read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ impl Source {
 /// Finds all sources of the arguments of `-f`.
 ///
 /// # Errors
-/// With a message for each argument that leads nowhere. kubectl, too, creates nothing then.
+/// With a message for each argument without a source. As with kubectl, nothing is created then.
 pub fn resolve(arguments: &[String], recursive: bool) -> Result<Vec<Source>, Vec<String>> {
     let (mut all, mut errors) = (Vec::new(), Vec::new());
     for argument in arguments {
@@ -69,7 +69,7 @@ fn one(argument: &str, recursive: bool) -> Result<Vec<Source>, String> {
     }
 }
 
-/// A URL that may be asked.
+/// Parses a URL. Refuses user names: they would end up in messages.
 fn url(text: &str) -> Result<Uri, String> {
     let url: Uri = text.parse().map_err(|error| format!("not a URL: {error}"))?;
     let authority = url.authority().map_or("", |authority| authority.as_str());
@@ -90,8 +90,8 @@ fn matches(pattern: &str) -> Result<Vec<PathBuf>, String> {
     if found.is_empty() { Err("no such file, directory or match of a pattern".to_owned()) } else { Ok(found) }
 }
 
-/// kubectl's notation of patterns in that of our matcher: `[^a]` is a class without a, `**` is no more than `*`, and a
-/// backslash takes the meaning from a character, but on Windows.
+/// Translates a pattern of Go's `filepath.Glob` for the crate `glob`: `[^a]` becomes `[!a]`, `**` becomes `*`, and a
+/// backslash escapes a character (not on Windows).
 fn translated(pattern: &str) -> String {
     let mut text = String::with_capacity(pattern.len());
     let mut rest = pattern.chars().peekable();
@@ -124,8 +124,8 @@ fn expand(path: &Path, is_directory: bool, recursive: bool) -> Result<Vec<Source
     Ok(found)
 }
 
-/// The manifests of a directory by the bytes of their names, a directory in its place. Links to directories are not
-/// followed, so that there is no loop.
+/// Collects the manifests of a directory in the byte order of their names. Does not follow links to directories, so that
+/// there is no loop.
 fn walk(directory: &Path, recursive: bool, found: &mut Vec<Source>) -> Result<(), String> {
     let error = |error: std::io::Error| format!("{}: {error}", directory.display());
     let mut entries =

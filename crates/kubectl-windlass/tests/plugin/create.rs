@@ -212,6 +212,16 @@ fn without_a_server_there_is_one_error_and_not_one_for_each_object() {
 }
 
 #[test]
+fn refused_credentials_are_reported_once() {
+    let sandbox = server();
+    let path = file(&sandbox, "a.yaml", &format!("{}---\n{}", map("a"), map("b")));
+    let web = urls::Web::serve(|_, _| Some(urls::answer("401 Unauthorized", "", "{}")));
+    let ended = sandbox.plugin(&["create", "-f", &path, "-s", &format!("http://{}", web.address)]);
+    assert_eq!((ended.code, ended.err.lines().count()), (Some(1), 1), "{ended:?}");
+    assert!(ended.err.contains("a.yaml: document 1") && ended.err.contains("log in again"), "{ended:?}");
+}
+
+#[test]
 fn usage_errors_name_the_flag_and_kubectls_own_command() {
     let sandbox = server();
     for (args, part) in [

@@ -1,4 +1,4 @@
-//! An API server that closes the connection when it gets an object: whether it has kept it, nobody knows.
+//! An API server that closes the connection instead of answering a POST.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,16 +43,16 @@ fn stored(label: &str) -> Value {
 fn an_object_that_is_there_as_it_was_sent_was_created() {
     let (ended, sent) = create(&map("a"), stored("a"));
     assert_eq!((ended.code, ended.out.as_str(), sent), (Some(0), "configmap/a created\n", 1), "{ended:?}");
-    assert!(ended.err.contains("the reply is lost"), "{ended:?}");
+    assert!(ended.err.contains("the reply was lost"), "{ended:?}");
 }
 
 #[test]
 fn nothing_is_sent_twice_and_the_user_learns_what_is_there() {
     let generated = map("a").replace("name: a,", "generateName: a-,");
     for (manifest, there, part) in [
-        (map("a"), stored("b"), "it exists with another content"),
+        (map("a"), stored("b"), "exists with different content"),
         (map("a"), Value::Null, "it was not created"),
-        (generated, Value::Null, "look whether one with such a name was created"),
+        (generated, Value::Null, "check whether an object with this generateName was created"),
     ] {
         let (ended, sent) = create(&manifest, there);
         assert_eq!((ended.code, ended.out.as_str(), sent), (Some(1), "", 1), "{ended:?}");
