@@ -143,8 +143,8 @@ fn own_dependencies(krate: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_api_server_and_the_nodes_share_nothing_with_what_they_test() {
-    for krate in ["apiserver", "nodes"] {
+fn the_api_server_the_nodes_and_the_reader_of_manifests_use_nothing_else_of_ours() {
+    for krate in ["apiserver", "nodes", "manifest"] {
         let own = own_dependencies(krate);
         assert!(own.contains(&"serde_json".to_owned()), "{krate}: {own:?}");
         assert!(!own.iter().any(|name| name.starts_with("windlass")), "{krate}: {own:?}");

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use http::Request;
-use http::header::DATE;
+use http::header::{DATE, WARNING};
 use http_body_util::BodyExt as _;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -43,6 +43,8 @@ pub enum ApiError {
         reason: String,
         /// The server's message.
         message: String,
+        /// Of an invalid object: each field with what is wrong. The texts are the server's, unchanged.
+        causes: Vec<String>,
     },
     /// There is no answer.
     #[error("{what}: {message}")]
@@ -76,10 +78,20 @@ impl ApiError {
                 code: status.code,
                 reason: status.reason.clone(),
                 message: harmless(&status.message),
+                causes: Vec::new(),
             },
             other => ApiError::Unanswered { what: what.to_owned(), message: explain(other) },
         }
     }
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The object, or whatever else was asked for.
+    pub object: Value,
+    /// What the server warns of. The texts are the server's, unchanged.
+    pub warnings: Vec<String>,
 }
 
 /// A list, and where a watch continues.
@@ -110,13 +122,24 @@ impl Api {
     /// # Errors
     /// When there is no answer in time, the server refuses, or the answer is not JSON.
     pub async fn send(&self, what: &str, request: Request<Vec<u8>>) -> Result<Value, ApiError> {
+        Ok(self.exchange(what, request).await?.object)
+    }
+
+    /// The same, with the server's warnings.
+    ///
+    /// # Errors
+    /// As [`Api::send`].
+    pub async fn exchange(&self, what: &str, request: Request<Vec<u8>>) -> Result<Answer, ApiError> {
         let unanswered = |message: String| ApiError::Unanswered { what: what.to_owned(), message };
         let exchange = async {
             let response = self.client.send(request.map(kube::client::Body::from)).await?;
             self.set_clock(response.headers().get(DATE).and_then(|date| date.to_str().ok()));
             let code = response.status();
+            let headers = response.headers().get_all(WARNING).iter();
+            let warnings: Vec<String> =
+                headers.filter_map(|warning| warning.to_str().ok()).filter_map(warning_text).collect();
             let body = response.into_body().collect().await?.to_bytes();
-            Ok::<_, kube::Error>((code, body))
+            Ok::<_, kube::Error>((code, warnings, body))
         };
         let exchanged = if self.timeout.is_zero() {
             exchange.await
@@ -125,10 +148,11 @@ impl Api {
             limited
                 .map_err(|_| unanswered(format!("no answer within --request-timeout {:?}", self.timeout)))?
         };
-        let (code, body) = exchanged.map_err(|error| unanswered(explain(&error)))?;
+        let (code, warnings, body) = exchanged.map_err(|error| unanswered(explain(&error)))?;
         let answer: Result<Value, _> = serde_json::from_slice(&body);
         if code.is_success() {
-            return answer.map_err(|error| unanswered(format!("the answer is not JSON: {error}")));
+            let object = answer.map_err(|error| unanswered(format!("the answer is not JSON: {error}")))?;
+            return Ok(Answer { object, warnings });
         }
         let field = |name: &str| match &answer {
             Ok(status) => status[name].as_str().unwrap_or_default().to_owned(),
@@ -143,6 +167,7 @@ impl Api {
             code: code.as_u16(),
             reason: field("reason"),
             message,
+            causes: answer.map(|status| causes(&status)).unwrap_or_default(),
         })
     }
 
@@ -196,5 +221,52 @@ impl Api {
                 }
             }
         }
+    }
+}
+
+/// The text of a `Warning` header: `299 - "text"`, with a backslash in front of quotation marks and backslashes.
+fn warning_text(header: &str) -> Option<String> {
+    let (_, quoted) = header.split_once('"')?;
+    let mut text = String::new();
+    let mut rest = quoted.chars();
+    loop {
+        match rest.next()? {
+            '"' => return Some(text),
+            '\\' => text.push(rest.next()?),
+            c => text.push(c),
+        }
+    }
+}
+
+/// What a `Status` says about the fields of an invalid object.
+fn causes(status: &Value) -> Vec<String> {
+    let causes = status["details"]["causes"].as_array().into_iter().flatten();
+    let text = |cause: &Value, field: &str| cause[field].as_str().unwrap_or_default().to_owned();
+    let shown = causes.map(|cause| match text(cause, "field") {
+        field if field.is_empty() => text(cause, "message"),
+        field => format!("{field}: {}", text(cause, "message")),
+    });
+    shown.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_warning_is_what_stands_in_quotes() {
+        assert_eq!(warning_text(r#"299 - "unknown field \"a\\b\"""#).unwrap(), r#"unknown field "a\b""#);
+        assert_eq!(warning_text(r#"299 - "endless"#), None);
+        assert_eq!(warning_text("299"), None);
+    }
+
+    #[test]
+    fn a_cause_names_its_field_if_it_has_one() {
+        let status =
+            json!({"details": {"causes": [{"field": "spec.a", "message": "bad"}, {"message": "worse"}]}});
+        assert_eq!(causes(&status), ["spec.a: bad", "worse"]);
+        assert!(causes(&json!({"details": null})).is_empty());
     }
 }

@@ -1,6 +1,7 @@
 //! The command line. Each global flag is accepted before and after the subcommand: kubectl refuses flags in front of a
 //! plugin's name and passes none of its own on.
 
+mod create;
 mod plan;
 mod revisions;
 mod rolling_update;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+pub use create::{CreateArgs, ObjectFormat, Trial, Validate};
 pub use plan::{PlanArgs, PlanOutput, StrategyName};
 pub use revisions::{DryRun, HistoryArgs, HistoryFormat, UndoArgs, VersionArgs};
 pub use rolling_update::{RollingUpdateArgs, UpdateOutput};
@@ -108,6 +110,8 @@ pub enum Command {
     Status(StatusArgs),
     /// What a change would do, step by step, before it is done.
     Plan(PlanArgs),
+    /// Create the objects of files, directories, URLs or stdin, as kubectl create -f does.
+    Create(CreateArgs),
     /// Replace the pods of a ReplicationController by those of another, step by step.
     #[command(name = "rolling-update", alias = "rollingupdate")]
     RollingUpdate(RollingUpdateArgs),

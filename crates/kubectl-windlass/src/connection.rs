@@ -7,7 +7,8 @@ use http::header::USER_AGENT;
 use kube::Config;
 use kube::client::AuthError;
 use kube::config::{
-    AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
+    AuthInfo, Cluster, Context, ExecInteractiveMode, KubeConfigOptions, Kubeconfig, NamedAuthInfo,
+    NamedCluster, NamedContext,
 };
 
 use crate::cli::GlobalArgs;
@@ -103,6 +104,18 @@ pub async fn connect(
     args: &GlobalArgs,
     env: &(dyn Fn(&str) -> Option<String> + Sync),
 ) -> Result<Connection, ConnectionError> {
+    connect_with(args, env, false).await
+}
+
+/// The same for a command that may read stdin itself: then a credential plugin must not.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_with(
+    args: &GlobalArgs,
+    env: &(dyn Fn(&str) -> Option<String> + Sync),
+    reads_stdin: bool,
+) -> Result<Connection, ConnectionError> {
     let source = choose(args, env, &|file| file.is_file())?;
     let (name, mut config) = match source {
         Source::InCluster => {
@@ -117,6 +130,9 @@ pub async fn connect(
             (name, config)
         }
     };
+    if let Some(exec) = config.auth_info.exec.as_mut().filter(|_| reads_stdin) {
+        exec.interactive_mode = Some(ExecInteractiveMode::Never);
+    }
     config.default_retry = false;
     let agent = concat!("kubectl-windlass/", env!("CARGO_PKG_VERSION"));
     config.headers.push((USER_AGENT, HeaderValue::from_static(agent)));
@@ -261,8 +277,19 @@ pub fn explain(error: &kube::Error) -> String {
             AuthError::AuthExecParse(_) => "the credential plugin wrote no ExecCredential".to_owned(),
             other => first_line(&other.to_string()),
         },
-        other => first_line(&other.to_string()),
+        other => with_cause(other),
     }
+}
+
+/// An error with what is at the bottom of it, such as "Connection refused", which the outermost text may lack.
+fn with_cause(error: &dyn std::error::Error) -> String {
+    let text = first_line(&error.to_string());
+    let mut deepest = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    let cause = first_line(&deepest.to_string());
+    if text.contains(&cause) { text } else { format!("{text}: {cause}") }
 }
 
 #[cfg(test)]
@@ -331,5 +358,15 @@ users:
         assert!(error.ends_with("context \"z\" does not exist; there are: a, b"), "{error}");
         let error = connected(|args| args.user = Some("z".into())).await.unwrap_err();
         assert!(error.ends_with("user \"z\" does not exist"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_refused_connection_is_named() {
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let args = GlobalArgs { server: Some(format!("http://{nobody}")), ..GlobalArgs::default() };
+        let connection = connect(&args, &|_| None).await.unwrap();
+        let request = http::Request::get("/version").body(kube::client::Body::empty()).unwrap();
+        let error = connection.client.send(request).await.unwrap_err();
+        assert!(explain(&error).to_lowercase().contains("refused"), "{}", explain(&error));
     }
 }

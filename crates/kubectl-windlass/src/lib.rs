@@ -6,13 +6,14 @@
 //! * [`connection`], [`api`], [`watch`]: the kubeconfig, reads and watches.
 //! * [`revisions`]: the history of a Deployment, and the way back. Pure.
 //! * [`rollout`]: what the objects of one Deployment say. Pure, and on the daemon's own planner.
-//! * [`explain`], [`status`], [`plan`], [`rolling_update`], [`history`], [`undo`], [`mod@version`]: the commands; [`mod@write`]: the
-//!   only writes.
+//! * [`explain`], [`status`], [`plan`], [`create`], [`rolling_update`], [`history`], [`undo`], [`mod@version`]: the
+//!   commands; [`mod@write`]: the only writes.
 //! * [`exit`], [`output`], [`text`]: exit codes, the streams, and texts of other people.
 
 pub mod api;
 pub mod cli;
 pub mod connection;
+pub mod create;
 pub mod exit;
 pub mod explain;
 pub mod history;
@@ -64,6 +65,7 @@ async fn command(args: Args, output: &mut Output) -> Result<Exit, CommandError> 
         Command::Explain(args) => explain::run(&global, args, output).await,
         Command::Status(args) => status::run(&global, args, output).await,
         Command::Plan(args) => plan::run(&global, args, output).await,
+        Command::Create(args) => create::run(&global, args, output).await,
         Command::RollingUpdate(args) => rolling_update::run(&global, args, output).await,
         Command::History(args) => history::run(&global, args, output).await,
         Command::Undo(args) => undo::run(&global, args, output).await,

@@ -13,7 +13,7 @@ use windlass::plan::preview::{End, Kubelet, Preview, Start, preview};
 
 use crate::api::{Api, ApiError};
 use crate::cli::{GlobalArgs, PlanArgs, PlanOutput};
-use crate::connection::connect;
+use crate::connection::connect_with;
 use crate::exit::{CommandError, Exit};
 use crate::explain::missing;
 use crate::output::Output;
@@ -82,7 +82,9 @@ pub async fn run(global: &GlobalArgs, args: PlanArgs, output: &mut Output) -> Re
         Some(wanted) => wanted["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
         None => target_of(&args)?,
     };
-    let api = Api::new(connect(global, &|name| std::env::var(name).ok()).await?, global.request_timeout);
+    let reads_stdin = args.filename.as_deref() == Some("-");
+    let connection = connect_with(global, &|name| std::env::var(name).ok(), reads_stdin).await?;
+    let api = Api::new(connection, global.request_timeout);
     let own = file.as_ref().and_then(|wanted| wanted["metadata"]["namespace"].as_str()).map(str::to_owned);
     let namespace = own.unwrap_or_else(|| api.namespace.clone());
     let Some(workload) = live::read(&api, &namespace, &name).await? else {

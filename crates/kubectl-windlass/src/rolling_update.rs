@@ -9,8 +9,6 @@ mod hand_over;
 pub mod prepare;
 mod relabel;
 
-use std::io::Read as _;
-
 use serde_json::{Value, json};
 use windlass::model::{ObjectKey, Record as _, ReplicationController};
 use windlass::plan::rolling_update::bookkeeping::{
@@ -20,15 +18,13 @@ use windlass::plan::rolling_update::{Bounds, Cleanup};
 
 use crate::api::Api;
 use crate::cli::{GlobalArgs, RollingUpdateArgs, UpdateOutput};
-use crate::connection::connect;
+use crate::connection::connect_with;
 use crate::exit::{CommandError, Exit};
 use crate::output::Output;
+use crate::text::harmless;
 use crate::write;
 use drive::{Drive, Ended};
 use prepare::name;
-
-/// The largest file that is read.
-const LARGEST_FILE: u64 = 3 * 1024 * 1024;
 
 /// What a command needs to reach one namespace.
 struct Cluster<'a> {
@@ -73,7 +69,8 @@ pub async fn run(
     output: &mut Output,
 ) -> Result<Exit, CommandError> {
     args.check().map_err(CommandError::Usage)?;
-    let connection = connect(global, &|name| std::env::var(name).ok()).await?;
+    let reads_stdin = args.filename.as_deref() == Some("-");
+    let connection = connect_with(global, &|name| std::env::var(name).ok(), reads_stdin).await?;
     let api = Api::new(connection, global.request_timeout);
     let cluster = Cluster { api: &api, namespace: &api.namespace };
     let (old_name, new_name) = (&args.names[0], args.names.get(1).map(String::as_str));
@@ -365,19 +362,16 @@ async fn refuse_autoscaler(cluster: &Cluster<'_>, old_name: &str) -> Result<(), 
 /// When it cannot be read, or there is none, or there are several.
 pub(crate) fn read_file(file: &str, purpose: &str, kind: &str) -> Result<Value, CommandError> {
     let wrong = |problem: String| refused(format!("-f {file}: {problem}"));
-    let mut text = String::new();
-    let source: Box<dyn std::io::Read> = if file == "-" {
-        Box::new(std::io::stdin())
+    let text = if file == "-" {
+        windlass_manifest::text(&mut std::io::stdin())
     } else {
-        Box::new(std::fs::File::open(file).map_err(|error| wrong(error.to_string()))?)
+        let mut file = std::fs::File::open(file).map_err(|error| wrong(error.to_string()))?;
+        windlass_manifest::text(&mut file)
     };
-    source.take(LARGEST_FILE + 1).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
-    if text.len() as u64 > LARGEST_FILE {
-        return Err(wrong(format!("larger than {} MiB", LARGEST_FILE / 1024 / 1024)));
-    }
-    let documents: Vec<Value> = serde_saphyr::from_multiple(&text)
-        .map_err(|error| wrong(error.to_string().lines().next().unwrap_or_default().to_owned()))?;
-    let mut objects: Vec<Value> = documents.into_iter().filter(|document| !document.is_null()).collect();
+    let text = text.map_err(|error| wrong(error.to_string()))?;
+    let documents: Result<Vec<_>, _> = windlass_manifest::documents(file, &text).into_iter().collect();
+    let documents = documents.map_err(|problem| wrong(harmless(&problem)))?;
+    let mut objects: Vec<Value> = documents.into_iter().flatten().collect();
     match (objects.pop(), objects.len()) {
         (Some(object), 0) if object.is_object() => Ok(object),
         (None, _) => Err(wrong(format!("no object; {purpose} needs one {kind}"))),

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use windlass::runtime::request::{self, PatchType};
 
-use crate::api::{Api, ApiError};
+use crate::api::{Answer, Api, ApiError};
 
 /// The field manager of our writes.
 const MANAGER: (&str, &str) = ("fieldManager", "kubectl-windlass");
@@ -34,6 +34,37 @@ pub async fn create(api: &Api, what: &str, path: &str, body: &impl Serialize) ->
 pub async fn try_create(api: &Api, what: &str, path: &str, body: &impl Serialize) -> Result<Value, ApiError> {
     let what = format!("cannot create {what}");
     api.send(&what, built(&what, request::post(path, &[MANAGER, ("dryRun", "All")], body))?).await
+}
+
+/// How an object of a manifest is created.
+#[derive(Clone, Copy, Debug)]
+pub struct Creation<'a> {
+    /// The field manager.
+    pub manager: &'a str,
+    /// What happens to unknown and duplicate fields: `Strict`, `Warn` or `Ignore`.
+    pub field_validation: &'a str,
+    /// Whether the server only judges the object.
+    pub dry_run: bool,
+}
+
+/// Creates an object of a manifest in the collection at `path`.
+///
+/// # Errors
+/// As [`Api::send`].
+pub async fn create_as(
+    api: &Api,
+    what: &str,
+    path: &str,
+    body: &Value,
+    creation: Creation<'_>,
+) -> Result<Answer, ApiError> {
+    let what = format!("cannot create {what}");
+    let Creation { manager, field_validation, dry_run } = creation;
+    let mut query = vec![("fieldManager", manager), ("fieldValidation", field_validation)];
+    if dry_run {
+        query.push(("dryRun", "All"));
+    }
+    api.exchange(&what, built(&what, request::post(path, &query, body))?).await
 }
 
 /// Merges `body` into the object at `path`, provided that it is still `seen`: the same UID and resourceVersion.

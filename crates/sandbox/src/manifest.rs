@@ -5,19 +5,16 @@
 //! kinds. Objects of such kinds may stand anywhere in the same manifests.
 
 pub mod apply;
-pub mod document;
 
 use std::{
     fmt,
-    io::Read as _,
     path::{Path, PathBuf},
 };
 
 use serde_json::Value;
 use windlass_apiserver::{ServedKind, served_kinds};
-
-/// The maximum size of a file.
-const LARGEST_FILE: u64 = 64 * 1024 * 1024;
+pub use windlass_manifest::Origin;
+use windlass_manifest::{Defect, Found, SourceError};
 
 /// An object of a manifest, with its origin.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,33 +43,6 @@ impl From<ServedKind> for Creatable {
     fn from(served: ServedKind) -> Self {
         let ServedKind { api_version, kind, plural, namespaced } = served;
         Creatable { api_version, kind: kind.to_owned(), plural: plural.to_owned(), namespaced, is_new: false }
-    }
-}
-
-/// An object of a document or of a list in it, before its kind is looked up.
-#[derive(Debug)]
-struct Found {
-    origin: Origin,
-    value: Value,
-    api_version: String,
-    kind: String,
-}
-
-/// The origin of an object: a file, a document counted from 1, and, in a list, its item counted from 1.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
-    file: String,
-    document: usize,
-    item: Option<usize>,
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: document {}", self.file, self.document)?;
-        match self.item {
-            Some(item) => write!(f, ", item {item}"),
-            None => Ok(()),
-        }
     }
 }
 
@@ -203,17 +173,12 @@ fn files(source: &Path) -> Result<Vec<PathBuf>, ManifestError> {
 }
 
 fn bounded(from: &mut dyn std::io::Read, name: &str) -> Result<String, ManifestError> {
-    let mut bytes = Vec::new();
-    from.take(LARGEST_FILE + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| ManifestError::Read { file: name.to_owned(), error })?;
-    let wrong = |problem: String| ManifestError::File { file: name.to_owned(), problem };
-    if bytes.len() as u64 > LARGEST_FILE {
-        return Err(wrong(format!("the file is larger than {} MiB", LARGEST_FILE / 1024 / 1024)));
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        wrong(format!("not a text file: byte {at} is not valid UTF-8"))
+    let file = name.to_owned();
+    windlass_manifest::text(from).map_err(|error| match error {
+        SourceError::Unreadable(error) => ManifestError::Read { file, error },
+        SourceError::TooLarge | SourceError::NotText(_) => {
+            ManifestError::File { file, problem: error.to_string() }
+        }
     })
 }
 
@@ -228,10 +193,10 @@ pub fn parse(file: &str, text: &str, served: Vec<ServedKind>) -> Result<Vec<Obje
 fn objects(found: Vec<Found>, served: Vec<ServedKind>) -> Result<Vec<Object>, ManifestError> {
     let mut kinds: Vec<Creatable> = served.into_iter().map(Creatable::from).collect();
     for found in found.iter().filter(|found| found.kind == "CustomResourceDefinition") {
-        kinds.extend(defined(&found.value["spec"]));
+        kinds.extend(defined(&found.body["spec"]));
     }
-    let object = |Found { origin, value, api_version, kind }: Found| {
-        object(&origin, value, &api_version, &kind, &kinds)
+    let object = |Found { origin, body, api_version, kind }: Found| {
+        object(&origin, body, &api_version, &kind, &kinds)
             .map_err(|problem| ManifestError::Document { origin, problem })
     };
     found.into_iter().map(object).collect()
@@ -254,64 +219,15 @@ fn defined(spec: &Value) -> Vec<Creatable> {
 }
 
 fn find(file: &str, text: &str, all: &mut Vec<Found>) -> Result<(), ManifestError> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let braced = text.trim_start().starts_with(['{', '[']);
-    let documents = match document::json(text) {
-        documents if braced && documents.iter().all(Result::is_ok) => documents,
-        documents if file.ends_with(".json") => documents,
-        _ => document::yaml(text),
-    };
-    for (index, document) in documents.into_iter().enumerate() {
-        let origin = Origin { file: file.to_owned(), document: index + 1, item: None };
-        match document {
-            Ok(Some(value)) => collect(&origin, value, all)?,
-            Ok(None) => {}
-            Err(problem) => return Err(ManifestError::Document { origin, problem }),
+    let wrong = |Defect { origin, problem }| ManifestError::Document { origin, problem };
+    for (index, document) in windlass_manifest::documents(file, text).into_iter().enumerate() {
+        let origin = Origin::new(file, index);
+        let document = document.map_err(|problem| wrong(Defect { origin: origin.clone(), problem }))?;
+        for object in document.into_iter().flat_map(|document| windlass_manifest::expand(&origin, document)) {
+            all.push(object.map_err(wrong)?);
         }
     }
     Ok(())
-}
-
-/// Adds the object of a document, or each of a list's.
-fn collect(origin: &Origin, value: Value, all: &mut Vec<Found>) -> Result<(), ManifestError> {
-    let wrong = |problem: String| ManifestError::Document { origin: origin.clone(), problem };
-    let kind = type_field(&value, "kind").map_err(wrong)?;
-    let api_version = type_field(&value, "apiVersion").map_err(wrong)?;
-    let is_list = kind == "List" || (kind.ends_with("List") && value["items"].is_array());
-    if !is_list {
-        all.push(Found { origin: origin.clone(), value, api_version, kind });
-        return Ok(());
-    }
-    if origin.item.is_some() {
-        return Err(wrong("a List must not contain another List".to_owned()));
-    }
-    let Some(items) = value["items"].as_array() else {
-        return Err(wrong("items is missing: a List needs items".to_owned()));
-    };
-    for (index, item) in items.iter().enumerate() {
-        let mut item = item.clone();
-        // In a list from a server, such as a DeploymentList, the items have no kind and apiVersion.
-        if let (Some(element), Some(item)) = (kind.strip_suffix("List"), item.as_object_mut())
-            && !element.is_empty()
-        {
-            item.entry("kind").or_insert_with(|| element.into());
-            item.entry("apiVersion").or_insert_with(|| api_version.as_str().into());
-        }
-        let origin = Origin { item: Some(index + 1), ..origin.clone() };
-        collect(&origin, item, all)?;
-    }
-    Ok(())
-}
-
-fn type_field(value: &Value, field: &str) -> Result<String, String> {
-    let Some(map) = value.as_object() else {
-        return Err("not an object: a manifest is a mapping with apiVersion, kind and metadata".to_owned());
-    };
-    match map.get(field) {
-        Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
-        Some(Value::String(_)) | Some(Value::Null) | None => Err(format!("{field} is missing")),
-        Some(_) => Err(format!("{field} must be a string")),
-    }
 }
 
 /// Validates the type and metadata of an object and fills in the namespace.
@@ -516,7 +432,7 @@ items:
             read(&[PathBuf::from("-")], &mut text.as_bytes())
         };
         assert_eq!(both(web).unwrap().len(), 1);
-        let error = both("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: y}\n").unwrap_err();
+        let error = both("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: z}\n").unwrap_err();
         assert_eq!(
             error.to_string(),
             "standard input: document 2: ConfigMap default/a: \

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use windlass_sandbox::manifest::document;
+use windlass_manifest::document;
 
 /// The objects in a text of YAML documents.
 pub fn objects(text: &str) -> Vec<Value> {

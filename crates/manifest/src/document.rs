@@ -1,8 +1,8 @@
 //! Parses a document of YAML or JSON into a JSON value, more strictly than usual.
 //!
 //! It has its own visitor, because the usual ones accept too much: duplicate keys, where the last one silently wins,
-//! and aliases, of which ten nested lines can expand to gigabytes. Differences from kubectl's parser: `yes` and `on`
-//! are strings, as in YAML 1.2.
+//! and aliases, of which ten nested lines can expand to gigabytes. It refuses what YAML 1.1, which kubectl reads, takes
+//! for a boolean and YAML 1.2 for a string: `yes`, `on`, `n`. kubectl would create a different object.
 
 use std::{
     borrow::Cow,
@@ -36,14 +36,15 @@ pub fn yaml(text: &str) -> Vec<Result<Option<Value>, String>> {
     documents
 }
 
+fn is_mark(line: &str, mark: &str) -> bool {
+    line.strip_prefix(mark).is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
+}
+
 /// The documents of a stream, each with the number of lines before it.
 ///
 /// A line that begins with `---` or `...` is a mark wherever it stands, even within a quoted string: YAML forbids it
 /// everywhere else. Before the first mark, and between `...` and `---`, comments and directives are no document.
 fn split(text: &str) -> Vec<(u64, &str)> {
-    let is_mark = |line: &str, mark: &str| {
-        line.strip_prefix(mark).is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
-    };
     let says_nothing = |line: &str| matches!(line.trim_start().chars().next(), None | Some('#' | '%'));
     let mut documents = Vec::new();
     let (mut start, mut first, mut at, mut explicit, mut empty) = (0, 0, 0, false, true);
@@ -66,9 +67,38 @@ fn split(text: &str) -> Vec<(u64, &str)> {
 }
 
 fn yaml_document(text: &str, lines_before: u64) -> Result<Value, String> {
+    let first = text.lines().next().unwrap_or_default();
+    let beside = first.get(3..).filter(|_| is_mark(first, "---")).unwrap_or_default().trim();
+    if !beside.is_empty() && !beside.starts_with('#') {
+        return Err(format!(
+            "begin the document on a line of its own after --- at line {}",
+            lines_before + 1
+        ));
+    }
     let budget = Budget::new();
-    let read = serde_saphyr::with_deserializer_from_str_with_options(text, options(), |document| {
-        Node(&budget).deserialize(document)
+    let value = read(text, &budget, true, lines_before)?;
+    let words = budget.words.take();
+    if !words.is_empty() {
+        // In quotes, the words are strings for YAML 1.1 as well.
+        let other = Budget::new();
+        let _ = read(text, &other, false, lines_before);
+        let other = other.words.take();
+        if let Some((at, _)) = words
+            .iter()
+            .zip(other.iter().map(Some).chain(std::iter::repeat(None)))
+            .find(|(word, other)| Some(*word) != *other)
+        {
+            return Err(at.to_string());
+        }
+    }
+    Ok(value)
+}
+
+/// Reads a document. With `strict_booleans`, only `true` and `false` are booleans.
+fn read(text: &str, budget: &Budget, strict_booleans: bool, lines_before: u64) -> Result<Value, String> {
+    let options = options(strict_booleans);
+    let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |document| {
+        Node(budget).deserialize(document)
     });
     read.map_err(|error| {
         let rendering = serde_saphyr::render_options! {
@@ -83,7 +113,7 @@ fn yaml_document(text: &str, lines_before: u64) -> Result<Value, String> {
 
 /// What kubectl takes, within bounds. Aliases are counted where they are used, by [`Budget`]; a chain of them that
 /// comes to nothing, such as of empty lists, is counted by the reader.
-fn options() -> Options {
+fn options(strict_booleans: bool) -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: DEEPEST,
@@ -94,7 +124,7 @@ fn options() -> Options {
         merge_keys: MergeKeyPolicy::AsOrdinary,
         // `defaultMode: 0644` is 420, as for kubectl.
         legacy_octal_numbers: true,
-        strict_booleans: true,
+        strict_booleans: strict_booleans,
         reject_unsupported_tags: true,
         with_snippet: false,
     }
@@ -135,11 +165,47 @@ pub fn json(text: &str) -> Vec<Result<Option<Value>, String>> {
     documents
 }
 
+/// Whole numbers up to here are exact as floating point numbers.
+const LARGEST_EXACT: f64 = 9_007_199_254_740_992.0;
+
 /// How much a document may still grow, counted about as its JSON would be, and where its reader is.
 struct Budget {
     left: Cell<usize>,
     /// After an error nothing is taken off it: it ends at the value that was wrong.
     path: RefCell<Vec<Step>>,
+    /// The booleans of YAML 1.1 that were read as strings.
+    words: RefCell<Vec<Word>>,
+}
+
+/// A string that is a boolean in YAML 1.1 unless it is quoted.
+#[derive(PartialEq, Eq)]
+struct Word {
+    path: String,
+    word: String,
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Word { path, word } = self;
+        if !path.is_empty() {
+            write!(f, "{path}: ")?;
+        }
+        write!(f, "{word} is a boolean for kubectl; write true or false, or quote it if it is a string")
+    }
+}
+
+/// What kubectl reads as a boolean, besides `true` and `false`.
+fn is_boolean_of_yaml_1_1(word: &str) -> bool {
+    let lower =
+        ["y", "yes", "on", "n", "no", "off"].into_iter().find(|known| known.eq_ignore_ascii_case(word));
+    let is_capital = |c: char| c.is_ascii_uppercase();
+    // All small, all large, or large at the beginning.
+    lower.is_some_and(|lower| {
+        let rest = word.get(1..).unwrap_or_default();
+        word == lower
+            || word.chars().all(is_capital)
+            || (word.starts_with(is_capital) && !rest.contains(is_capital))
+    })
 }
 
 enum Step {
@@ -162,7 +228,14 @@ fn dotted(path: &[Step]) -> String {
 
 impl Budget {
     fn new() -> Self {
-        Budget { left: Cell::new(LARGEST_DOCUMENT), path: RefCell::default() }
+        Budget { left: Cell::new(LARGEST_DOCUMENT), path: RefCell::default(), words: RefCell::default() }
+    }
+
+    fn remember(&self, text: &str) {
+        if is_boolean_of_yaml_1_1(text) {
+            let word = Word { path: dotted(&self.path.borrow()), word: text.to_owned() };
+            self.words.borrow_mut().push(word);
+        }
     }
 
     fn enter(&self, step: Step) {
@@ -227,11 +300,16 @@ impl<'de> Visitor<'de> for Node<'_> {
         if !(i64::MIN as f64..=u64::MAX as f64).contains(&value) {
             return Err(E::custom(format_args!("{value} is too large a number; quote it if it is a string")));
         }
+        // As kubectl sends it: the API takes 3 for a count, but not 3.0.
+        if value.fract() == 0.0 && value.abs() < LARGEST_EXACT {
+            return Ok((value as i64).into());
+        }
         Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("not a number"))
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
         self.0.spend(value.len() + 3)?;
+        self.0.remember(value);
         Ok(Value::String(value.to_owned()))
     }
 
@@ -265,7 +343,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         self.0.spend(2)?;
         let mut map = Map::new();
         let mut merged = Map::new();
-        while let Some(key) = access.next_key_seed(Key)? {
+        while let Some(key) = access.next_key_seed(Key(self.0))? {
             self.0.spend(key.len() + 4)?;
             if map.contains_key(&key) {
                 return Err(A::Error::custom(format_args!("the key {key:?} occurs twice in one mapping")));
@@ -304,9 +382,9 @@ fn merge(merged: &mut Map<String, Value>, source: Value) -> Result<(), &'static 
 }
 
 /// A mapping's key. `1: x` and `true: x` have string keys in kubectl's eyes, so they do here.
-struct Key;
+struct Key<'a>(&'a Budget);
 
-impl<'de> DeserializeSeed<'de> for Key {
+impl<'de> DeserializeSeed<'de> for Key<'_> {
     type Value = String;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
@@ -314,7 +392,7 @@ impl<'de> DeserializeSeed<'de> for Key {
     }
 }
 
-impl<'de> Visitor<'de> for Key {
+impl<'de> Visitor<'de> for Key<'_> {
     type Value = String;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -322,6 +400,7 @@ impl<'de> Visitor<'de> for Key {
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<String, E> {
+        self.0.remember(value);
         Ok(value.to_owned())
     }
 
@@ -378,7 +457,7 @@ mod tests {
 
     #[test]
     fn keys_that_are_numbers_or_booleans_are_strings() {
-        assert_eq!(one("1: x\ntrue: y\n").unwrap(), json!({"1": "x", "true": "y"}));
+        assert_eq!(one("1: x\ntrue: z\n").unwrap(), json!({"1": "x", "true": "z"}));
         assert!(refused("1.5: x\n").contains("a string as key"));
         assert!(refused("[a]: x\n").contains("a string as key"));
     }
@@ -451,7 +530,7 @@ mod tests {
         let (a, b) = (Some(json!({"a": 1})), Some(json!({"b": "x\n"})));
         assert_eq!(all("# why\n%YAML 1.2\n--- # this\na: 1\n...\n# and\n---\nb: |\n  x\n"), [a.clone(), b]);
         assert_eq!(all("a: 1\r\n---\r\na: 1\r\n"), [a.clone(), a.clone()]);
-        assert_eq!(all("--- {a: 1}\n---\n"), [a.clone(), None]);
+        assert_eq!(all("---\n{a: 1}\n---\n"), [a.clone(), None]);
         assert_eq!(all("a: 1\n...\na: 1\n...\n"), [a.clone(), a]);
         assert_eq!(all("a: |\n  --- x\nb: ---x\n"), [Some(json!({"a": "--- x\n", "b": "---x"}))]);
     }
@@ -471,12 +550,46 @@ mod tests {
     #[test]
     fn scalars_have_the_types_that_kubectl_gives_them() {
         assert_eq!(
-            one("{a: yes, b: on, c: 0644, d: 1.50, e: -7, f: 1e3, g: ~, h: '5', i: 1.2.3, j: 0x1f}").unwrap(),
-            json!({"a": "yes", "b": "on", "c": 420, "d": 1.5, "e": -7, "f": 1000.0, "g": null, "h": "5",
+            one("{a: 'yes', b: \"on\", c: 0644, d: 1.50, e: -7, f: 1e3, g: ~, h: '5', i: 1.2.3, j: 0x1f}")
+                .unwrap(),
+            json!({"a": "yes", "b": "on", "c": 420, "d": 1.5, "e": -7, "f": 1000, "g": null, "h": "5",
                    "i": "1.2.3", "j": 31})
         );
         assert_eq!(one(&format!("[{}, {}]", u64::MAX, i64::MIN)).unwrap(), json!([u64::MAX, i64::MIN]));
         assert!(refused("-99999999999999999999999").contains("too large"));
+    }
+
+    #[test]
+    fn what_kubectl_takes_for_a_boolean_is_refused_unless_it_is_quoted() {
+        for (text, word) in [
+            ("data: {a: 'yes', b: yes}", "data.b: yes is"),
+            ("data: [x, OFF]", "data[1]: OFF is"),
+            ("data: {y: 1}", "data: y is"),
+            ("data: {No: 1, 'n': 2}", "data: No is"),
+            ("data: {\"on\": {on: 1}}", "data.on: on is"),
+            ("on", "on is"),
+        ] {
+            let error = refused(text);
+            assert!(error.starts_with(word) && error.ends_with("quote it if it is a string"), "{error}");
+        }
+        let quoted = one("'y': &a \"no\"\nb: [*a, yEs, yess, 'On']\nc: |-\n  off\n").unwrap();
+        assert_eq!(quoted, json!({"y": "no", "b": ["no", "yEs", "yess", "On"], "c": "off"}));
+    }
+
+    #[test]
+    fn text_beside_the_mark_of_a_document_is_refused() {
+        let mut documents = yaml("a: 1\n--- b: 2\n");
+        assert_eq!(
+            documents.remove(1).unwrap_err(),
+            "begin the document on a line of its own after --- at line 2"
+        );
+        assert_eq!(one("--- # why\na: 1\n").unwrap(), json!({"a": 1}));
+    }
+
+    #[test]
+    fn a_whole_number_is_sent_as_an_integer() {
+        assert_eq!(one("[3.0, 1e3, -2.0, 0.5]").unwrap(), json!([3, 1000, -2, 0.5]));
+        assert_eq!(json("[3.0, 2.5]").remove(0).unwrap(), Some(json!([3, 2.5])));
     }
 
     #[test]

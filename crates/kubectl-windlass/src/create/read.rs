@@ -1,0 +1,95 @@
+//! Reads a source and returns the objects in it.
+
+use std::fs::File;
+
+use windlass_manifest::{Found, Origin, SourceError, documents, expand};
+
+use super::fetch::fetch;
+use super::sources::Source;
+use crate::text::harmless;
+
+/// Returns the objects of a source in order, and a message for each document or item that is no object. A syntax error
+/// ends the source. With `ends_at_defect`, so does a document that contains something else than objects; none of its
+/// objects is returned then.
+pub async fn read(source: &Source, ends_at_defect: bool) -> Vec<Result<Found, String>> {
+    let name = source.name();
+    match text(source).await {
+        Ok(text) => objects(&name, &text, ends_at_defect),
+        Err(error) => vec![Err(format!("{name}: {error}"))],
+    }
+}
+
+fn objects(name: &str, text: &str, ends_at_defect: bool) -> Vec<Result<Found, String>> {
+    let mut all = Vec::new();
+    for (index, document) in documents(name, text).into_iter().enumerate() {
+        let origin = Origin::new(name, index);
+        let objects = match document {
+            Ok(document) => document.map(|document| expand(&origin, document)).unwrap_or_default(),
+            Err(problem) => {
+                all.push(Err(format!("{origin}: {}", harmless(&problem))));
+                break;
+            }
+        };
+        let ends_here = ends_at_defect && objects.iter().any(Result::is_err);
+        let taken = objects.into_iter().filter(|object| object.is_err() || !ends_here);
+        all.extend(taken.map(|object| object.map_err(|defect| harmless(&defect.to_string()))));
+        if ends_here {
+            break;
+        }
+    }
+    all
+}
+
+async fn text(source: &Source) -> Result<String, String> {
+    match source {
+        Source::Stdin => on_a_thread(|| windlass_manifest::text(&mut std::io::stdin())).await,
+        Source::File(file) => {
+            let file = file.clone();
+            on_a_thread(move || windlass_manifest::text(&mut File::open(file)?)).await
+        }
+        Source::Url(url) => {
+            let bytes = fetch(url).await?;
+            windlass_manifest::text(&mut bytes.as_slice()).map_err(|error| error.to_string())
+        }
+    }
+}
+
+/// Reads on a thread of its own, so that Ctrl-C ends the program while a pipe blocks.
+async fn on_a_thread(
+    read: impl FnOnce() -> Result<String, SourceError> + Send + 'static,
+) -> Result<String, String> {
+    let (send, receive) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || drop(send.send(read())));
+    match receive.await {
+        Ok(text) => text.map_err(|error| error.to_string()),
+        Err(_) => Err("the thread that reads it has ended".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, ends_at_defect: bool) -> Vec<String> {
+        let shown = |object: Result<Found, String>| object.map_or_else(|error| error, |found| found.kind);
+        objects("a.yaml", text, ends_at_defect).into_iter().map(shown).collect()
+    }
+
+    #[test]
+    fn a_defect_ends_its_source_where_objects_are_validated() {
+        let text = "apiVersion: v1\nkind: Pod\n---\napiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: \
+                    Secret}\n- {kind: X}\n---\napiVersion: v1\nkind: ConfigMap\n";
+        let defect = "a.yaml: document 2, item 2: apiVersion is missing";
+        assert_eq!(read(text, true), ["Pod", defect]);
+        assert_eq!(read(text, false), ["Pod", "Secret", defect, "ConfigMap"]);
+    }
+
+    #[test]
+    fn a_syntax_error_ends_its_source_always() {
+        let text = "apiVersion: v1\nkind: Pod\n---\na: [\n---\napiVersion: v1\nkind: ConfigMap\n";
+        for ends_at_defect in [true, false] {
+            let read = read(text, ends_at_defect);
+            assert!(read.len() == 2 && read[1].starts_with("a.yaml: document 2: "), "{read:?}");
+        }
+    }
+}
