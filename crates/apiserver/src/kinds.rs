@@ -192,6 +192,21 @@ pub(crate) static KINDS: &[Kind] = &[
         orphans_dependents: true,
         ..NAMESPACED
     },
+    Kind {
+        kind: "LimitRange",
+        plural: "limitranges",
+        singular: "limitrange",
+        short_names: &["limits"],
+        ..NAMESPACED
+    },
+    Kind {
+        kind: "ResourceQuota",
+        plural: "resourcequotas",
+        singular: "resourcequota",
+        short_names: &["quota"],
+        subresources: &[Subresource::Status],
+        ..NAMESPACED
+    },
     Kind { kind: "Secret", plural: "secrets", singular: "secret", ..NAMESPACED },
     Kind {
         kind: "Service",
@@ -319,6 +334,16 @@ pub(crate) static KINDS: &[Kind] = &[
         singular: "networkpolicy",
         short_names: &["netpol"],
         generation: Generation::Spec,
+        ..NAMESPACED
+    },
+    Kind {
+        group: "autoscaling",
+        version: "v2",
+        kind: "HorizontalPodAutoscaler",
+        plural: "horizontalpodautoscalers",
+        singular: "horizontalpodautoscaler",
+        short_names: &["hpa"],
+        subresources: &[Subresource::Status],
         ..NAMESPACED
     },
     Kind {

@@ -14,10 +14,11 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::autoscaling::v1::Scale;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
-    Binding, ConfigMap, Event, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
-    ReplicationController, Secret, Service, ServiceAccount,
+    Binding, ConfigMap, Event, LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+    ReplicationController, ResourceQuota, Secret, Service, ServiceAccount,
 };
 use k8s_openapi::api::events::v1::Event as EventsEvent;
 use k8s_openapi::api::flowcontrol::v1::FlowSchema;
@@ -163,6 +164,8 @@ pub fn check_value(api_version: &str, kind: &str, mut object: Value) -> Result<C
         ("v1", "Secret") => decode::<Secret>(&object),
         ("v1", "Service") => decode::<Service>(&object),
         ("v1", "ServiceAccount") => decode::<ServiceAccount>(&object),
+        ("v1", "LimitRange") => decode::<LimitRange>(&object),
+        ("v1", "ResourceQuota") => decode::<ResourceQuota>(&object),
         ("v1", "Binding") => decode::<Binding>(&object),
         (_, "DeleteOptions") => decode::<DeleteOptions>(&object),
         ("apps/v1", "ControllerRevision") => decode::<ControllerRevision>(&object),
@@ -174,6 +177,7 @@ pub fn check_value(api_version: &str, kind: &str, mut object: Value) -> Result<C
         ("apps/v1", "ReplicaSet") => decode::<ReplicaSet>(&object),
         ("apps/v1", "StatefulSet") => decode::<StatefulSet>(&object),
         ("autoscaling/v1", "Scale") => decode::<Scale>(&object),
+        ("autoscaling/v2", "HorizontalPodAutoscaler") => decode::<HorizontalPodAutoscaler>(&object),
         ("coordination.k8s.io/v1", "Lease") => decode::<Lease>(&object),
         ("events.k8s.io/v1", "Event") => decode::<EventsEvent>(&object),
         ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema") => decode::<FlowSchema>(&object),
@@ -545,13 +549,14 @@ mod tests {
     fn every_served_kind_is_known() {
         for (api_version, kinds) in [
             ("v1", "Namespace Node Pod Event ConfigMap ReplicationController Secret Service ServiceAccount"),
-            ("v1", "Binding DeleteOptions PersistentVolume PersistentVolumeClaim"),
+            ("v1", "Binding DeleteOptions PersistentVolume PersistentVolumeClaim LimitRange ResourceQuota"),
             ("apps/v1", "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet"),
             ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema"),
             ("networking.k8s.io/v1", "NetworkPolicy"),
             (super::RBAC, "ClusterRole ClusterRoleBinding Role RoleBinding"),
             (super::ADMISSION, "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding"),
             ("autoscaling/v1", "Scale"),
+            ("autoscaling/v2", "HorizontalPodAutoscaler"),
             ("coordination.k8s.io/v1", "Lease"),
             ("events.k8s.io/v1", "Event"),
             ("policy/v1", "Eviction PodDisruptionBudget"),

@@ -23,6 +23,7 @@ use crate::target::{self, Kind};
 use crate::text::harmless;
 use crate::write;
 use limits::{Headroom, Needs};
+use windlass_manifest::Found;
 
 /// How long a pod takes to get ready where nothing tells.
 const READY_AFTER: SignedDuration = SignedDuration::from_secs(10);
@@ -77,26 +78,56 @@ impl Report {
 /// # Errors
 /// When the Deployment cannot be found or read, a flag does not fit it, or the server would refuse the change.
 pub async fn run(global: &GlobalArgs, args: PlanArgs, output: &mut Output) -> Result<Exit, CommandError> {
-    let file = args.filename.as_deref().map(read_file).transpose()?;
-    let name = match &file {
-        Some(wanted) => wanted["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
-        None => target_of(&args)?,
+    args.check().map_err(CommandError::Usage)?;
+    let wanted = match &args.filename {
+        Some(file) => {
+            let (deployments, others) = read_file(file)?;
+            for other in others {
+                output.note(&format!("not previewed: {other}"));
+            }
+            deployments.into_iter().map(Wanted::of_file).collect()
+        }
+        None => vec![Wanted { name: target_of(&args)?, namespace: None, file: None }],
     };
     let reads_stdin = args.filename.as_deref() == Some("-");
     let connection = connect_with(global, &|name| std::env::var(name).ok(), reads_stdin).await?;
     let api = Api::new(connection, global.request_timeout);
-    let own = file.as_ref().and_then(|wanted| wanted["metadata"]["namespace"].as_str()).map(str::to_owned);
-    let namespace = own.unwrap_or_else(|| api.namespace.clone());
-    let Some(workload) = live::read(&api, &namespace, &name).await? else {
-        return Err(missing(&api, &namespace, &name).await);
-    };
-    let report = judge(&api, &args, file, workload).await?;
-    match args.output {
-        PlanOutput::Text => output.text(&shown::text(&report))?,
-        PlanOutput::Markdown => output.text(&shown::markdown(&report))?,
-        PlanOutput::Json => output.line(&shown::json(&report).to_string())?,
+    let mut exit = Exit::Success;
+    for Wanted { name, namespace, file } in wanted {
+        let namespace = namespace.unwrap_or_else(|| api.namespace.clone());
+        let workload = match (live::read(&api, &namespace, &name).await?, &file) {
+            (Some(workload), _) => workload,
+            (None, Some(_)) => Workload::default(),
+            (None, None) => return Err(missing(&api, &namespace, &name).await),
+        };
+        let report = judge(&api, &args, &ObjectKey::new(namespace, name), file, workload).await?;
+        match args.output {
+            PlanOutput::Text => output.text(&shown::text(&report))?,
+            PlanOutput::Markdown => output.text(&shown::markdown(&report))?,
+            PlanOutput::Json => output.line(&shown::json(&report).to_string())?,
+        }
+        exit = exit.worse(if report.is_blocked() { Exit::Obstacle } else { Exit::Success });
     }
-    Ok(if report.is_blocked() { Exit::Obstacle } else { Exit::Success })
+    Ok(exit)
+}
+
+/// A Deployment to preview.
+struct Wanted {
+    name: String,
+    namespace: Option<String>,
+    /// As the file has it.
+    file: Option<Value>,
+}
+
+impl Wanted {
+    fn of_file(object: Value) -> Self {
+        let metadata = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
+        Wanted {
+            name: metadata("name").unwrap_or_default(),
+            namespace: metadata("namespace"),
+            file: Some(object),
+        }
+    }
 }
 
 fn target_of(args: &PlanArgs) -> Result<String, CommandError> {
@@ -115,67 +146,128 @@ fn target_of(args: &PlanArgs) -> Result<String, CommandError> {
     Ok(target.name.clone())
 }
 
-/// The one Deployment of a file, or of stdin.
-fn read_file(file: &str) -> Result<Value, CommandError> {
-    let object = crate::rolling_update::read_file(file, "a preview", "Deployment")?;
-    if object["kind"] != "Deployment" || !object["metadata"]["name"].is_string() {
-        let kind = harmless(object["kind"].as_str().unwrap_or("an object without a kind"));
-        return Err(CommandError::Argument(format!(
-            "-f {file}: {kind} is not previewed; only a Deployment with a name is"
-        )));
+/// The Deployments of a file, or of stdin, and what else is in it.
+fn read_file(file: &str) -> Result<(Vec<Value>, Vec<String>), CommandError> {
+    let wrong = |problem: String| CommandError::Argument(format!("-f {file}: {}", harmless(&problem)));
+    let text = if file == "-" {
+        windlass_manifest::text(&mut std::io::stdin())
+    } else {
+        windlass_manifest::text(&mut std::fs::File::open(file).map_err(|error| wrong(error.to_string()))?)
+    };
+    let text = text.map_err(|error| wrong(error.to_string()))?;
+    let (mut deployments, mut others) = (Vec::new(), Vec::new());
+    for (index, document) in windlass_manifest::documents(file, &text).into_iter().enumerate() {
+        let Some(document) = document.map_err(wrong)? else { continue };
+        for found in windlass_manifest::expand(&windlass_manifest::Origin::new(file, index), document) {
+            let Found { body, kind, origin, .. } = found.map_err(|defect| wrong(defect.to_string()))?;
+            let name = body["metadata"]["name"].as_str().map(harmless);
+            match name {
+                Some(name) if kind != "Deployment" => others.push(format!("{} {name}", harmless(&kind))),
+                Some(_) => deployments.push(body),
+                None => others.push(format!("{} without a name ({origin})", harmless(&kind))),
+            }
+        }
     }
-    Ok(object)
+    if deployments.is_empty() {
+        return Err(wrong("it has no Deployment, and nothing else is previewed".to_owned()));
+    }
+    Ok((deployments, others))
+}
+
+/// The change of a Deployment, and what the server says to it.
+struct Change {
+    wanted: Value,
+    said: Vec<String>,
+    /// A pod of the new template, as the server would admit it.
+    pod: Value,
+    checked: Vec<&'static str>,
+    unjudged: Vec<String>,
+}
+
+async fn change_of(
+    api: &Api,
+    args: &PlanArgs,
+    key: &ObjectKey,
+    file: Option<Value>,
+    workload: &Workload,
+) -> Result<Change, CommandError> {
+    let object = format!("deployment {key}");
+    let (now, is_new) = (&workload.deployment, workload.deployment.is_null());
+    let history = revisions::of(now, &workload.replica_sets);
+    let (mut wanted, mut said) = (now.clone(), Vec::new());
+    if let Some(file) = file {
+        if is_new {
+            said.push("it is created".to_owned());
+            wanted = file;
+            wanted["metadata"]["namespace"] = json!(key.namespace);
+        } else {
+            merge(&mut wanted["spec"], &file["spec"]);
+            if wanted["spec"] != now["spec"] {
+                said.push(format!("-f {}", args.filename.as_deref().unwrap_or_default()));
+            }
+        }
+    }
+    let applied = change::apply(&mut wanted, args, &history, api.now());
+    said.extend(applied.map_err(|error| CommandError::Argument(format!("{object}: {error}")))?);
+    let mut change =
+        Change { wanted, said, pod: Value::Null, checked: Vec::new(), unjudged: workload.unreadable.clone() };
+    let Change { wanted, checked, unjudged, pod, .. } = &mut change;
+    let mut is_judged = false;
+    if wanted["spec"] != now["spec"] && args.server_dry_run {
+        let tried = if is_new {
+            let path = Deployment::RESOURCE.path(Some(&key.namespace));
+            write::try_create(api, &object, &path, &*wanted).await
+        } else {
+            try_deployment(api, &object, now, wanted).await
+        };
+        match tried {
+            Ok(judged) => {
+                (*wanted, is_judged) = (judged, true);
+                checked.push("the Deployment");
+            }
+            // The namespace of a new one may be made only with it.
+            Err(error) if may_not_try(&error) || (is_new && error.code() == Some(404)) => {
+                unjudged.push(format!("the Deployment by the server ({error})"));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        match try_pod(api, &key.namespace, wanted).await {
+            Ok(judged) => {
+                *pod = judged;
+                checked.push("one pod");
+            }
+            // A quota that is used up refuses this one pod; the rollout waits for old ones to go.
+            Err(error) => unjudged.push(format!("a pod by the server ({error})")),
+        }
+    }
+    if pod.is_null() {
+        *pod = json!({"spec": wanted["spec"]["template"]["spec"]});
+    }
+    if !is_judged && wanted["spec"] != now["spec"] {
+        let generation = now["metadata"]["generation"].as_i64().unwrap_or(0);
+        wanted["metadata"]["generation"] = generation.saturating_add(1).into();
+    }
+    // What a new one does not have before it is stored.
+    for (field, value) in [("uid", "preview"), ("resourceVersion", "0")] {
+        if !wanted["metadata"][field].is_string() {
+            wanted["metadata"][field] = value.into();
+        }
+    }
+    Ok(change)
 }
 
 async fn judge(
     api: &Api,
     args: &PlanArgs,
+    key: &ObjectKey,
     file: Option<Value>,
     workload: Workload,
 ) -> Result<Report, CommandError> {
-    let Workload { deployment: now, replica_sets, pods, unreadable, .. } = workload;
-    let metadata = |field: &str| now["metadata"][field].as_str().unwrap_or_default().to_owned();
-    let (namespace, name) = (metadata("namespace"), metadata("name"));
-    let object = format!("deployment {namespace}/{name}");
-    let history = revisions::of(&now, &replica_sets);
-    let mut wanted = now.clone();
-    let mut said = Vec::new();
-    if let Some(file) = file {
-        merge(&mut wanted["spec"], &file["spec"]);
-        if wanted["spec"] != now["spec"] {
-            said.push(format!("-f {}", args.filename.as_deref().unwrap_or_default()));
-        }
-    }
-    let applied = change::apply(&mut wanted, args, &history, api.now());
-    said.extend(applied.map_err(|error| CommandError::Argument(format!("{object}: {error}")))?);
-
-    let (mut checked, mut unjudged) = (Vec::new(), unreadable);
-    let mut pod = json!({"metadata": wanted["spec"]["template"]["metadata"], "spec": wanted["spec"]["template"]["spec"]});
-    if args.server_dry_run && wanted["spec"] != now["spec"] {
-        match try_deployment(api, &object, &now, &wanted).await {
-            Ok(judged) => {
-                wanted = judged;
-                checked.push("the Deployment");
-            }
-            Err(error) if may_not_try(&error) => {
-                unjudged.push(format!("by the server, the Deployment ({error})"))
-            }
-            Err(error) => return Err(error.into()),
-        }
-        match try_pod(api, &namespace, &wanted).await {
-            Ok(judged) => {
-                pod = judged;
-                checked.push("one pod");
-            }
-            // A quota that is used up refuses this one pod; the rollout waits for old ones to go.
-            Err(error) => unjudged.push(format!("by the server, one pod ({error})")),
-        }
-    } else if wanted["spec"] != now["spec"] {
-        let generation = now["metadata"]["generation"].as_i64().unwrap_or(0);
-        wanted["metadata"]["generation"] = generation.saturating_add(1).into();
-    }
-
-    let [quotas, budgets, autoscalers] = limits_of(api, &namespace, &mut unjudged).await?;
+    let Change { wanted, said, pod, checked, mut unjudged } =
+        change_of(api, args, key, file, &workload).await?;
+    let Workload { deployment: now, replica_sets, pods, .. } = workload;
+    let (namespace, name) = (&*key.namespace, &*key.name);
+    let [quotas, budgets, autoscalers] = limits_of(api, namespace, &mut unjudged).await?;
     let old = pods.iter().map(|pod| limits::needs(&pod["spec"])).next();
     let new_needs = limits::needs(&pod["spec"]);
     let needs = [old.unwrap_or_else(|| new_needs.clone()), new_needs];
@@ -187,7 +279,7 @@ async fn judge(
     let stop_after = args.stop_after.map_or(SignedDuration::from_secs(grace.clamp(0, 86_400)), signed);
     let kubelet = Kubelet { ready_after, stop_after, broken: args.assume.unwrap_or(0) };
     let start = start(&wanted, &replica_sets, &pods, api.now(), kubelet)
-        .map_err(|error| CommandError::Unreadable { object: object.clone(), error })?;
+        .map_err(|error| CommandError::Unreadable { object: format!("deployment {key}"), error })?;
     let is_paused = start.deployment.paused;
     let replicas = i64::from(start.deployment.replicas);
     let without = preview(start.clone());
@@ -198,14 +290,14 @@ async fn judge(
         .filter(|broken| broken.end != End::Complete);
     let template_labels = &wanted["spec"]["template"]["metadata"]["labels"];
     Ok(Report {
-        object: format!("Deployment {namespace}/{name}"),
+        object: format!("Deployment {key}"),
         replicas,
         said,
         quota: limits::quota_lines(&headrooms, &with, &without),
         budgets: limits::budget_lines(&budgets, template_labels, replicas, &with),
         autoscaler: limits::autoscaler_line(
             &autoscalers,
-            &name,
+            name,
             wanted["spec"]["replicas"] != now["spec"]["replicas"],
         ),
         crossed: crossed(args, &with),
@@ -341,6 +433,8 @@ fn start(
     let pods =
         pods.iter().filter_map(|pod| Pod::decode(&pod.to_string(), interner).ok()).map(Arc::new).collect();
     let deployment = Deployment::decode(&deployment.to_string(), interner)?;
+    // The API has whole seconds.
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     Ok(Start { deployment, replica_sets, pods, now, kubelet, rooms: Vec::new() })
 }
 

@@ -97,8 +97,7 @@ async fn roll(
 ) -> Result<Exit, CommandError> {
     let old_name = name(&old).to_owned();
     let all = cluster.all().await?;
-    let read = |file: &str| read_file(file, "a rolling update", "ReplicationController");
-    let from_file = args.filename.as_deref().map(read).transpose()?;
+    let from_file = args.filename.as_deref().map(read_file).transpose()?;
     let wanted = match &from_file {
         Some(file) => Some(name(file).to_owned()),
         None => new_name.map(str::to_owned),
@@ -273,9 +272,7 @@ async fn finish_deleted(
     let missing =
         || refused(format!("replicationcontroller {}/{old_name} does not exist", cluster.namespace));
     let named = match (&args.filename, new_name) {
-        (Some(file), _) => {
-            Some(name(&read_file(file, "a rolling update", "ReplicationController")?).to_owned())
-        }
+        (Some(file), _) => Some(name(&read_file(file)?).to_owned()),
         (None, named) => named.map(str::to_owned),
     };
     let Some(named) = named.filter(|_| !args.rollback && !args.dry_run) else { return Err(missing()) };
@@ -356,11 +353,8 @@ async fn refuse_autoscaler(cluster: &Cluster<'_>, old_name: &str) -> Result<(), 
     })
 }
 
-/// Reads the one object of a file, or of stdin, for a purpose that needs one of this kind.
-///
-/// # Errors
-/// When it cannot be read, or there is none, or there are several.
-pub(crate) fn read_file(file: &str, purpose: &str, kind: &str) -> Result<Value, CommandError> {
+/// Reads the one object of a file, or of stdin.
+fn read_file(file: &str) -> Result<Value, CommandError> {
     let wrong = |problem: String| refused(format!("-f {file}: {problem}"));
     let text = if file == "-" {
         windlass_manifest::text(&mut std::io::stdin())
@@ -374,8 +368,8 @@ pub(crate) fn read_file(file: &str, purpose: &str, kind: &str) -> Result<Value, 
     let mut objects: Vec<Value> = documents.into_iter().flatten().collect();
     match (objects.pop(), objects.len()) {
         (Some(object), 0) if object.is_object() => Ok(object),
-        (None, _) => Err(wrong(format!("no object; {purpose} needs one {kind}"))),
+        (None, _) => Err(wrong("no object; a rolling update needs one ReplicationController".to_owned())),
         (Some(_), 0) => Err(wrong("not an object".to_owned())),
-        (Some(_), more) => Err(wrong(format!("{} objects; {purpose} needs exactly one", more + 1))),
+        (Some(_), more) => Err(wrong(format!("{} objects; a rolling update needs exactly one", more + 1))),
     }
 }

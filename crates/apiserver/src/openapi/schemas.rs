@@ -6,10 +6,11 @@ use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Event, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
-    Secret, Service, ServiceAccount,
+    ConfigMap, Event, LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+    ReplicationController, ResourceQuota, Secret, Service, ServiceAccount,
 };
 use k8s_openapi::api::events::v1::Event as EventsEvent;
 use k8s_openapi::api::flowcontrol::v1::FlowSchema;
@@ -58,12 +59,14 @@ fn add(group: &str, kind: &str, generator: &mut SchemaGenerator) -> Option<Strin
     let add: fn(&mut SchemaGenerator) -> String = match (group, kind) {
         ("", "ConfigMap") => name::<ConfigMap>,
         ("", "Event") => name::<Event>,
+        ("", "LimitRange") => name::<LimitRange>,
         ("", "Namespace") => name::<Namespace>,
         ("", "Node") => name::<Node>,
         ("", "PersistentVolume") => name::<PersistentVolume>,
         ("", "PersistentVolumeClaim") => name::<PersistentVolumeClaim>,
         ("", "Pod") => name::<Pod>,
         ("", "ReplicationController") => name::<ReplicationController>,
+        ("", "ResourceQuota") => name::<ResourceQuota>,
         ("", "Secret") => name::<Secret>,
         ("", "Service") => name::<Service>,
         ("", "ServiceAccount") => name::<ServiceAccount>,
@@ -77,6 +80,7 @@ fn add(group: &str, kind: &str, generator: &mut SchemaGenerator) -> Option<Strin
         ("apps", "Deployment") => name::<Deployment>,
         ("apps", "ReplicaSet") => name::<ReplicaSet>,
         ("apps", "StatefulSet") => name::<StatefulSet>,
+        ("autoscaling", "HorizontalPodAutoscaler") => name::<HorizontalPodAutoscaler>,
         ("coordination.k8s.io", "Lease") => name::<Lease>,
         ("events.k8s.io", "Event") => name::<EventsEvent>,
         ("flowcontrol.apiserver.k8s.io", "FlowSchema") => name::<FlowSchema>,

@@ -15,7 +15,7 @@ pub struct PlanArgs {
     #[command(flatten)]
     pub objects: Objects,
     /// A file with the Deployment as it is to be, or - for stdin.
-    #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "OBJECT")]
+    #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["names", "selector", "all_namespaces"])]
     pub filename: Option<String>,
     /// The image of a container. CONTAINER may be left out if there is only one. May be repeated.
     #[arg(long, value_name = "[CONTAINER=]IMAGE")]
@@ -66,6 +66,20 @@ pub struct PlanArgs {
 }
 
 impl PlanArgs {
+    /// Refuses flags that cannot go together.
+    ///
+    /// # Errors
+    /// With their names.
+    pub fn check(&self) -> Result<(), String> {
+        let is_zero = |number| matches!(number, Some(IntOrPercent::Int(0) | IntOrPercent::Percent(0)));
+        if is_zero(self.max_surge) && is_zero(self.max_unavailable) {
+            return Err(
+                "--max-surge and --max-unavailable cannot both be 0: nothing could ever move".to_owned()
+            );
+        }
+        Ok(())
+    }
+
     /// Whether a flag changes the Deployment.
     pub fn changes_something(&self) -> bool {
         !self.image.is_empty()

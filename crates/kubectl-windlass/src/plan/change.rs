@@ -89,7 +89,7 @@ fn strategy(spec: &mut Value, args: &PlanArgs, said: &mut Vec<String>) -> Result
     let bounds = &spec["strategy"]["rollingUpdate"];
     let is_zero = |field: &str| matches!(plain(&bounds[field]).as_str(), "0" | "0%");
     if is_zero("maxSurge") && is_zero("maxUnavailable") {
-        return Err("--max-surge and --max-unavailable cannot both be 0: nothing could ever move".to_owned());
+        return Err("maxSurge and maxUnavailable would both be 0, and nothing could ever move: see --max-surge and --max-unavailable".to_owned());
     }
     Ok(())
 }

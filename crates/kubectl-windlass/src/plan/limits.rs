@@ -103,11 +103,11 @@ pub fn headrooms(quotas: &[Value], new_pod: &Needs, old_pod: &Needs) -> (Vec<Hea
             notes.push(format!("quota {name}: it has scopes"));
             continue;
         }
-        let hard = if quota["status"]["hard"].is_object() {
-            &quota["status"]["hard"]
-        } else {
-            &quota["spec"]["hard"]
-        };
+        let hard = &quota["status"]["hard"];
+        if !hard.is_object() {
+            notes.push(format!("quota {name}: no controller has counted what is used"));
+            continue;
+        }
         for (key, limit) in hard.as_object().into_iter().flatten() {
             // `cpu` is another name of `requests.cpu`.
             let resource = if matches!(key.as_str(), "cpu" | "memory" | "ephemeral-storage") {
@@ -285,19 +285,20 @@ mod tests {
         let quota = json!({"metadata": {"name": "compute"},
             "spec": {"hard": {"memory": "4Gi", "pods": "10", "services": "5"}},
             "status": {"hard": {"memory": "4Gi", "pods": "10"}, "used": {"memory": "3584Mi", "pods": "4"}}});
+        let uncounted = json!({"metadata": {"name": "new"}, "spec": {"hard": {"pods": "1"}}});
         let scoped =
             json!({"metadata": {"name": "best"}, "spec": {"scopes": ["BestEffort"], "hard": {"pods": "1"}}});
         let pod = needs(&json!({"containers": [container("1", "512Mi")]}));
-        let (rooms, notes) = headrooms(&[quota, scoped], &pod, &pod);
+        let (rooms, notes) = headrooms(&[quota, scoped, uncounted], &pod, &pod);
         let seen: Vec<(&str, i128)> =
             rooms.iter().map(|room| (room.resource.as_str(), room.room.free / room.room.new_pod)).collect();
         assert_eq!(seen, [("requests.memory", 1), ("pods", 6)]);
-        assert_eq!(notes, ["quota best: it has scopes"]);
+        assert_eq!(notes, ["quota best: it has scopes", "quota new: no controller has counted what is used"]);
     }
 
     #[test]
     fn a_quota_that_demands_a_request_refuses_pods_without_it() {
-        let quota = json!({"metadata": {"name": "compute"}, "spec": {"hard": {"limits.cpu": "10"}}});
+        let quota = json!({"metadata": {"name": "compute"}, "status": {"hard": {"limits.cpu": "10"}}});
         let pod = needs(&json!({"containers": [container("1", "512Mi")]}));
         let (rooms, _) = headrooms(&[quota], &pod, &pod);
         assert!(rooms[0].is_missing && rooms[0].room.free < rooms[0].room.new_pod);
