@@ -415,6 +415,17 @@ impl<'de> Visitor<'de> for Key<'_> {
     fn visit_u64<E: Error>(self, value: u64) -> Result<String, E> {
         Ok(value.to_string())
     }
+
+    /// Which digits the author wrote is lost: `1.10` has become 1.1.
+    fn visit_f64<E: Error>(self, value: f64) -> Result<String, E> {
+        Err(E::custom(format_args!(
+            "the key {value} is a number with a fraction; quote it if it is a string"
+        )))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<String, E> {
+        Err(E::custom("a key is null; quote it if it is a string"))
+    }
 }
 
 #[cfg(test)]
@@ -458,7 +469,9 @@ mod tests {
     #[test]
     fn keys_that_are_numbers_or_booleans_are_strings() {
         assert_eq!(one("1: x\ntrue: z\n").unwrap(), json!({"1": "x", "true": "z"}));
-        assert!(refused("1.5: x\n").contains("a string as key"));
+        let error = refused("data:\n  1.10: x\n");
+        assert!(error.starts_with("data: the key 1.1 is a number with a fraction; quote it"), "{error}");
+        assert!(refused("~: x\n").starts_with("a key is null; quote it"));
         assert!(refused("[a]: x\n").contains("a string as key"));
     }
 

@@ -11,6 +11,9 @@ use crate::api::{Api, ApiError};
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// The group of kustomization files, which no server has.
+const KUSTOMIZE: &str = "kustomize.config.k8s.io";
+
 /// The resource of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
@@ -78,6 +81,10 @@ impl Kinds {
         else {
             return "check kind and apiVersion".to_owned();
         };
+        if group == KUSTOMIZE {
+            return "build a kustomization first: `kubectl kustomize DIR | kubectl windlass create -f -`"
+                .to_owned();
+        }
         let answer =
             api.get("the versions", &format!("/apis/{group}")).await.ok().flatten().unwrap_or_default();
         let versions = answer["versions"].as_array().into_iter().flatten();

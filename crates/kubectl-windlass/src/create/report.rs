@@ -16,7 +16,8 @@ pub fn failure(origin: &Origin, reference: &str, error: &ApiError) -> String {
             let causes: Vec<String> = causes.iter().map(|cause| format!("\n  {}", harmless(cause))).collect();
             return format!("{origin}: {reference} is invalid:{}", causes.concat());
         }
-        ApiError::Refused { message, .. } => message.clone(),
+        ApiError::Refused { message, reason, .. } if reason.is_empty() => message.clone(),
+        ApiError::Refused { message, reason, .. } => format!("{message} ({})", harmless(reason)),
         ApiError::Unanswered { message, .. } => unreachable(message),
     };
     format!("{origin}: {reference}: {said}")
@@ -43,7 +44,7 @@ mod tests {
 
     #[test]
     fn a_refusal_has_its_origin_and_the_servers_words() {
-        assert_eq!(said(&refused(409, &[])), "a.yaml: document 2: pod/x: the server's words");
+        assert_eq!(said(&refused(409, &[])), "a.yaml: document 2: pod/x: the server's words (r)");
         assert!(said(&refused(401, &[])).contains("log in again"));
         let lost = ApiError::Unanswered { what: "w".into(), message: "connection refused".into() };
         assert!(said(&lost).contains("no answer from the API server (connection refused)"));

@@ -196,6 +196,10 @@ fn an_object_may_follow_the_definition_of_its_kind() {
     let other = WIDGET.replace("example.com/v1", "example.com/v2");
     let ended = sandbox.plugin(&["create", "-f", &file(&sandbox, "b.yaml", &other)]);
     assert!(ended.err.contains("the server has example.com in version v1"), "{ended:?}");
+    let kustomization =
+        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [a.yaml]\n";
+    let ended = sandbox.plugin(&["create", "-f", &file(&sandbox, "kustomization.yaml", kustomization)]);
+    assert!(ended.code == Some(1) && ended.err.contains("kubectl kustomize DIR |"), "{ended:?}");
 }
 
 #[test]

@@ -300,6 +300,7 @@ fn the_differences_on_purpose() {
     run(1, 0, "the key \"x\" occurs twice", &with("{x: a, x: b}"));
     run(1, 0, "data.x: yes is a boolean for kubectl", &with("{x: yes}"));
     run(1, 0, "data: y is a boolean for kubectl", &with("{y: a}"));
+    run(1, 0, "the key 1.1 is a number with a fraction", &with("{1.10: a}"));
     let bomb = format!(
         "{}data:\n  a: &a {}\n  b: {{{}}}\n",
         map("a"),
