@@ -397,7 +397,11 @@ fn ready_after(args: &PlanArgs, pods: &[Value]) -> (SignedDuration, String) {
     took.sort();
     match took.get(took.len() / 2) {
         Some(median) => {
-            (*median, format!("median of {} that run", crate::text::counted(took.len() as i64, "pod")))
+            // The API has whole seconds: 0 is a fraction of one.
+            (
+                (*median).max(SignedDuration::from_secs(1)),
+                format!("median of {} that run", crate::text::counted(took.len() as i64, "pod")),
+            )
         }
         None => (READY_AFTER, "assumed: no pod runs that tells".to_owned()),
     }

@@ -15,7 +15,7 @@ use cluster::Cluster;
 /// The rules of the kubelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kubelet {
-    /// From the creation of a pod to its readiness.
+    /// From the creation of a pod to its readiness. With 0 all steps fall into one moment.
     pub ready_after: SignedDuration,
     /// From the deletion of a pod until it is gone.
     pub stop_after: SignedDuration,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use windlass::model::quantity;
-use windlass::plan::preview::{Preview, Room};
+use windlass::plan::preview::{Preview, Room, Step};
 
 use crate::text::harmless;
 
@@ -147,9 +147,12 @@ pub fn headrooms(quotas: &[Value], new_pod: &Needs, old_pod: &Needs) -> (Vec<Hea
 pub fn quota_lines(headrooms: &[Headroom], with: &Preview, without: &Preview) -> Vec<String> {
     let refused = with.steps.iter().enumerate().find(|(_, step)| step.refused > 0);
     let Some((nth, step)) = refused else { return Vec::new() };
-    let pods = without.steps.get(nth).map_or(step.pods, |step| step.pods);
-    let before = with.steps.first().map_or(0, |step| step.pods);
-    let more = i128::from((pods - before).max(1));
+    // What the first refused step asks for: the pods of the new template that the first step does not have.
+    let new_pods = |step: &Step| -> i64 {
+        let new = with.parts.iter().filter(|part| part.is_new);
+        new.map(|part| i64::from(step.sizes.get(&part.name).copied().unwrap_or(0))).sum()
+    };
+    let more = i128::from((new_pods(step) - with.steps.first().map_or(0, new_pods)).max(1));
     let tight =
         headrooms.iter().filter(|headroom| headroom.room.free < headroom.room.new_pod.saturating_mul(more));
     let mut lines: Vec<String> = tight

@@ -5,6 +5,7 @@ mod explain;
 mod harness;
 mod history;
 mod kubectl;
+mod plan;
 mod real_cluster;
 mod rolling_update;
 mod status;
