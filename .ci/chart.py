@@ -26,6 +26,7 @@ MONITORED = {
 }
 NAMESPACES = {"controllers": ["*", "namespace-controller"]}
 GARBAGE = {"controllers": ["*", "garbage-collector-controller"]}
+ROLLING_UPDATES = {"controllers": ["*", "rollingupdate-controller"]}
 READERS = [{"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"}]
 FILES = {
     "rbac.yaml": ["rbac.yaml"],
@@ -414,6 +415,9 @@ def main(arguments):
             workloads = documents(texts["admissionpolicy.yaml"])[0]
             number = chart_policy.check_garbage(workloads, policies[0], check)
             done(f"the policies of the garbage collector allow or refuse {number} requests as expected")
+            policy = documents(render(ROLLING_UPDATES)["admissionpolicy.yaml"])[0]
+            number = chart_policy.check_rolling_updates(policy, check)
+            done(f"the admission policy allows or refuses {number} writes of rolling updates as expected")
             number = check_sets(target / "windlass", out)
             done(f"{len(value_sets())} files of values linted and rendered, {number} command lines accepted")
             check_deploy()

@@ -154,6 +154,44 @@ def check_garbage(workloads, everything, check_that):
     return len(OF_THE_COLLECTOR)
 
 
+REQUESTED = {"annotations": {"windlass.dev/rolling-update-to": "next"}}
+SOURCE = {"annotations": {"kubectl.kubernetes.io/update-source-id": "web:1"}}
+ONLY_RESIZED, ONLY_FIELDS = "only be resized in a rolling update", "only replicas, selector, template"
+NO_TEMPLATE = {"spec": {"replicas": 1, "template": {}, "minReadySeconds": 9}}
+
+# The same for ReplicationControllers.
+OF_ROLLING_UPDATES = [
+    ("resizes the old one of an update", scaled(**REQUESTED), scaled(replicas=2, **REQUESTED), None),
+    ("resizes the new one of an update", scaled(**SOURCE), scaled(replicas=2, **SOURCE), None),
+    ("hands the template over", scaled(**REQUESTED), scaled(image="app:2", **REQUESTED), None),
+    ("removes the request", scaled(**REQUESTED), scaled(), None),
+    ("writes the bookkeeping of the new one", scaled(), scaled(**SOURCE), None),
+    ("writes it and resizes", scaled(), scaled(replicas=2, **SOURCE), ONLY_RESIZED),
+    ("resizes another one", scaled(), scaled(replicas=2), ONLY_RESIZED),
+    ("requests an update itself and resizes", scaled(), scaled(replicas=2, **REQUESTED), ONLY_RESIZED),
+    ("changes a label", scaled(**REQUESTED), scaled(labels={"a": "b"}, **REQUESTED), ONLY_FIELDS),
+    ("changes minReadySeconds", scaled(**REQUESTED), scaled(**REQUESTED) | NO_TEMPLATE, ONLY_FIELDS),
+    ("deletes the old one at 0", scaled(replicas=0, **REQUESTED), None, None),
+    ("deletes the new one at 0", scaled(replicas=0, **SOURCE), None, None),
+    ("deletes one with replicas", scaled(**REQUESTED), None, ONLY_RESIZED),
+    ("deletes another one at 0", scaled(replicas=0), None, ONLY_RESIZED),
+]
+
+
+def check_rolling_updates(policy, check_that):
+    for what, before, after, words in OF_ROLLING_UPDATES:
+        message = refusal(policy["spec"], "replicationcontrollers", before, after)
+        check_that((message is None) == (words is None) and (words or "") in (message or ""), f"{what}: {message}")
+        message = refusal(policy["spec"], "replicationcontrollers", before, after, user="system:admin")
+        check_that(message is None, f"{what}, by another user: {message}")
+        if after is None:
+            message = refusal(policy["spec"], "replicationcontrollers", before, after, namespace=DYING)
+            check_that(message is None, f"{what}, in a namespace that is being deleted: {message}")
+    # All others are judged as without the controller.
+    check(policy, check_that)
+    return len(OF_ROLLING_UPDATES)
+
+
 def refusal(spec, resource, before, after, user=USER, namespace=LIVING):
     """The error message, or None. An evaluation error is a refusal, as with `failurePolicy: Fail`."""
     operation = "CREATE" if before is None else "DELETE" if after is None else "UPDATE"

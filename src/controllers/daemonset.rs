@@ -47,6 +47,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     watches: &[DaemonSet::RESOURCE, ControllerRevision::RESOURCE, Node::RESOURCE, Pod::RESOURCE],
     stale_skips: Some(|metrics| &metrics.daemonset_stale_skips),
     is_on_by_default: true,
+    is_upstream: true,
     requests: Requests::AS_CONFIGURED,
     install,
 };

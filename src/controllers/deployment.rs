@@ -42,6 +42,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     watches: &[Deployment::RESOURCE, ReplicaSet::RESOURCE, Pod::RESOURCE],
     stale_skips: Some(|metrics| &metrics.deployment_stale_skips),
     is_on_by_default: true,
+    is_upstream: true,
     requests: Requests::AS_CONFIGURED,
     install,
 };

@@ -78,8 +78,8 @@ impl<C: Controller> Driver<C> {
             context,
             controller: controller.clone(),
         });
-        let (own, watches_rivals) = (driver.clone(), setup.is_enabled(entry));
-        setup.on_change::<C::Object>(HandlerOrder::Owner, move |change| own.changed(change, watches_rivals));
+        let (own, is_enabled) = (driver.clone(), setup.is_enabled(entry));
+        setup.on_change::<C::Object>(HandlerOrder::Owner, move |change| own.changed(change, is_enabled));
         controller.watch(setup);
         driver
     }
@@ -89,15 +89,19 @@ impl<C: Controller> Driver<C> {
         &self.controller
     }
 
-    /// An object of the controller's kind has changed: wakes its own key.
-    fn changed(&self, change: &Change<C::Object>, watches_rivals: bool) {
+    /// An object of the controller's kind has changed: wakes its own key. A controller that is switched off may share its
+    /// kind with one that is not: nobody would take its keys.
+    fn changed(&self, change: &Change<C::Object>, is_enabled: bool) {
         let (object, context) = (change.object(), &self.context);
         if let Change::Deleted(_) = change {
             context.forget(&object.meta().uid);
         }
+        if !is_enabled {
+            return;
+        }
         self.queue.add(object.meta().key.clone());
         // Objects out of scope may have another controller.
-        if watches_rivals && self.controller.in_scope(object) {
+        if self.controller.in_scope(object) {
             let controller = &self.controller;
             context
                 .foreign_writers

@@ -45,7 +45,7 @@ impl Written {
 
     /// The version of a deletion that has begun. An object that is removed at once is returned as it was, from
     /// older servers with the version that it had: that version does not tell when it was removed.
-    fn deletion_version(&self) -> Option<u64> {
+    pub(super) fn deletion_version(&self) -> Option<u64> {
         self.metadata.as_ref()?.deletion_timestamp.as_ref()?;
         self.resource_version()
     }

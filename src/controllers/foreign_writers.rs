@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use super::context::Context;
 use super::error::SyncError;
-use super::registry::CONTROLLERS;
+use super::registry::{CONTROLLERS, ControllerEntry};
 use crate::model::{Meta, Record, Resource, Uid};
 use crate::runtime::events::{EventTarget, EventType};
 use crate::runtime::request;
@@ -212,7 +212,8 @@ fn foreign_manager<'a>(managers: &'a [Manager], ours: &str) -> Option<&'a str> {
 /// The values of `--controllers` that switch our controllers off in a kube-controller-manager: those that run by default,
 /// and that of this kind.
 fn without_ours(kind: &str) -> String {
-    let ours = CONTROLLERS.iter().filter(|entry| entry.is_on_by_default || entry.kind.kind == kind);
+    let concerns = |entry: &&&ControllerEntry| entry.is_on_by_default || entry.kind.kind == kind;
+    let ours = CONTROLLERS.iter().filter(|entry| entry.is_upstream).filter(concerns);
     ours.map(|controller| format!("-{}", controller.name)).collect::<Vec<_>>().join(",")
 }
 

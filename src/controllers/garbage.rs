@@ -48,6 +48,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     watches: &[],
     stale_skips: None,
     is_on_by_default: false,
+    is_upstream: true,
     // A deletion is one call, and a barrier a list of each kind, of which there are some 60. Upstream has 2 and 2.
     requests: Requests { qps: 5.0, burst: 10 },
     install,

@@ -6,8 +6,8 @@
 //! * [`registry`]: the two lists, of the kinds and of the controllers.
 //! * [`controller`], [`driver`]: the interface of a controller, and what runs its steps.
 //! * [`setup`], [`context`]: how controllers are built and wired, and the services that they use.
-//! * [`deployment`], [`daemonset`], [`replicas`], [`replicaset`], [`replicationcontroller`], [`namespace`],
-//!   [`garbage`]: the controllers.
+//! * [`deployment`], [`daemonset`], [`replicas`], [`replicaset`], [`replicationcontroller`],
+//!   [`rolling_update`], [`namespace`], [`garbage`]: the controllers.
 //! * [`serviceaccount`], [`root_ca_cert`], [`pvc_protection`], [`pv_protection`], [`clusterrole_aggregation`]: those of a
 //!   test bed.
 //! * [`event_handlers`]: a change in a store becomes the keys that it concerns.
@@ -55,6 +55,7 @@ pub mod replicas;
 pub mod replicaset;
 pub mod replicationcontroller;
 pub mod resync;
+pub mod rolling_update;
 pub mod root_ca_cert;
 pub mod scope;
 pub mod serviceaccount;

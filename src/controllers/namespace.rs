@@ -38,6 +38,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     watches: &[Namespace::RESOURCE],
     stale_skips: None,
     is_on_by_default: false,
+    is_upstream: true,
     // One namespace costs a request for each kind. These are upstream's factors.
     requests: Requests { qps: 20.0, burst: 100 },
     install,

@@ -26,6 +26,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     watches: &[PersistentVolume::RESOURCE],
     stale_skips: None,
     is_on_by_default: false,
+    is_upstream: true,
     requests: Requests::AS_CONFIGURED,
     install: |setup: &mut Setup| -> Box<dyn Worker> {
         let controller = VolumeProtection { context: setup.context().clone() };

@@ -13,7 +13,7 @@ use super::driver::Worker;
 use super::setup::Setup;
 use super::{
     clusterrole_aggregation, daemonset, deployment, garbage, namespace, pv_protection, pvc_protection,
-    replicaset, replicationcontroller, root_ca_cert, serviceaccount,
+    replicaset, replicationcontroller, rolling_update, root_ca_cert, serviceaccount,
 };
 use crate::metrics::Metrics;
 use crate::model::{
@@ -43,7 +43,7 @@ pub static KINDS: [KindEntry; 13] = [
 ];
 
 /// The controllers, in the order in which they start.
-pub static CONTROLLERS: [&ControllerEntry; 11] = [
+pub static CONTROLLERS: [&ControllerEntry; 12] = [
     &deployment::ENTRY,
     &replicaset::ENTRY,
     &replicationcontroller::ENTRY,
@@ -55,6 +55,7 @@ pub static CONTROLLERS: [&ControllerEntry; 11] = [
     &pvc_protection::ENTRY,
     &pv_protection::ENTRY,
     &clusterrole_aggregation::ENTRY,
+    &rolling_update::ENTRY,
 ];
 
 /// What a controller of objects of any kind has as its kind. Its keys are UIDs, and none of its objects are cached here.
@@ -128,7 +129,7 @@ fn build<T: Record>(api: Api, options: InformerOptions) -> Built {
 
 /// A controller: all that differs between controllers outside of their own files.
 pub struct ControllerEntry {
-    /// Its name, kube-controller-manager's.
+    /// Its name, kube-controller-manager's if it has it.
     pub name: &'static str,
     /// Its aliases in `--controllers`.
     pub aliases: &'static [&'static str],
@@ -150,6 +151,8 @@ pub struct ControllerEntry {
     pub stale_skips: Option<fn(&Metrics) -> &IntCounterVec>,
     /// Whether `--controllers=*` runs it. One that needs rights over everything runs only if it is named.
     pub is_on_by_default: bool,
+    /// Whether kube-controller-manager has it, and must have it switched off.
+    pub is_upstream: bool,
     /// How many requests it may send.
     pub requests: Requests,
     /// Builds it and registers its handlers.

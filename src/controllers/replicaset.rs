@@ -22,6 +22,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     watches: &[ReplicaSet::RESOURCE, Deployment::RESOURCE, Pod::RESOURCE],
     stale_skips: Some(|metrics| &metrics.replicaset_stale_skips),
     is_on_by_default: true,
+    is_upstream: true,
     requests: Requests::AS_CONFIGURED,
     install: replicas::install::<ReplicaSet>,
 };

@@ -17,6 +17,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     watches: &[ReplicationController::RESOURCE, Pod::RESOURCE],
     stale_skips: Some(|metrics| &metrics.replicaset_stale_skips),
     is_on_by_default: true,
+    is_upstream: true,
     requests: Requests::AS_CONFIGURED,
     install: replicas::install::<ReplicationController>,
 };

@@ -28,6 +28,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     watches: &[Namespace::RESOURCE, ConfigMap::RESOURCE],
     stale_skips: None,
     is_on_by_default: false,
+    is_upstream: true,
     requests: Requests::AS_CONFIGURED,
     install: |setup: &mut Setup| -> Box<dyn Worker> {
         let context = setup.context().clone();

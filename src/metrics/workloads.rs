@@ -27,6 +27,13 @@ pub struct WorkloadMetrics {
     /// Seconds from the creation of a ReplicaSet to its first available pod.
     pub first_available: Histogram,
 
+    /// Rolling updates of ReplicationControllers begun.
+    pub rolling_updates_started: IntCounter,
+    /// Those that were completed.
+    pub rolling_updates_finished: IntCounter,
+    /// How often one was refused, taken back, stopped, or late, `{reason}`: that of the condition.
+    pub rolling_updates_failed: IntCounterVec,
+
     /// Pods created.
     pub pods_created: IntCounter,
     /// Pods deleted by us.
@@ -84,6 +91,19 @@ impl WorkloadMetrics {
                 "windlass_rollout_first_available_seconds",
                 "Time from the start of a rollout to its first available updated pod.",
                 ROLLOUT_BUCKETS,
+            ),
+            rolling_updates_started: catalogue.counter(
+                "windlass_rolling_updates_started_total",
+                "Rolling updates of ReplicationControllers started at the request of an annotation.",
+            ),
+            rolling_updates_finished: catalogue.counter(
+                "windlass_rolling_updates_finished_total",
+                "Rolling updates of ReplicationControllers that completed.",
+            ),
+            rolling_updates_failed: catalogue.counters(
+                "windlass_rolling_updates_failed_total",
+                "Rolling updates of ReplicationControllers that were refused, rolled back, stopped, or made no progress in time, by the reason of their condition.",
+                &["reason"],
             ),
             pods_created: catalogue.counter("windlass_pods_created_total", "Pods created."),
             pods_deleted: catalogue.counter("windlass_pods_deleted_total", "Pods deleted by Windlass."),

@@ -38,6 +38,15 @@ impl IntOrPercent {
     }
 }
 
+impl fmt::Display for IntOrPercent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            IntOrPercent::Int(pods) => write!(f, "{pods}"),
+            IntOrPercent::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
 /// The nearest number that an `int32` of the API can hold.
 pub fn clamp(number: i64) -> i32 {
     number.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32

@@ -16,6 +16,7 @@ mod pod_names;
 mod registry;
 mod replica_set_races;
 mod replica_sets;
+mod rolling_updates;
 mod scenarios;
 mod statuses;
 mod takeover;

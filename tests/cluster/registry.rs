@@ -89,6 +89,7 @@ mod controller {
         watches: &[Secret::RESOURCE],
         stale_skips: None,
         is_on_by_default: true,
+        is_upstream: false,
         requests: Requests::AS_CONFIGURED,
         install: |setup: &mut Setup| -> Box<dyn Worker> {
             let controller = Arc::new(Secrets { context: setup.context().clone() });

@@ -183,6 +183,7 @@ fn only_three_files_write_to_the_api() {
                 "controllers/garbage/execute.rs",
                 "controllers/namespace/execute.rs",
                 "controllers/replicas/execute.rs",
+                "controllers/rolling_update/execute.rs",
                 "runtime/leader_election/lease.rs",
                 "runtime/events/write.rs",
                 "runtime/request.rs",
@@ -293,6 +294,7 @@ fn only_their_own_files_name_a_kind() {
         "plan/daemonset/",
         "plan/deployment/",
         "plan/namespace/",
+        "plan/preview/",
         "plan/replicaset/",
         "plan/rolling_update/",
         "plan/clusterrole_aggregation.rs",
@@ -310,6 +312,7 @@ fn only_their_own_files_name_a_kind() {
         "controllers/namespace",
         "controllers/replicas",
         "controllers/replicationcontroller.rs",
+        "controllers/rolling_update",
         "controllers/registry.rs",
         // The rig of unit tests.
         "controllers/fixture.rs",

@@ -10,4 +10,5 @@ mod properties;
 mod reasons;
 mod replicaset_tables;
 mod rolling_update;
+mod rolling_update_job;
 mod rollout;

@@ -44,6 +44,8 @@ fn check(start: &str, desired: i32, unavailable_and_surge: &str, expected: &str)
     }
     assert_eq!(played.join(" "), expected, "{start} to {desired}, {unavailable_and_surge}");
     assert_eq!((old, new), (0, desired));
+    // The daemon's job takes the same steps.
+    super::rolling_update_job::check(start, desired, unavailable_and_surge, expected);
 }
 
 #[test]

@@ -34,7 +34,9 @@ pub(crate) fn a_clean_control_plane_with_the_test_bed_feels_like_a_cluster() {
         let certificate = server.file("certificates/apiserver.crt");
         let played = tokio::spawn(async move {
             play(client.clone(), began, certificate).await;
-            deletions(&Bed { client }).await;
+            let bed = Bed { client };
+            rolling_updates(&bed).await;
+            deletions(&bed).await;
         });
         let played = played.await;
         let text = std::fs::read_to_string(&log).unwrap();
@@ -138,6 +140,44 @@ async fn play(client: Client, began: Instant, certificate: std::path::PathBuf) {
         {
             println!("    {:>5} ms  {what}", took.as_millis());
         }
+    }
+}
+
+/// What `rollingupdate-controller` does: back and forth under one name, and on to another.
+#[allow(clippy::print_stdout)] // The figures are for whoever runs it.
+async fn rolling_updates(bed: &Bed) {
+    let collection = "/api/v1/namespaces/one/replicationcontrollers";
+    let controller = |name: &str, version: &str, replicas: i32| {
+        let labels = json!({"app": "rc", "version": version});
+        json!({"metadata": {"name": name}, "spec": {"replicas": replicas, "selector": labels, "template": {
+            "metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": version}]}}}})
+    };
+    bed.call(Method::POST, collection, &controller("old", "v1", 3)).await;
+    let old = format!("{collection}/old");
+    let all = |one: &Value| one["status"]["availableReplicas"] == 3;
+    let uid = bed.eventually(&old, "the pods are available", all).await["metadata"]["uid"].clone();
+    for (version, cleanup, survivor) in [("v2", "KeepName", "old"), ("v3", "Delete", "new")] {
+        bed.call(Method::POST, collection, &controller("new", version, 0)).await;
+        let began = Instant::now();
+        let annotations = json!({"windlass.dev/rolling-update-to": "new",
+                                 "windlass.dev/rolling-update-cleanup": cleanup});
+        bed.call(Method::PATCH, &old, &json!({"metadata": {"annotations": annotations}})).await;
+        let is_over = |one: &Value| {
+            let conditions = one["status"]["conditions"].as_array().into_iter().flatten();
+            let mut reasons =
+                conditions.filter(|one| one["type"] == "RollingUpdate").map(|one| &one["reason"]);
+            reasons.any(|reason| reason == "Complete")
+                && one["metadata"]["annotations"].is_null()
+                && one["status"]["availableReplicas"] == 3
+                && one["spec"]["selector"]["version"] == version
+        };
+        let path = format!("{collection}/{survivor}");
+        let end = bed.eventually(&path, "the rolling update is over", is_over).await;
+        println!("    {:>5} ms  a rolling update of 3, {cleanup}", began.elapsed().as_millis());
+        assert_eq!(end["metadata"]["uid"] == uid, survivor == "old", "{end}");
+        assert_eq!(end["spec"]["template"]["spec"]["containers"][0]["image"], version);
+        let left = bed.call(Method::GET, collection, &Value::Null).await;
+        assert_eq!(left["items"].as_array().map(Vec::len), Some(1), "{left}");
     }
 }
 

@@ -25,11 +25,11 @@ is the name, or the name after a '-', decides; otherwise '*' does.
 {{/* The controllers of this release, separated by commas. */}}
 {{- define "windlass.running" -}}
 {{- $running := list -}}
-{{- $off := list "garbage-collector-controller" "namespace-controller" "serviceaccount-controller" "root-ca-certificate-publisher-controller" "persistentvolumeclaim-protection-controller" "persistentvolume-protection-controller" "clusterrole-aggregation-controller" -}}
-{{- range list "deployment-controller" "replicaset-controller" "replicationcontroller-controller" "daemonset-controller" "garbage-collector-controller" "namespace-controller" "serviceaccount-controller" "root-ca-certificate-publisher-controller" "persistentvolumeclaim-protection-controller" "persistentvolume-protection-controller" "clusterrole-aggregation-controller" -}}
+{{- $off := list "garbage-collector-controller" "namespace-controller" "serviceaccount-controller" "root-ca-certificate-publisher-controller" "persistentvolumeclaim-protection-controller" "persistentvolume-protection-controller" "clusterrole-aggregation-controller" "rollingupdate-controller" -}}
+{{- range list "deployment-controller" "replicaset-controller" "replicationcontroller-controller" "daemonset-controller" "garbage-collector-controller" "namespace-controller" "serviceaccount-controller" "root-ca-certificate-publisher-controller" "persistentvolumeclaim-protection-controller" "persistentvolume-protection-controller" "clusterrole-aggregation-controller" "rollingupdate-controller" -}}
 {{- $offByDefault := has . $off -}}
 {{- if eq "true" (include "windlass.runs" (dict "name" . "controllers" $.Values.controllers "offByDefault" $offByDefault)) -}}
-{{- if and $offByDefault $.Values.scope.namespace -}}
+{{- if and $offByDefault $.Values.scope.namespace (ne . "rollingupdate-controller") -}}
 {{- fail (printf "controllers: %s needs all namespaces; leave it out, or leave scope.namespace empty" .) -}}
 {{- end -}}
 {{- $running = append $running . -}}
@@ -38,11 +38,16 @@ is the name, or the name after a '-', decides; otherwise '*' does.
 {{- join "," $running -}}
 {{- end }}
 
-{{/* The --controllers entries that disable the controllers of this release in a kube-controller-manager. */}}
+{{/*
+The --controllers entries that disable the controllers of this release in a kube-controller-manager, which does not know
+all of them.
+*/}}
 {{- define "windlass.switchOff" -}}
 {{- $without := list -}}
 {{- range splitList "," (include "windlass.running" .) -}}
+{{- if ne . "rollingupdate-controller" -}}
 {{- $without = append $without (printf "-%s" .) -}}
+{{- end -}}
 {{- end -}}
 {{- join "," $without -}}
 {{- end }}
@@ -76,7 +81,7 @@ The label is kubeadm's or kops', and an older kops has all flags in one shell co
 {{- $controllers = $controllers | default (list "*") -}}
 {{- $both := list -}}
 {{- range splitList "," (include "windlass.running" $) -}}
-{{- if eq "true" (include "windlass.runs" (dict "name" . "controllers" $controllers)) -}}
+{{- if and (ne . "rollingupdate-controller") (eq "true" (include "windlass.runs" (dict "name" . "controllers" $controllers))) -}}
 {{- $both = append $both . -}}
 {{- end -}}
 {{- end -}}

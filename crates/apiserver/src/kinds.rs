@@ -1,6 +1,10 @@
 //! The kinds the sandbox serves, in one table. A kind without subresources of its own is one row.
 
+mod served;
+
 use super::custom::Custom;
+pub(crate) use served::served;
+pub use served::{ServedKind, served_kinds};
 
 /// A path below an object with its own rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -439,40 +443,6 @@ fn qualified(name: &str, group: &str) -> String {
 #[cfg(test)]
 pub(crate) fn find(group: &str, version: &str, plural: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|row| row.group == group && row.version == version && row.plural == plural)
-}
-
-/// A kind whose objects can be created.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServedKind {
-    /// `v1` or `apps/v1`.
-    pub api_version: String,
-    /// `Deployment`.
-    pub kind: &'static str,
-    /// `deployments`.
-    pub plural: &'static str,
-    /// Whether its objects live in a namespace.
-    pub namespaced: bool,
-}
-
-/// The built-in kinds whose objects can be created, in the order of their names. Those of a server, with its custom kinds, are
-/// [`crate::Sandbox::served_kinds`].
-pub fn served_kinds() -> Vec<ServedKind> {
-    served(KINDS.iter())
-}
-
-/// The kinds of `rows` whose objects can be created, in the order of their names.
-pub(crate) fn served(rows: impl Iterator<Item = &'static Kind>) -> Vec<ServedKind> {
-    let stored = rows.filter(|row| row.wire == Wire::AsStored);
-    let mut served: Vec<ServedKind> = stored
-        .map(|row| ServedKind {
-            api_version: row.api_version(),
-            kind: row.kind,
-            plural: row.plural,
-            namespaced: row.namespaced,
-        })
-        .collect();
-    served.sort_by_key(|row| row.kind);
-    served
 }
 
 /// The row named `kind`; of the two Event rows the stored one.

@@ -38,15 +38,18 @@ use output::Output;
 /// Runs a command line to its end, and reports an error on stderr.
 pub async fn run(args: Args) -> Exit {
     let mut output = Output::of_process(&args.global);
-    let is_update = matches!(args.command, Command::RollingUpdate(_));
+    let after_interruption = match &args.command {
+        Command::RollingUpdate(args) => Some(args.after_interruption()),
+        _ => None,
+    };
     let interrupted = tokio::signal::ctrl_c();
     let ended = tokio::select! {
         ended = command(args, &mut output) => ended,
         // Dropping the command closes its connections and gives the terminal back.
         _ = interrupted => Ok(Exit::Interrupted),
     };
-    if is_update && matches!(ended, Ok(Exit::Interrupted)) {
-        output.note("interrupted: go on with the same command, or back with --rollback");
+    if let (Some(note), Ok(Exit::Interrupted)) = (after_interruption, &ended) {
+        output.note(&note);
     }
     match ended {
         Ok(exit) => exit,

@@ -5,15 +5,21 @@
 //! command goes on from there. Two at once do no harm.
 
 mod drive;
+mod file;
+mod follow;
 mod hand_over;
 pub mod prepare;
 mod relabel;
+mod server_side;
+
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use windlass::model::{ObjectKey, Record as _, ReplicationController};
 use windlass::plan::rolling_update::bookkeeping::{
     DESIRED_REPLICAS, HANDING_OVER, NEXT_CONTROLLER, ORIGINAL_REPLICAS, SOURCE, size, source_of,
 };
+use windlass::plan::rolling_update::request::STEP_AT;
 use windlass::plan::rolling_update::{Bounds, Cleanup};
 
 use crate::api::Api;
@@ -21,9 +27,9 @@ use crate::cli::{GlobalArgs, RollingUpdateArgs, UpdateOutput};
 use crate::connection::connect_with;
 use crate::exit::{CommandError, Exit};
 use crate::output::Output;
-use crate::text::harmless;
 use crate::write;
 use drive::{Drive, Ended};
+use file::read_file;
 use prepare::name;
 
 /// What a command needs to reach one namespace.
@@ -71,24 +77,34 @@ pub async fn run(
     args.check().map_err(CommandError::Usage)?;
     let reads_stdin = args.filename.as_deref() == Some("-");
     let connection = connect_with(global, &|name| std::env::var(name).ok(), reads_stdin).await?;
-    let api = Api::new(connection, global.request_timeout);
+    let api = Arc::new(Api::new(connection, global.request_timeout));
     let cluster = Cluster { api: &api, namespace: &api.namespace };
     let (old_name, new_name) = (&args.names[0], args.names.get(1).map(String::as_str));
     let Some(old) = cluster.get(old_name).await? else {
         return finish_deleted(&cluster, old_name, new_name, &args, output).await;
     };
+    if args.pause || args.resume {
+        return server_side::set_paused(&cluster, &old, &args, output).await;
+    }
+    if args.only_watches() {
+        return server_side::watch_only(&api, &cluster, &old, &args, output).await;
+    }
+    if !args.server_side {
+        server_side::refuse_request(&old).map_err(refused)?;
+    }
     prepare::check_controller(&old).map_err(refused)?;
     if !args.ignore_hpa {
         refuse_autoscaler(&cluster, old_name).await?;
     }
     if args.rollback {
-        return roll_back(&cluster, &old, new_name, &args, output).await;
+        return roll_back(&api, &cluster, &old, new_name, &args, output).await;
     }
-    roll(&cluster, old, new_name, &args, output).await
+    roll(&api, &cluster, old, new_name, &args, output).await
 }
 
 /// Moves from OLD to NEW.
 async fn roll(
+    api: &Arc<Api>,
     cluster: &Cluster<'_>,
     mut old: Value,
     new_name: Option<&str>,
@@ -149,6 +165,10 @@ async fn roll(
     if cleanup == Cleanup::KeepName {
         hand_over::refuse_rivals(&all, &old, &new).map_err(refused)?;
     }
+    if args.server_side {
+        let annotations = server_side::annotations(args, name(&new), cleanup);
+        return server_side::submit(api, cluster, &old, Some(&new), &annotations, args, output).await;
+    }
     let key = prepare::differing_key(&old, &new, &args.deployment_label_key);
     let key = key.unwrap_or_else(|| args.deployment_label_key.clone());
     // Once OLD has taken the pods over, there is nothing to roll back to.
@@ -178,9 +198,9 @@ async fn roll(
         Ended::Complete => {}
     }
     let survivor = if cleanup == Cleanup::KeepName { old_name.as_str() } else { name(&new) };
-    tidy(cluster, survivor, &[DESIRED_REPLICAS, SOURCE, ORIGINAL_REPLICAS, NEXT_CONTROLLER]).await?;
+    tidy(cluster, survivor, &[DESIRED_REPLICAS, SOURCE, ORIGINAL_REPLICAS, NEXT_CONTROLLER, STEP_AT]).await?;
     if cleanup == Cleanup::Preserve {
-        tidy(cluster, &old_name, &[ORIGINAL_REPLICAS, NEXT_CONTROLLER]).await?;
+        tidy(cluster, &old_name, &[ORIGINAL_REPLICAS, NEXT_CONTROLLER, STEP_AT]).await?;
     }
     finished(args, survivor, "rolling updated", output)
 }
@@ -202,6 +222,7 @@ fn finished(
 
 /// Goes back: OLD to its original size, NEW to 0 and away.
 async fn roll_back(
+    api: &Arc<Api>,
     cluster: &Cluster<'_>,
     old: &Value,
     new_name: Option<&str>,
@@ -242,6 +263,13 @@ async fn roll_back(
         return Ok(Exit::Success);
     }
     let gone = new.map_or("", |new| name(new));
+    if args.server_side {
+        let pointer = decoded.annotations.get(NEXT_CONTROLLER);
+        let target =
+            server_side::request_of(old).or(pointer).or(new_name).filter(|_| new.is_none()).unwrap_or(gone);
+        let annotations = server_side::rollback(target);
+        return server_side::submit(api, cluster, old, new, &annotations, args, output).await;
+    }
     output.line(&format!("Rolling {old_name} back to {desired}, {gone} to 0"))?;
     let drive = Drive {
         cluster,
@@ -257,7 +285,7 @@ async fn roll_back(
         Ended::Failed => return Ok(Exit::RolloutFailed),
         Ended::Complete => {}
     }
-    tidy(cluster, old_name, &[ORIGINAL_REPLICAS, NEXT_CONTROLLER]).await?;
+    tidy(cluster, old_name, &[ORIGINAL_REPLICAS, NEXT_CONTROLLER, STEP_AT]).await?;
     finished(args, old_name, "rolled back", output)
 }
 
@@ -287,7 +315,7 @@ async fn finish_deleted(
         return Err(missing());
     }
     output.line(&format!("Found finished update to {named}: {old_name} is deleted"))?;
-    tidy(cluster, &named, &[DESIRED_REPLICAS, SOURCE]).await?;
+    tidy(cluster, &named, &[DESIRED_REPLICAS, SOURCE, STEP_AT]).await?;
     finished(args, &named, "rolling updated", output)
 }
 
@@ -351,25 +379,4 @@ async fn refuse_autoscaler(cluster: &Cluster<'_>, old_name: &str) -> Result<(), 
             name(autoscaler)
         )))
     })
-}
-
-/// Reads the one object of a file, or of stdin.
-fn read_file(file: &str) -> Result<Value, CommandError> {
-    let wrong = |problem: String| refused(format!("-f {file}: {problem}"));
-    let text = if file == "-" {
-        windlass_manifest::text(&mut std::io::stdin())
-    } else {
-        let mut file = std::fs::File::open(file).map_err(|error| wrong(error.to_string()))?;
-        windlass_manifest::text(&mut file)
-    };
-    let text = text.map_err(|error| wrong(error.to_string()))?;
-    let documents: Result<Vec<_>, _> = windlass_manifest::documents(file, &text).into_iter().collect();
-    let documents = documents.map_err(|problem| wrong(harmless(&problem)))?;
-    let mut objects: Vec<Value> = documents.into_iter().flatten().collect();
-    match (objects.pop(), objects.len()) {
-        (Some(object), 0) if object.is_object() => Ok(object),
-        (None, _) => Err(wrong("no object; a rolling update needs one ReplicationController".to_owned())),
-        (Some(_), 0) => Err(wrong("not an object".to_owned())),
-        (Some(_), more) => Err(wrong(format!("{} objects; a rolling update needs exactly one", more + 1))),
-    }
 }

@@ -40,6 +40,8 @@ impl Running {
             "root-ca-certificate-publisher-controller" => true,
             "garbage-collector-controller" => !garbage_collector,
             "namespace-controller" => !namespace_controller,
+            // It needs the one of ReplicationControllers beside it.
+            "rollingupdate-controller" => !workloads,
             _ => entry.is_on_by_default && !workloads,
         };
         let left_out = CONTROLLERS.iter().filter(is_left_out);

@@ -21,6 +21,15 @@ pub fn source_of(old: &Meta) -> String {
     format!("{}:{}", old.key.name, old.uid)
 }
 
+/// The longest value of a label.
+const LONGEST_VALUE: usize = 63;
+
+/// The label value under which NEW selects nothing once it has stepped aside.
+pub fn moved(value: &str) -> String {
+    const MARK: &str = "-moved";
+    format!("{}{MARK}", value.get(..LONGEST_VALUE - MARK.len()).unwrap_or(value))
+}
+
 /// Reads a size from an annotation; `None` without the annotation.
 ///
 /// # Errors
@@ -33,5 +42,17 @@ pub fn size(controller: &ReplicaSet, annotation: &str) -> Result<Option<i32>, St
             "replicationcontroller {}: the annotation {annotation} is {text:?}, and not a number of pods",
             controller.meta.key.name
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_value_of_a_label_stays_within_its_limit() {
+        assert_eq!(moved("abc"), "abc-moved");
+        let long = moved(&"a".repeat(63));
+        assert_eq!((long.len(), long.ends_with("a-moved")), (63, true));
     }
 }

@@ -4,6 +4,9 @@
 //! may go on. One step a look: a resize changes one controller, up if there is room, else down.
 
 pub mod bookkeeping;
+pub mod job;
+pub mod report;
+pub mod request;
 
 use std::fmt;
 use std::sync::Arc;

@@ -15,6 +15,7 @@ async fn discovery_lists_the_table_of_kinds() {
         "admissionregistration.k8s.io",
         "flowcontrol.apiserver.k8s.io",
         "networking.k8s.io",
+        "autoscaling",
         "policy",
         "rbac.authorization.k8s.io",
         "apiextensions.k8s.io",
@@ -61,7 +62,7 @@ async fn aggregated_discovery_is_served_on_request() {
     assert_eq!(pods["scope"], "Namespaced");
     assert_eq!(pods["shortNames"], json!(["po"]));
     let groups = sandbox.get_as("/apis", accept).await.ok();
-    assert_eq!(groups["items"].as_array().map(Vec::len), Some(9));
+    assert_eq!(groups["items"].as_array().map(Vec::len), Some(10));
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use windlass::model::int_or_percent::IntOrPercent;
+use windlass::plan::rolling_update::request::{surge, unavailable};
 
-use super::rolling_update::{surge, unavailable};
 use super::{Objects, duration};
 
 /// `plan`.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use windlass::model::int_or_percent::IntOrPercent;
 use windlass::plan::rolling_update::bookkeeping::LABEL_KEY;
+use windlass::plan::rolling_update::request::{surge, unavailable};
 
 use super::duration;
 
@@ -59,6 +60,23 @@ pub struct RollingUpdateArgs {
     /// Update although a HorizontalPodAutoscaler scales OLD.
     #[arg(long)]
     pub ignore_hpa: bool,
+    /// Let a controller of the cluster carry the update out, and watch it. Without --image, -f and --rollback, watch the
+    /// one that is under way.
+    #[arg(long, conflicts_with = "min_ready_seconds")]
+    pub server_side: bool,
+    /// With --server-side, whether to wait for the end. With false, exit with 4 once the request is answered.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub watch: bool,
+    /// With --server-side, fail when there is no progress within --timeout. The update goes on in the cluster.
+    #[arg(long, requires = "server_side")]
+    pub fail_fast: bool,
+    /// Pause an update that a controller of the cluster carries out.
+    #[arg(long, conflicts_with_all = ["image", "filename", "rollback", "server_side", "resume", "dry_run"])]
+    pub pause: bool,
+    /// Resume it.
+    #[arg(long, conflicts_with_all = ["image", "filename", "rollback", "server_side", "dry_run"])]
+    pub resume: bool,
     /// Print what would be done.
     #[arg(long)]
     pub dry_run: bool,
@@ -98,6 +116,11 @@ impl Default for RollingUpdateArgs {
             keep_name: false,
             preserve: false,
             ignore_hpa: false,
+            server_side: false,
+            watch: true,
+            fail_fast: false,
+            pause: false,
+            resume: false,
             dry_run: false,
             output: UpdateOutput::Text,
         }
@@ -105,6 +128,23 @@ impl Default for RollingUpdateArgs {
 }
 
 impl RollingUpdateArgs {
+    /// Whether this only watches an update of the cluster.
+    pub fn only_watches(&self) -> bool {
+        self.server_side && self.filename.is_none() && self.image.is_none() && !self.rollback
+    }
+
+    /// How to go on after Ctrl-C.
+    pub fn after_interruption(&self) -> String {
+        let old = self.names.first().map_or("OLD", String::as_str);
+        match self.server_side {
+            true => format!(
+                "interrupted: the update goes on in the cluster. Watch it with kubectl windlass rolling-update {old} \
+                 --server-side, pause it with --pause instead, take it back with --rollback --server-side"
+            ),
+            false => "interrupted: go on with the same command, or back with --rollback".to_owned(),
+        }
+    }
+
     /// Checks what clap cannot.
     ///
     /// # Errors
@@ -118,8 +158,17 @@ impl RollingUpdateArgs {
                 "{name:?} is not the name of a ReplicationController; write it without a kind"
             ));
         }
-        if self.filename.is_none() && self.image.is_none() && !self.rollback {
+        let begins = self.filename.is_some() || self.image.is_some() || self.rollback;
+        if !(begins || self.server_side || self.pause || self.resume) {
             return Err("one of --image, -f and --rollback is needed".to_owned());
+        }
+        if !begins && !new.is_empty() {
+            return Err(format!("only OLD is needed here: leave {} out", new[0]));
+        }
+        if !self.watch && !self.server_side {
+            return Err(
+                "--watch=false needs --server-side: otherwise the client drives the update".to_owned()
+            );
         }
         if new.first() == Some(old) {
             return Err(format!("OLD and NEW are both {old}: leave NEW out to keep the name"));
@@ -137,43 +186,5 @@ impl RollingUpdateArgs {
             );
         }
         Ok(())
-    }
-}
-
-/// A number of pods, or a percentage.
-pub(super) fn surge(text: &str) -> Result<IntOrPercent, String> {
-    let wrong = || format!("{text:?} is not a number of pods such as 2, or a percentage such as 25%");
-    let digits = text.strip_suffix('%').unwrap_or(text);
-    let number: u32 = Some(digits)
-        .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
-        .and_then(|digits| digits.parse().ok())
-        .ok_or_else(wrong)?;
-    Ok(if text.ends_with('%') {
-        IntOrPercent::Percent(number.into())
-    } else {
-        IntOrPercent::Int(number.into())
-    })
-}
-
-/// The same, a percentage of at most 100.
-pub(super) fn unavailable(text: &str) -> Result<IntOrPercent, String> {
-    match surge(text)? {
-        IntOrPercent::Percent(percent) if percent > 100 => Err(format!("{text:?} is more than 100%")),
-        number => Ok(number),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bounds_are_numbers_or_percentages() {
-        assert_eq!(surge("2"), Ok(IntOrPercent::Int(2)));
-        assert_eq!((surge("300%"), unavailable("100%").is_ok()), (Ok(IntOrPercent::Percent(300)), true));
-        for wrong in ["-1", "1.5", "", "%", "x", "+1", "99999999999"] {
-            assert!(surge(wrong).is_err(), "{wrong}");
-        }
-        assert!(unavailable("101%").is_err());
     }
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use windlass::model::{Interner, ObjectKey, Pod, Record as _, ReplicaSet, ReplicationController, condition};
 use windlass::plan::rolling_update::bookkeeping::{DESIRED_REPLICAS, ORIGINAL_REPLICAS, SOURCE, size};
+use windlass::plan::rolling_update::report::ROLLING_UPDATE;
+use windlass::plan::rolling_update::request::REQUEST;
 
 use super::{acts, pod_table};
 use crate::api::Api;
@@ -141,9 +143,15 @@ fn update(old: &ReplicaSet, new: &ReplicaSet) -> Result<String, String> {
     let desired = size(new, DESIRED_REPLICAS)?.unwrap_or(old.replicas);
     let name = &new.meta.key.name;
     let (from, to) = (old.replicas, new.replicas);
+    let next = match (old.annotations.get(REQUEST), condition::find(&old.status.conditions, ROLLING_UPDATE)) {
+        (None, _) => "Go on with the command that began it, or back with --rollback".to_owned(),
+        (Some(_), None) => "A controller of the cluster is asked for it, and has not answered".to_owned(),
+        (Some(_), Some(report)) => {
+            format!("A controller of the cluster carries it out, {}: {}", report.reason, report.message)
+        }
+    };
     Ok(format!(
-        "A rolling update to {name} is under way: {from} replicas here, {to} of {desired} there, {} available. Go \
-         on with the command that began it, or back with --rollback",
+        "A rolling update to {name} is under way: {from} replicas here, {to} of {desired} there, {} available. {next}",
         new.status.available
     ))
 }

@@ -11,7 +11,7 @@ use windlass::plan::rolling_update::bookkeeping::ORIGINAL_REPLICAS;
 use windlass::plan::rolling_update::{Bounds, Cleanup, Observed, Step, Wait, available, plan};
 
 use super::prepare::{self, selector};
-use super::{Cluster, described, hand_over, refused};
+use super::{Cluster, described, hand_over, refused, server_side};
 use crate::api::ApiError;
 use crate::cli::RollingUpdateArgs;
 use crate::exit::CommandError;
@@ -170,6 +170,9 @@ impl Drive<'_> {
                 "replicationcontroller {} was deleted in the middle of the update; {} remains",
                 self.shrinking, self.growing
             )));
+        }
+        for controller in [shrinking.as_ref(), Some(&growing)].into_iter().flatten() {
+            server_side::refuse_request(controller).map_err(refused)?;
         }
         let decode = |object: &Value| prepare::decode(object).map_err(refused);
         let mut decoded = (shrinking.as_ref().map(decode).transpose()?, decode(&growing)?);

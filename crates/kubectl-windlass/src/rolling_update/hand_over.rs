@@ -1,21 +1,12 @@
 //! The survivor keeps OLD's name: the writes with which OLD takes the pods of NEW over. No pod is deleted or created.
 
 use serde_json::{Value, json};
-use windlass::plan::rolling_update::bookkeeping::{HANDING_OVER, NEXT_CONTROLLER, ORIGINAL_REPLICAS};
+use windlass::plan::rolling_update::bookkeeping::{HANDING_OVER, NEXT_CONTROLLER, ORIGINAL_REPLICAS, moved};
 
 use super::prepare::{name, selector};
 use super::{Cluster, described};
 use crate::api::ApiError;
 use crate::write;
-
-/// The longest value of a label.
-const LONGEST_VALUE: usize = 63;
-
-/// The label value under which NEW selects nothing.
-fn moved(value: &str) -> String {
-    const MARK: &str = "-moved";
-    format!("{}{MARK}", value.get(..LONGEST_VALUE - MARK.len()).unwrap_or(value))
-}
 
 /// Refuses a hand-over where another controller would adopt the pods while they belong to none.
 ///
@@ -81,13 +72,6 @@ pub(super) async fn take_over(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_value_of_a_label_stays_within_its_limit() {
-        assert_eq!(moved("abc"), "abc-moved");
-        let long = moved(&"a".repeat(63));
-        assert_eq!((long.len(), long.ends_with("a-moved")), (63, true));
-    }
 
     #[test]
     fn another_controller_that_would_adopt_the_pods_is_a_rival() {

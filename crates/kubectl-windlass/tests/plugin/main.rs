@@ -8,4 +8,5 @@ mod kubectl;
 mod plan;
 mod real_cluster;
 mod rolling_update;
+mod server_side;
 mod status;

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 
 use crate::harness::{Ended, PLUGIN, Sandbox};
 
-const CONTROLLERS: &str = "/api/v1/namespaces/default/replicationcontrollers";
+pub const CONTROLLERS: &str = "/api/v1/namespaces/default/replicationcontrollers";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const QUICK: [&str; 3] = ["--update-period=100ms", "--poll-interval=200ms", "--timeout=30s"];
 
-fn controller(name: &str, image: &str, labels: &Value) -> Value {
+pub fn controller(name: &str, image: &str, labels: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": name},
         "spec": {"replicas": 3, "selector": labels,
@@ -18,22 +18,22 @@ fn controller(name: &str, image: &str, labels: &Value) -> Value {
     })
 }
 
-fn with_web() -> Sandbox {
+pub fn with_web() -> Sandbox {
     let sandbox = Sandbox::start(&[]);
     sandbox.call("POST", CONTROLLERS, &controller("web", "app:1", &json!({"app": "web"})));
     all_available(&sandbox, "web");
     sandbox
 }
 
-fn path(name: &str) -> String {
+pub fn path(name: &str) -> String {
     format!("{CONTROLLERS}/{name}")
 }
 
-fn all_available(sandbox: &Sandbox, name: &str) {
+pub fn all_available(sandbox: &Sandbox, name: &str) {
     sandbox.eventually(&path(name), |controller| controller["status"]["availableReplicas"] == 3);
 }
 
-fn names(sandbox: &Sandbox) -> Vec<String> {
+pub fn names(sandbox: &Sandbox) -> Vec<String> {
     let all = sandbox.get(CONTROLLERS);
     all["items"]
         .as_array()
@@ -44,7 +44,7 @@ fn names(sandbox: &Sandbox) -> Vec<String> {
 }
 
 /// The images of the pods that are not being deleted.
-fn images(sandbox: &Sandbox) -> Vec<String> {
+pub fn images(sandbox: &Sandbox) -> Vec<String> {
     let all = sandbox.get(PODS);
     let stays = |pod: &&Value| !pod["metadata"]["deletionTimestamp"].is_string();
     let image = |pod: &Value| pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned();
@@ -56,7 +56,7 @@ fn update(sandbox: &Sandbox, args: &[&str]) -> Ended {
 }
 
 /// No annotation of an update is left, and the controller owns all of its pods.
-fn check_survivor(sandbox: &Sandbox, name: &str, image: &str) {
+pub fn check_survivor(sandbox: &Sandbox, name: &str, image: &str) {
     let survivor = sandbox.get(&path(name));
     assert!(
         survivor["metadata"]["annotations"].as_object().is_none_or(serde_json::Map::is_empty),

@@ -1,0 +1,28 @@
+//! The manifest of NEW.
+
+use serde_json::Value;
+
+use super::refused;
+use crate::exit::CommandError;
+use crate::text::harmless;
+
+/// Reads the one object of a file, or of stdin.
+pub(super) fn read_file(file: &str) -> Result<Value, CommandError> {
+    let wrong = |problem: String| refused(format!("-f {file}: {problem}"));
+    let text = if file == "-" {
+        windlass_manifest::text(&mut std::io::stdin())
+    } else {
+        let mut file = std::fs::File::open(file).map_err(|error| wrong(error.to_string()))?;
+        windlass_manifest::text(&mut file)
+    };
+    let text = text.map_err(|error| wrong(error.to_string()))?;
+    let documents: Result<Vec<_>, _> = windlass_manifest::documents(file, &text).into_iter().collect();
+    let documents = documents.map_err(|problem| wrong(harmless(&problem)))?;
+    let mut objects: Vec<Value> = documents.into_iter().flatten().collect();
+    match (objects.pop(), objects.len()) {
+        (Some(object), 0) if object.is_object() => Ok(object),
+        (None, _) => Err(wrong("no object; a rolling update needs one ReplicationController".to_owned())),
+        (Some(_), 0) => Err(wrong("not an object".to_owned())),
+        (Some(_), more) => Err(wrong(format!("{} objects; a rolling update needs exactly one", more + 1))),
+    }
+}

@@ -1,0 +1,279 @@
+//! `--server-side`: the daemon carries the update out, and the client asks for it and watches.
+//!
+//! The request is written last. Where no controller answers it, the client takes it back: nobody would act on it, or
+//! somebody much later.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use windlass::model::{Record as _, ReplicationController};
+use windlass::plan::rolling_update::Cleanup;
+use windlass::plan::rolling_update::request::{
+    CLEANUP, MAX_SURGE, MAX_UNAVAILABLE, PAUSED, PERIOD, REQUEST, ROLLBACK, TIMEOUT,
+};
+
+use super::follow::{End, Follow, condition};
+use super::prepare::name;
+use super::{Cluster, change, finished, refused};
+use crate::api::Api;
+use crate::cli::RollingUpdateArgs;
+use crate::exit::{CommandError, Exit};
+use crate::output::Output;
+use crate::text::harmless;
+use crate::watch::{self, Selection};
+
+/// How long a controller may take to answer a request.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// How long the update may wait for one reason before the client says so.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The request on a ReplicationController.
+pub(super) fn request_of(old: &Value) -> Option<&str> {
+    old["metadata"]["annotations"][REQUEST].as_str()
+}
+
+/// Refuses to drive an update that the daemon carries out.
+///
+/// # Errors
+/// With both ways to go on.
+pub(super) fn refuse_request(old: &Value) -> Result<(), String> {
+    let Some(target) = request_of(old) else { return Ok(()) };
+    let name = name(old);
+    Err(format!(
+        "a controller of the cluster updates {name} to {target}: watch it with kubectl windlass rolling-update {name} \
+         --server-side, or stop it with kubectl annotate rc {name} {REQUEST}-"
+    ))
+}
+
+/// The annotations of a request; those without a value are removed.
+pub(super) fn annotations(args: &RollingUpdateArgs, target: &str, cleanup: Cleanup) -> Value {
+    let time = |time: Duration| match time.subsec_millis() {
+        0 => format!("{}s", time.as_secs()),
+        _ => format!("{}ms", time.as_millis()),
+    };
+    let cleanup = match cleanup {
+        Cleanup::Delete => "Delete",
+        Cleanup::KeepName => "KeepName",
+        Cleanup::Preserve => "Preserve",
+    };
+    json!({
+        MAX_SURGE: args.max_surge.to_string(), MAX_UNAVAILABLE: args.max_unavailable.to_string(),
+        PERIOD: time(args.update_period), TIMEOUT: time(args.timeout), CLEANUP: cleanup,
+        PAUSED: null, ROLLBACK: null, REQUEST: target,
+    })
+}
+
+/// The annotations that take an update back.
+pub(super) fn rollback(target: &str) -> Value {
+    json!({PAUSED: null, ROLLBACK: "true", REQUEST: target})
+}
+
+/// Writes a request, unless it is there already, and watches what becomes of it.
+///
+/// # Errors
+/// When a request fails, or no controller answers.
+pub(super) async fn submit(
+    api: &Arc<Api>,
+    cluster: &Cluster<'_>,
+    old: &Value,
+    new: Option<&Value>,
+    annotations: &Value,
+    args: &RollingUpdateArgs,
+    output: &mut Output,
+) -> Result<Exit, CommandError> {
+    let old_name = name(old);
+    let before = condition(old);
+    change(cluster, old_name, |old| {
+        let current = &old["metadata"]["annotations"];
+        let wanted = annotations.as_object().into_iter().flatten();
+        let is_there = wanted.into_iter().all(|(key, value)| current[key] == *value);
+        (!is_there).then(|| json!({"metadata": {"annotations": annotations}}))
+    })
+    .await?;
+    let target = annotations[REQUEST].as_str().unwrap_or_default();
+    output.line(&format!("Requested the update of {old_name} to {target}"))?;
+    // A request that was there has its answer.
+    let before = if request_of(old).is_some() { Value::Null } else { before };
+    let mut follow = Follow::new(old, target, new, before);
+    let mut changes = watch_controllers(api, cluster);
+    let answered = async {
+        while let Some(change) = changes.recv().await {
+            follow.take(change);
+            show(&mut follow, output)?;
+            if follow.is_answered() {
+                return Ok(());
+            }
+        }
+        Err(refused("the watch of the ReplicationControllers has ended".to_owned()))
+    };
+    match tokio::time::timeout(ANSWER, answered).await {
+        Ok(answered) => answered?,
+        Err(_) => return Err(take_back(cluster, old_name, target, annotations).await?),
+    }
+    follow_to_end(follow, changes, args, output).await
+}
+
+/// Watches an update that is under way.
+///
+/// # Errors
+/// When none is, or a request fails.
+pub(super) async fn watch_only(
+    api: &Arc<Api>,
+    cluster: &Cluster<'_>,
+    old: &Value,
+    args: &RollingUpdateArgs,
+    output: &mut Output,
+) -> Result<Exit, CommandError> {
+    let old_name = name(old);
+    let Some(target) = request_of(old) else {
+        return Err(refused(format!(
+            "no controller of the cluster updates {old_name}: begin with --image, -f or --rollback"
+        )));
+    };
+    let new = cluster.get(target).await?;
+    output.line(&format!("Watching the update of {old_name} to {target}"))?;
+    let follow = Follow::new(old, target, new.as_ref(), Value::Null);
+    follow_to_end(follow, watch_controllers(api, cluster), args, output).await
+}
+
+/// Pauses or resumes an update that is under way.
+///
+/// # Errors
+/// When none is, or a request fails.
+pub(super) async fn set_paused(
+    cluster: &Cluster<'_>,
+    old: &Value,
+    args: &RollingUpdateArgs,
+    output: &mut Output,
+) -> Result<Exit, CommandError> {
+    let old_name = name(old);
+    if request_of(old).is_none() {
+        return Err(refused(format!(
+            "no controller of the cluster updates {old_name}, so there is nothing to {}; an update that a client drives \
+             is paused with Ctrl-C",
+            if args.pause { "pause" } else { "resume" }
+        )));
+    }
+    let wanted = if args.pause { json!("true") } else { Value::Null };
+    change(cluster, old_name, |old| {
+        let is_there = old["metadata"]["annotations"][PAUSED] == wanted;
+        (!is_there).then(|| json!({"metadata": {"annotations": {PAUSED: wanted}}}))
+    })
+    .await?;
+    finished(args, old_name, if args.pause { "paused" } else { "resumed" }, output)
+}
+
+fn watch_controllers(api: &Arc<Api>, cluster: &Cluster<'_>) -> mpsc::Receiver<watch::Change> {
+    let (sender, changes) = mpsc::channel(16);
+    let selection = Selection {
+        resource: ReplicationController::RESOURCE,
+        namespace: cluster.namespace.to_owned(),
+        labels: String::new(),
+        fields: String::new(),
+    };
+    tokio::spawn(watch::watch(api.clone(), selection, sender, |change| change));
+    changes
+}
+
+/// Nobody has answered: removes the request and its options. The error to end with.
+async fn take_back(
+    cluster: &Cluster<'_>,
+    old_name: &str,
+    target: &str,
+    annotations: &Value,
+) -> Result<CommandError, CommandError> {
+    let keys = annotations.as_object().into_iter().flatten().map(|(key, _)| (key.clone(), Value::Null));
+    let removed: Map<String, Value> = keys.collect();
+    change(cluster, old_name, |old| {
+        let is_ours = request_of(old) == Some(target);
+        is_ours.then(|| json!({"metadata": {"annotations": removed}}))
+    })
+    .await?;
+    Ok(refused(format!(
+        "no controller of the cluster has answered within {ANSWER:?}, and the request is taken back; {old_name} and \
+         {target} are left as they are. Run the same command without --server-side, or run Windlass with \
+         --controllers=*,rollingupdate"
+    )))
+}
+
+/// Prints what is new.
+fn show(follow: &mut Follow, output: &mut Output) -> Result<(), CommandError> {
+    for line in follow.lines() {
+        output.line(&line)?;
+    }
+    Ok(())
+}
+
+async fn follow_to_end(
+    mut follow: Follow,
+    mut changes: mpsc::Receiver<watch::Change>,
+    args: &RollingUpdateArgs,
+    output: &mut Output,
+) -> Result<Exit, CommandError> {
+    let mut reason = (String::new(), Instant::now());
+    let mut said = String::new();
+    loop {
+        if follow.is_seen() {
+            show(&mut follow, output)?;
+            if let Some(end) = follow.end() {
+                return ended(end, &follow, args, output);
+            }
+            if !args.watch {
+                return Ok(Exit::NotFinished);
+            }
+            if follow.has_timed_out() && args.fail_fast {
+                output.error(&format!("{}; the update goes on in the cluster", follow.message()));
+                return Ok(Exit::RolloutFailed);
+            }
+            let message = follow.waits_for();
+            if reason.0 != message {
+                reason = (message, Instant::now());
+            }
+            let is_late = follow.has_timed_out() || reason.1.elapsed() >= PATIENCE;
+            if is_late && !reason.0.is_empty() && said != reason.0 {
+                output.note(&format!("note: {}", reason.0));
+                said.clone_from(&reason.0);
+            }
+        }
+        match tokio::time::timeout(PATIENCE, changes.recv()).await {
+            Ok(Some(watch::Change::Forbidden(text))) => return Err(refused(text)),
+            Ok(Some(watch::Change::Interrupted(text))) => output.note(&format!("note: {}", harmless(&text))),
+            Ok(Some(change)) => follow.take(change),
+            Ok(None) => return Err(refused("the watch of the ReplicationControllers has ended".to_owned())),
+            // Only time has passed.
+            Err(_) => {}
+        }
+    }
+}
+
+fn ended(
+    end: End,
+    follow: &Follow,
+    args: &RollingUpdateArgs,
+    output: &mut Output,
+) -> Result<Exit, CommandError> {
+    match end {
+        End::Complete { survivor } => finished(args, &survivor, "rolling updated", output),
+        End::RolledBack => {
+            finished(args, &follow.old_name, "rolled back", output)?;
+            Ok(if args.rollback { Exit::Success } else { Exit::RolloutFailed })
+        }
+        End::Refused(message) => {
+            output.error(&format!("refused: {}", harmless(&message)));
+            Ok(Exit::RolloutFailed)
+        }
+        End::Stopped(message) => {
+            output.error(&harmless(&message));
+            Ok(Exit::NotFinished)
+        }
+        End::Gone => {
+            let (old, new) = (&follow.old_name, &follow.new_name);
+            output.error(&format!("replicationcontrollers {old} and {new} were both deleted"));
+            Ok(Exit::RolloutFailed)
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! A rolling update that the daemon carries out, at the request of annotations on OLD: the next write, and what is
+//! reported. The steps are those of [`super::plan`], which the client takes as well.
+//!
+//! No phase is stored. Whatever is killed after whichever write, the next sync goes on from what is there.
+
+mod under_way;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::bookkeeping::{DESIRED_REPLICAS, HANDING_OVER, ORIGINAL_REPLICAS, SOURCE, size, source_of};
+use super::report::{Reason, Report, current};
+use super::request::{ALL_OF_OLD, REQUEST, Request, STEP_AT};
+use crate::model::{Condition, Pod, ReplicaSet, ReplicationController};
+use crate::plan::EventNote;
+use under_way::{Found, Job};
+
+/// The observed state of a ReplicationController that takes part in an update.
+#[derive(Clone, Debug)]
+pub struct Observed<'a> {
+    /// The controller that is synced: OLD, or NEW after its update.
+    pub own: &'a ReplicaSet,
+    /// The controllers of the namespace.
+    pub all: &'a [Arc<ReplicationController>],
+    /// The pods that OLD and NEW own.
+    pub pods: &'a [Arc<Pod>],
+    /// Whether the controller of ReplicationControllers runs in this process. Only then it sees pods change hands in the
+    /// order in which this planner does.
+    pub controls_pods: bool,
+    /// The time of the decision.
+    pub now: Timestamp,
+}
+
+/// One of the two controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The one that is synced.
+    Own,
+    /// The one that its request names.
+    Target,
+}
+
+/// A write. Each carries UID and resourceVersion of what it was computed from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write {
+    /// Report the condition on the controller that is synced.
+    Report,
+    /// Set annotations; those without a value are removed.
+    Annotate(Side, Vec<(&'static str, Option<String>)>),
+    /// Resize, and note the time.
+    Resize(Side, i32),
+    /// Hand-over, first write: NEW gets 0 replicas and this value of the label key, and its pods stay without a
+    /// controller.
+    StepAside {
+        /// The label key.
+        key: String,
+        /// The label value of the pods.
+        value: String,
+    },
+    /// Hand-over, second write: OLD gets selector and template of NEW with this label, and its size, in one.
+    TakeOver {
+        /// The label key.
+        key: String,
+        /// The label value of the pods.
+        value: String,
+        /// The size.
+        replicas: i32,
+    },
+    /// Delete a controller that has 0 replicas and owns no pod.
+    Delete(Side),
+}
+
+/// The next write, what is reported, and when to look again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// At most one.
+    pub write: Option<Write>,
+    /// The condition of the controller that is synced; `None` leaves it as it is.
+    pub report: Option<Report>,
+    /// When time alone changes the decision.
+    pub look_again: Option<Duration>,
+}
+
+impl Plan {
+    const NOTHING: Plan = Plan { write: None, report: None, look_again: None };
+
+    fn write(write: Write) -> Self {
+        Plan { write: Some(write), ..Plan::NOTHING }
+    }
+
+    /// Reports, unless that is reported already; then, writes this.
+    fn report_then(own: &ReplicaSet, report: Report, write: Option<Write>) -> Self {
+        let write = if report.is_on(own) { write } else { Some(Write::Report) };
+        Plan { write, report: Some(report), look_again: None }
+    }
+
+    fn refuse(own: &ReplicaSet, message: String) -> Self {
+        Plan::report_then(own, Report::new(Reason::Refused, message), None)
+    }
+}
+
+/// Whether there may be something to do for a controller: it has a request, its update was under way, or it is NEW of one
+/// that the daemon has resized.
+pub fn concerns(own: &ReplicaSet) -> bool {
+    let has = |annotation| own.annotations.get(annotation).is_some();
+    !own.meta.is_deleting()
+        && (has(REQUEST) || (has(SOURCE) && has(STEP_AT)) || current(own).is_some_and(Condition::is_true))
+}
+
+/// The names of the controllers beside which a controller takes part in an update: the one that its request names, and
+/// the one that it came from.
+pub fn partners(own: &ReplicaSet) -> impl Iterator<Item = &str> {
+    let source = own.annotations.get(SOURCE).and_then(|source| source.rsplit_once(':'));
+    own.annotations.get(REQUEST).into_iter().chain(source.map(|(name, _)| name))
+}
+
+/// Decides.
+///
+/// | situation | next |
+/// |---|---|
+/// | NEW, and OLD is gone or done with | report on NEW, remove its bookkeeping |
+/// | no request, and an update was under way | report that it stopped |
+/// | anything in the way | report why; nothing else is written |
+/// | the condition is not `True` yet | report first: the client waits for an answer |
+/// | bookkeeping is missing | write it, once |
+/// | paused, and not handing over | nothing; the sizes stay |
+/// | otherwise | the step of [`super::plan`], with the roles swapped in a rollback |
+/// | nothing is left | report the end, then remove the request |
+pub fn plan(observed: &Observed<'_>) -> Plan {
+    let own = observed.own;
+    if own.meta.is_deleting() {
+        return Plan::NOTHING;
+    }
+    if let Some(plan) = finish(observed) {
+        return plan;
+    }
+    let request = match Request::read(own) {
+        Ok(Some(request)) => request,
+        Ok(None) if current(own).is_some_and(Condition::is_true) => {
+            let message = format!(
+                "The request was removed; {} has {} replicas. To go on, annotate it with {REQUEST} again",
+                own.meta.key.name, own.replicas
+            );
+            return Plan::report_then(own, Report::new(Reason::Stopped, message), None);
+        }
+        Ok(None) => return Plan::NOTHING,
+        Err(problem) => return Plan::refuse(own, problem),
+    };
+    match Job::find(observed, &request) {
+        Ok(Found::Job(job)) => job.plan(),
+        Ok(Found::End(reason)) => end(own, reason, request.target.as_str()),
+        Err(problem) => Plan::refuse(own, problem),
+    }
+}
+
+/// The end for OLD: the report, then everything of the update is removed from it.
+fn end(own: &ReplicaSet, reason: Reason, target: &str) -> Plan {
+    let (name, replicas) = (&own.meta.key.name, own.replicas);
+    let message = match reason {
+        Reason::RolledBack => format!("{name} has its {replicas} replicas again"),
+        _ if replicas == 0 => format!("All pods are those of {target}; {name} stays with 0 replicas"),
+        _ => format!("{name} has taken all {replicas} pods of {target} over"),
+    };
+    let present = ALL_OF_OLD.iter().filter(|key| own.annotations.get(key).is_some());
+    let removed = present.map(|key| (*key, None)).collect();
+    Plan::report_then(own, Report::new(reason, message), Some(Write::Annotate(Side::Own, removed)))
+}
+
+/// The end for NEW: the update deleted OLD, or is done with it.
+fn finish(observed: &Observed<'_>) -> Option<Plan> {
+    let Observed { own, all, .. } = observed;
+    let source = own.annotations.get(SOURCE)?;
+    own.annotations.get(STEP_AT)?;
+    let old = all.iter().find(|old| source_of(&old.0.meta) == source).map(|old| &old.0);
+    let removed = vec![(DESIRED_REPLICAS, None), (SOURCE, None), (STEP_AT, None)];
+    let remove = Write::Annotate(Side::Own, removed);
+    if let Some(old) = old {
+        let is_done = [REQUEST, ORIGINAL_REPLICAS].iter().all(|key| old.annotations.get(key).is_none())
+            && own.annotations.get(HANDING_OVER).is_none()
+            && old.replicas == 0;
+        return is_done.then(|| Plan::write(remove));
+    }
+    let (name, replicas) = (&own.meta.key.name, own.replicas);
+    let old_name = source.rsplit_once(':').map_or(source, |(name, _)| name);
+    if let Some(value) = own.annotations.get(HANDING_OVER) {
+        return Some(Plan::refuse(
+            own,
+            format!(
+                "{old_name} was deleted while it took the pods of {name} over: the pods with the label value {value} \
+                 have no controller; create a ReplicationController that selects them"
+            ),
+        ));
+    }
+    Some(match size(own, DESIRED_REPLICAS) {
+        Ok(desired) if desired.is_none_or(|desired| desired == replicas) => {
+            let message = format!("All {replicas} pods are those of {name}; {old_name} is deleted");
+            Plan::report_then(own, Report::new(Reason::Complete, message), Some(remove))
+        }
+        Ok(desired) => {
+            let desired = desired.unwrap_or_default();
+            Plan::refuse(
+                own,
+                format!(
+                    "{old_name} was deleted in the middle of the update; {name} has {replicas} of {desired} replicas: \
+                     scale it to {desired}"
+                ),
+            )
+        }
+        Err(problem) => Plan::refuse(own, problem),
+    })
+}
+
+/// The event about a resize.
+pub fn resized(controller: &ReplicaSet, to: i32) -> EventNote {
+    let direction = if to > controller.replicas { "up" } else { "down" };
+    let (name, from) = (&controller.meta.key.name, controller.replicas);
+    let message = format!("Scaled {direction} replication controller {name} from {from} to {to}");
+    EventNote::normal("ScalingReplicationController", message)
+}
+
+/// The event about a size that another client has changed since the controller was given this one. The next step is
+/// computed from what is there.
+pub fn changed_by_another(controller: &ReplicaSet, given: i32) -> Option<EventNote> {
+    let (name, replicas) = (&controller.meta.key.name, controller.replicas);
+    let message = || {
+        format!(
+            "Replication controller {name} was scaled from {given} to {replicas} by another client; the rolling update \
+             goes on from there"
+        )
+    };
+    (replicas != given).then(|| EventNote::warning("RollingUpdateSizeChanged", message()))
+}
+
+/// A time as annotations have it, to the second.
+pub fn second(now: Timestamp) -> Timestamp {
+    now.round(jiff::TimestampRound::new().smallest(jiff::Unit::Second).mode(jiff::RoundMode::Trunc))
+        .unwrap_or(now)
+}

@@ -1,0 +1,69 @@
+//! What may be in the way of an update.
+
+use serde_json::json;
+use windlass::plan::rolling_update::bookkeeping::{DESIRED_REPLICAS, ORIGINAL_REPLICAS, SOURCE};
+use windlass::plan::rolling_update::request::STEP_AT;
+
+use super::World;
+use super::cases::{KEEP_NAME, end, ends, requested};
+use super::world::rc;
+
+/// Nothing but the condition is written, and it says this.
+#[track_caller]
+fn check_refused(world: &mut World, parts: &[&str]) {
+    let sizes =
+        |world: &World| world.rcs.iter().map(|rc| (rc.replicas, rc.annotations.clone())).collect::<Vec<_>>();
+    let before = sizes(world);
+    world.run();
+    assert_eq!(world.log, ["old: Refused"]);
+    assert_eq!((sizes(world), world.reason("old")), (before, "False Refused".to_owned()));
+    for part in parts {
+        assert!(world.message("old").contains(part), "{part:?}: {}", world.message("old"));
+    }
+}
+
+#[test]
+fn what_is_in_the_way_is_named_and_nothing_else_is_written() {
+    let mut world = requested(&[]);
+    world.rcs.pop();
+    check_refused(&mut world, &["new does not exist", "old has 3 replicas", "rolling-update-rollback=true"]);
+    let mut world = requested(&[("max-surge", "1.5")]);
+    check_refused(&mut world, &["windlass.dev/rolling-update-max-surge", "\"1.5\""]);
+    let mut world = requested(&[]);
+    world.rc_mut("new").annotations.insert(SOURCE.to_owned(), "other:uid-other".to_owned());
+    check_refused(&mut world, &["new is the target of another update, that of other:uid-other"]);
+    for (on, key) in [("new", DESIRED_REPLICAS), ("old", ORIGINAL_REPLICAS), ("new", STEP_AT)] {
+        for value in ["abc", "-1", "4294967295"] {
+            let mut world = requested(&[]);
+            world.rc_mut(on).annotations.insert(key.to_owned(), value.to_owned());
+            check_refused(&mut world, &[key, value]);
+        }
+    }
+    for name in ["old", "new"] {
+        let mut world = requested(&[]);
+        world.rc_mut(name).owners = json!([{"apiVersion": "apps.openshift.io/v1", "kind": "DeploymentConfig",
+                                            "name": "web", "uid": "dc", "controller": true}]);
+        check_refused(&mut world, &[name, "is controlled by DeploymentConfig web"]);
+    }
+    let mut world = requested(&[]);
+    world.rc_mut("new").selector.insert("deployment".to_owned(), "1".to_owned());
+    check_refused(&mut world, &["a key in common with different values", "deployment=1"]);
+    let mut world = requested(&[]);
+    let mut greedy = rc("greedy", "3", 0);
+    greedy.selector.remove("deployment");
+    world.rcs.push(greedy);
+    check_refused(&mut world, &["greedy selects the pods of new"]);
+    let mut world = requested(KEEP_NAME);
+    world.controls_pods = false;
+    check_refused(&mut world, &["KeepName", "replicationcontroller-controller"]);
+}
+
+#[test]
+fn what_is_repaired_goes_on() {
+    let mut world = requested(&[("period", "soon")]);
+    world.run();
+    assert_eq!(world.reason("old"), "False Refused");
+    world.rc_mut("old").annotations.remove("windlass.dev/rolling-update-period");
+    world.run();
+    assert_eq!(end(&world), ends(&[("new", 3, "False Complete", 3)]));
+}
