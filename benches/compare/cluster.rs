@@ -1,5 +1,6 @@
 //! A real API server with scripted pods, and one side's controllers on it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -51,12 +52,29 @@ pub fn request(method: Method, path: &str, body: &Value) -> Request<Vec<u8>> {
 }
 
 /// Calls of one side, as the audit log has them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// All but watches.
-    pub all: usize,
+    /// How many of each kind, such as `patch replicasets/status`: all but watches.
+    pub by_kind: BTreeMap<String, usize>,
     /// Those that were answered with 409.
     pub conflicts: usize,
+}
+
+impl Calls {
+    /// How many there are.
+    pub fn all(&self) -> usize {
+        self.by_kind.values().sum()
+    }
+
+    /// Those that are not among `earlier`.
+    pub fn since(mut self, earlier: &Calls) -> Calls {
+        for (kind, count) in &mut self.by_kind {
+            *count -= earlier.by_kind.get(kind).copied().unwrap_or_default();
+        }
+        self.by_kind.retain(|_, count| *count > 0);
+        self.conflicts -= earlier.conflicts;
+        self
+    }
 }
 
 impl Cluster {
@@ -156,8 +174,15 @@ impl Cluster {
                 && event["verb"] != "watch"
                 && event["objectRef"]["resource"] != "leases"
                 && event["stage"] == "ResponseComplete";
-            calls.all += usize::from(is_counted);
-            calls.conflicts += usize::from(is_counted && event["responseStatus"]["code"] == 409);
+            if !is_counted {
+                continue;
+            }
+            let (verb, target) = (&event["verb"], &event["objectRef"]);
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let path = format!("{}/{}", text(&target["resource"]), text(&target["subresource"]));
+            let kind = format!("{} {}", text(verb), path.trim_end_matches('/'));
+            *calls.by_kind.entry(kind).or_default() += 1;
+            calls.conflicts += usize::from(event["responseStatus"]["code"] == 409);
         }
         calls
     }

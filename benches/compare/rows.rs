@@ -66,12 +66,12 @@ pub async fn small(options: &Options, cluster: &Cluster, side: Side, figures: &m
     if options.wants("calls") {
         let wide = json!({"maxSurge": "25%", "maxUnavailable": "25%"});
         let calls = rollout(cluster, side, &process, "wide", options.rollout, &wide, 1000..=5000).await;
-        figures.add(WIDE, side, calls.all as f64);
+        figures.add(WIDE, side, calls.all() as f64);
         figures.add(WIDE_CONFLICTS, side, calls.conflicts as f64);
         let narrow = json!({"maxSurge": 1, "maxUnavailable": 0});
         let calls =
             rollout(cluster, side, &process, "narrow", options.rollout / 2, &narrow, 1000..=3000).await;
-        figures.add(NARROW, side, calls.all as f64);
+        figures.add(NARROW, side, calls.all() as f64);
         figures.add(NARROW_CONFLICTS, side, calls.conflicts as f64);
     }
 }
@@ -95,8 +95,10 @@ async fn rollout(
     finished(cluster, namespace, pods, "app:v2", process).await;
     // The last events are written with a delay.
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let after = cluster.calls(side);
-    Calls { all: after.all - before.all, conflicts: after.conflicts - before.conflicts }
+    let calls = cluster.calls(side).since(&before);
+    let parts: Vec<String> = calls.by_kind.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    say(&format!("{}, {namespace}: {}", side.name(), parts.join(", ")));
+    calls
 }
 
 /// The controllers work when a Deployment gets its pod.

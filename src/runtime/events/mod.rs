@@ -6,6 +6,7 @@
 
 mod correlate;
 mod lru;
+mod repeats;
 mod write;
 
 use std::fmt;

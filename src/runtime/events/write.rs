@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::correlate::{Correlator, Decided};
+use super::repeats::Repeats;
 use super::{EventTarget, Recorded};
 use crate::model::Resource;
 use crate::runtime::api::{Api, ApiError};
@@ -33,6 +34,7 @@ pub struct EventWriter {
     api: Api,
     recorded: mpsc::Receiver<Recorded>,
     correlator: Correlator,
+    repeats: Repeats,
 }
 
 impl fmt::Debug for EventWriter {
@@ -43,7 +45,12 @@ impl fmt::Debug for EventWriter {
 
 impl EventWriter {
     pub(super) fn new(api: Api, recorded: mpsc::Receiver<Recorded>, seed: u64) -> Self {
-        EventWriter { api: api.with_timeout(TIMEOUT), recorded, correlator: Correlator::new(seed) }
+        EventWriter {
+            api: api.with_timeout(TIMEOUT),
+            recorded,
+            correlator: Correlator::new(seed),
+            repeats: Repeats::new(),
+        }
     }
 
     /// Writes events until `shutdown`, and then for two seconds those that are still queued. Returns whether all
@@ -51,14 +58,20 @@ impl EventWriter {
     pub async fn run(mut self, shutdown: CancellationToken) -> bool {
         let all = async {
             loop {
+                let due = self.repeats.due();
                 // A write is never interrupted by the shutdown alone: it may be the last event.
-                let event = tokio::select! {
+                tokio::select! {
                     biased;
-                    event = self.recorded.recv() => event,
-                    () = shutdown.cancelled() => None,
-                };
-                let Some(event) = event else { return };
-                self.write(event).await;
+                    () = at(due) => self.write_next_repeat().await,
+                    event = self.recorded.recv() => match event {
+                        Some(event) => self.take(event).await,
+                        None => break,
+                    },
+                    () = shutdown.cancelled() => break,
+                }
+            }
+            while self.repeats.due().is_some() {
+                self.write_next_repeat().await;
             }
         };
         let overdue = async {
@@ -70,16 +83,30 @@ impl EventWriter {
             () = all => return true,
             () = overdue => {}
         }
-        let left = self.recorded.len();
+        let left = self.recorded.len() + self.repeats.len();
         tracing::warn!(left, "shutdown dropped events that were not written yet");
         false
     }
 
-    async fn write(&mut self, event: Recorded) {
-        let Some(decided) = self.correlator.observe(&event, Instant::now()) else {
+    /// Decides about an event, and writes it unless it is the count of one that was written a moment ago.
+    async fn take(&mut self, event: Recorded) {
+        let now = Instant::now();
+        let Some(decided) = self.correlator.observe(&event, now) else {
             self.drop_event("spam_filter");
             return;
         };
+        if let Some((event, decided)) = self.repeats.take((event, decided), now) {
+            self.write(event, decided).await;
+        }
+    }
+
+    async fn write_next_repeat(&mut self) {
+        if let Some((event, decided)) = self.repeats.next(Instant::now()) {
+            self.write(event, decided).await;
+        }
+    }
+
+    async fn write(&mut self, event: Recorded, decided: Decided) {
         let mut create = decided.count == 1;
         let mut pauses = PAUSES.iter();
         loop {
@@ -133,6 +160,14 @@ impl EventWriter {
         self.api.call::<IgnoredAny>(request).await?;
         self.api.metrics().events_written.with_label_values(&[event.kind.as_str(), verb]).inc();
         Ok(())
+    }
+}
+
+/// Waits until then; for ever where there is nothing to wait for.
+async fn at(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -294,6 +329,31 @@ mod tests {
                 .render()
                 .contains("windlass_events_written_total{type=\"Normal\",verb=\"patch\"} 1")
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_count_is_written_once_a_second_with_the_newest_text_and_at_the_end() {
+        let (api, log) = server(&[201], Duration::ZERO);
+        let pods: Vec<String> = (0..30).map(|n| format!("Created pod: web-{n}")).collect();
+        let messages: Vec<&str> = pods.iter().map(String::as_str).collect();
+        run(&api, &target("shop"), &messages, Duration::from_millis(1500)).await;
+        // The first nine, and the combined one at once and a second later: the budget of an object is 25.
+        let written = |log: &Log| -> Vec<(String, Value, Value)> {
+            let log = log.lock();
+            log.iter()
+                .skip(9)
+                .map(|(m, _, b)| (m.clone(), b["count"].clone(), b["message"].clone()))
+                .collect()
+        };
+        let combined = |pod: &str| json!(format!("(combined from similar events): Created pod: web-{pod}"));
+        let expected =
+            [("POST".to_owned(), json!(1), combined("9")), ("PATCH".to_owned(), json!(16), combined("24"))];
+        assert_eq!(written(&log), expected);
+        // A shutdown does not wait for the second to end.
+        let (api, log) = server(&[201], Duration::ZERO);
+        let start = Instant::now();
+        run(&api, &target("shop"), &messages, Duration::from_millis(10)).await;
+        assert_eq!((written(&log), start.elapsed().as_millis()), (expected.to_vec(), 10));
     }
 
     #[tokio::test(start_paused = true)]
