@@ -13,11 +13,12 @@
 //! ```
 
 mod harness;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use harness::play;
+use harness::play::{Compared, Played, play};
 use harness::report::{Scope, report};
 use harness::workloads::{self, Workload};
 use windlass_testkit::controllers::{self, Side};
@@ -81,9 +82,22 @@ fn main() -> ExitCode {
     let other = if options.noise { Side::Upstream } else { Side::Windlass };
     // One API server after the other: two would slow each other down.
     let (upstream, windlass) = runtime.block_on(async {
-        let upstream = play::play(&assets, Side::Upstream, &chosen, options.keep.as_deref()).await;
-        let keep = options.keep.as_deref().filter(|_| !options.noise);
-        (upstream, play::play(&assets, other, &chosen, keep).await)
+        let mut played: [BTreeMap<&'static str, Played>; 2] = Default::default();
+        for (compared, group) in [
+            (Compared::Workloads, workloads::of_workloads()),
+            (Compared::Cluster, workloads::of_the_cluster()),
+        ] {
+            let is_in = |it: &&&'static Workload| group.iter().any(|other| other.name == it.name);
+            let chosen: Vec<&'static Workload> = chosen.iter().filter(is_in).copied().collect();
+            if chosen.is_empty() {
+                continue;
+            }
+            let keep = options.keep.as_deref();
+            played[0].extend(play(&assets, Side::Upstream, compared, &chosen, keep).await);
+            let keep = keep.filter(|_| !options.noise);
+            played[1].extend(play(&assets, other, compared, &chosen, keep).await);
+        }
+        played.into()
     });
     let scope = Scope {
         all_were_played: chosen.len() == all.len(),

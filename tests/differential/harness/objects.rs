@@ -56,6 +56,11 @@ pub fn pod(name: &str, app: &str) -> Object {
     Object(pod)
 }
 
+/// A ConfigMap.
+pub fn config_map(name: &str) -> Object {
+    Object(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}))
+}
+
 /// At most so many pods in the namespace.
 pub fn pod_quota(pods: i64) -> Object {
     Object(json!({
@@ -65,6 +70,13 @@ pub fn pod_quota(pods: i64) -> Object {
 }
 
 impl Object {
+    /// Sets a field of the metadata.
+    #[must_use]
+    pub fn metadata(mut self, field: &str, value: Value) -> Self {
+        self.0["metadata"][field] = value;
+        self
+    }
+
     /// Sets a field of the spec.
     #[must_use]
     pub fn spec(mut self, field: &str, value: impl Into<Value>) -> Self {

@@ -25,12 +25,31 @@ const TOGETHER: usize = 14;
 /// No workload takes a third of this.
 const LONGEST: Duration = Duration::from_secs(400);
 
-/// The other controllers that a cluster needs; they are the same in all plays.
-const REST: &str = "garbage-collector-controller,namespace-controller,resourcequota-controller";
+/// The other controllers that a cluster needs; they are upstream's in all plays.
+const REST: &str = "resourcequota-controller";
 
-/// Upstream's controllers of the same workloads.
-const COMPARED: &str =
-    "deployment-controller,replicaset-controller,replicationcontroller-controller,daemonset-controller";
+/// The controllers that are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// Those of the workloads, which Windlass runs by default.
+    Workloads,
+    /// The garbage collector and the namespace controller.
+    Cluster,
+}
+
+impl Compared {
+    const BOTH: [Compared; 2] = [Compared::Workloads, Compared::Cluster];
+
+    /// Their names.
+    fn names(self) -> &'static str {
+        match self {
+            Compared::Workloads => {
+                "deployment-controller,replicaset-controller,replicationcontroller-controller,daemonset-controller"
+            }
+            Compared::Cluster => "garbage-collector-controller,namespace-controller",
+        }
+    }
+}
 
 /// One workload, played.
 pub struct Played {
@@ -44,13 +63,14 @@ pub struct Played {
 pub async fn play(
     assets: &Path,
     side: Side,
+    compared: Compared,
     workloads: &[&'static Workload],
     keep: Option<&Path>,
 ) -> BTreeMap<&'static str, Played> {
     let server = ApiServer::start(assets).await;
     let client = server.client().await;
     let recorder = Recorder::start(&client).await;
-    let controllers = start_controllers(assets, side, &server, keep);
+    let controllers = start_controllers(assets, side, compared, &server, keep);
     wait_for_the_controllers(&client, &recorder).await;
 
     let turns = Arc::new(Semaphore::new(TOGETHER));
@@ -90,20 +110,25 @@ pub async fn play(
 }
 
 /// The controllers of this side, and upstream's other ones on both.
-fn start_controllers(assets: &Path, side: Side, server: &ApiServer, keep: Option<&Path>) -> Vec<Process> {
+fn start_controllers(
+    assets: &Path,
+    side: Side,
+    compared: Compared,
+    server: &ApiServer,
+    keep: Option<&Path>,
+) -> Vec<Process> {
     let log =
         |name: &str| keep.map_or_else(|| server.file(name), |keep| keep.join(format!("{side:?}-{name}")));
     let config = server.kubeconfig(TOKEN);
     let alone = ["--leader-elect=false"];
-    let upstream = match side {
-        Side::Upstream => format!("{COMPARED},{REST}"),
-        Side::Windlass => REST.to_owned(),
-    };
+    let is_upstreams = |it: &Compared| side == Side::Upstream || *it != compared;
+    let upstream = Compared::BOTH.into_iter().filter(is_upstreams).map(Compared::names);
+    let upstream = upstream.chain([REST]).collect::<Vec<_>>().join(",");
     let log_of = |side: Side| log(&format!("{}.log", side.name()));
     let mut processes =
         vec![Side::Upstream.start(assets, &config, &upstream, &alone, &log_of(Side::Upstream))];
     if side == Side::Windlass {
-        processes.push(side.start(assets, &config, "*", &alone, &log_of(side)));
+        processes.push(side.start(assets, &config, compared.names(), &alone, &log_of(side)));
     }
     processes
 }

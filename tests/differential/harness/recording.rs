@@ -12,13 +12,15 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 /// The kinds whose objects users look at, and where they are.
-pub const KINDS: [(&str, &str); 7] = [
+pub const KINDS: [(&str, &str); 9] = [
     ("Deployment", "/apis/apps/v1/deployments"),
     ("ReplicaSet", "/apis/apps/v1/replicasets"),
     ("ReplicationController", "/api/v1/replicationcontrollers"),
     ("DaemonSet", "/apis/apps/v1/daemonsets"),
     ("ControllerRevision", "/apis/apps/v1/controllerrevisions"),
     ("Pod", "/api/v1/pods"),
+    ("ConfigMap", "/api/v1/configmaps"),
+    ("Namespace", "/api/v1/namespaces"),
     ("Event", "/api/v1/events"),
 ];
 
@@ -135,7 +137,9 @@ impl Recorder {
                         WatchEvent::Error(error) => panic!("the watch of {path} failed: {error:?}"),
                     };
                     version = version_of(&object);
-                    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+                    // A namespace is part of its own history.
+                    let of = if kind == "Namespace" { "name" } else { "namespace" };
+                    let namespace = object["metadata"][of].as_str().unwrap_or_default();
                     let history = self.history(namespace);
                     history.lock().unwrap().add(Change { version, what, kind, object });
                 }

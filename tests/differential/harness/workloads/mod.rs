@@ -1,10 +1,12 @@
 //! The workloads. Each is a script that is played with both controllers.
 
 mod adoption;
+mod cascades;
 mod controllers;
 mod daemon_sets;
 mod deadlines;
 mod history;
+mod namespaces;
 mod order;
 mod ownership;
 mod pausing;
@@ -48,8 +50,19 @@ macro_rules! declared_or_none {
 
 use {declared_or_none, workloads};
 
+/// Those of the garbage collector and of the namespace controller. They are played with these two controllers on
+/// Windlass' side, and with upstream's own workload controllers on both.
+pub fn of_the_cluster() -> Vec<&'static Workload> {
+    [cascades::WORKLOADS, namespaces::WORKLOADS].into_iter().flatten().collect()
+}
+
 /// All of them.
 pub fn all() -> Vec<&'static Workload> {
+    [of_workloads(), of_the_cluster()].concat()
+}
+
+/// Those of the workload controllers.
+pub fn of_workloads() -> Vec<&'static Workload> {
     let modules = [
         rollouts::WORKLOADS,
         scaling::WORKLOADS,
