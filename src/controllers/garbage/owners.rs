@@ -95,6 +95,9 @@ impl Collector {
             self.wake(wakes);
             Ok(Owner::Is(OwnerState::Absent))
         };
+        if let Some(id) = self.kinds.id_of(&resource) {
+            self.graph.lock().expect(&reference.uid, id);
+        }
         let request = request::get_as(request::METADATA, &path, &[]);
         let body = match self.api.on_behalf_of(&object.uid).call_bytes(request).await {
             Ok(body) => body,
