@@ -1,5 +1,8 @@
 //! The garbage collector: dependents follow their owners, finalizers end deletions, and nothing is deleted without proof.
 
+mod unlisted_kinds;
+mod unreadable_kinds;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -313,66 +316,6 @@ async fn garbage_of_the_time_before_the_collector_is_found() {
         .await;
     seconds(10).await;
     assert!(stored(&cluster, "b").is_some() && owners_of(&cluster, "c").is_empty());
-}
-
-/// An API server that refuses lists and watches of Secrets while the switch is on.
-fn without_secrets() -> (Arc<AtomicBool>, Faults) {
-    let is_down = Arc::new(AtomicBool::new(false));
-    let down = is_down.clone();
-    let faults = inject_faults(move |request: &RequestInfo| {
-        let is_read = request.kind == "Secret" && matches!(request.verb, "list" | "watch");
-        match down.load(Ordering::SeqCst) && is_read && request.user_agent == USER_AGENT {
-            true => FaultDecision::Refuse {
-                code: 500,
-                message: "conversion failed".into(),
-                reason: "InternalError".into(),
-            },
-            false => FaultDecision::Proceed,
-        }
-    });
-    (is_down, faults)
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_owner_that_is_deleted_before_its_kind_was_ever_listed_takes_its_dependents_with_it() {
-    let (is_down, faults) = without_secrets();
-    is_down.store(true, Ordering::SeqCst);
-    let (cluster, _daemon) = cluster_with(faults).await;
-    const SECRETS: &str = "/api/v1/namespaces/shop/secrets";
-    let owner = cluster.call(Method::POST, SECRETS, &json!({"metadata": {"name": "owner"}})).await;
-    let mut reference = to(&owner);
-    reference["kind"] = "Secret".into();
-    create(&cluster, "a", &[reference]).await;
-    // Longer than the collector waits for the first list of a kind: it asks for the owner, which exists.
-    seconds(90).await;
-    assert!(stored(&cluster, "a").is_some());
-    delete(&cluster, &format!("{SECRETS}/owner"), "Background").await;
-    seconds(5).await;
-    is_down.store(false, Ordering::SeqCst);
-    cluster.eventually(60, "it follows its owner", |cluster| are_gone(cluster, &["a"])).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_orphaning_deletion_waits_for_a_kind_that_cannot_be_read() {
-    let (is_down, faults) = without_secrets();
-    let (cluster, _daemon) = cluster_with(faults).await;
-    seconds(2).await;
-    is_down.store(true, Ordering::SeqCst);
-    let (orphaning, waiting) =
-        (create(&cluster, "orphaning", &[]).await, create(&cluster, "waiting", &[]).await);
-    create(&cluster, "a", &[to(&orphaning)]).await;
-    create(&cluster, "b", &[blocking(&waiting)]).await;
-    delete_map(&cluster, "orphaning", "Orphan").await;
-    delete_map(&cluster, "waiting", "Foreground").await;
-    seconds(20).await;
-    assert!(stored(&cluster, "orphaning").is_some(), "a Secret may refer to it");
-    assert!(owners_of(&cluster, "a").is_empty());
-    cluster
-        .eventually(60, "a foreground deletion ends all the same", |cluster| are_gone(cluster, &["waiting"]))
-        .await;
-    is_down.store(false, Ordering::SeqCst);
-    cluster.eventually(70, "the owner is gone", |cluster| are_gone(cluster, &["orphaning"])).await;
-    assert!(stored(&cluster, "a").is_some());
 }
 
 #[tokio::test(start_paused = true)]
