@@ -26,7 +26,6 @@ MONITORED = {
 }
 NAMESPACES = {"controllers": ["*", "namespace-controller"]}
 GARBAGE = {"controllers": ["*", "garbage-collector-controller"]}
-ROLLING_UPDATES = {"controllers": ["*", "rollingupdate-controller"]}
 READERS = [{"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"}]
 FILES = {
     "rbac.yaml": ["rbac.yaml"],
@@ -370,6 +369,13 @@ def check_sets(windlass, out):
     return len(flags)
 
 
+def policies_of(controllers):
+    """What is rendered for these controllers and judges requests."""
+    texts = render({"controllers": controllers})
+    files = ("admissionpolicy.yaml", "garbage-collector.yaml", "namespace-controller.yaml")
+    return [found for file in files for found in documents(texts[file])]
+
+
 def check_deploy():
     for file, text in deployed().items():
         there = (DEPLOY / file).read_text() if (DEPLOY / file).exists() else ""
@@ -403,21 +409,8 @@ def main(arguments):
             done(f"{len(SELECTORS)} selectors parsed, and the notes for {len(SCOPES)} scopes are right")
             check_two_releases()
             done("two releases have alerts and dashboards of their own")
-            number = chart_policy.check(documents(render({})["admissionpolicy.yaml"])[0], check)
-            done(f"the admission policy allows or refuses {number} requests as expected")
-            texts = render(NAMESPACES)["namespace-controller.yaml"]
-            policies = [found for found in documents(texts) if found["kind"] == "ValidatingAdmissionPolicy"]
-            number = chart_policy.check_namespaces(policies[0], check)
-            done(f"the policy of the namespace controller allows or refuses {number} requests as expected")
-            texts = render(GARBAGE)
-            policies = [found for found in documents(texts["garbage-collector.yaml"])
-                        if found["kind"] == "ValidatingAdmissionPolicy"]
-            workloads = documents(texts["admissionpolicy.yaml"])[0]
-            number = chart_policy.check_garbage(workloads, policies[0], check)
-            done(f"the policies of the garbage collector allow or refuse {number} requests as expected")
-            policy = documents(render(ROLLING_UPDATES)["admissionpolicy.yaml"])[0]
-            number = chart_policy.check_rolling_updates(policy, check)
-            done(f"the admission policy allows or refuses {number} writes of rolling updates as expected")
+            number = chart_policy.check_all(policies_of, check)
+            done(f"the admission policies allow or refuse {number} requests as expected")
             number = check_sets(target / "windlass", out)
             done(f"{len(value_sets())} files of values linted and rendered, {number} command lines accepted")
             check_deploy()

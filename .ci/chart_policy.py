@@ -1,5 +1,6 @@
-"""Evaluates the admission policy for requests with CEL's own engine. The sandbox stores policies and does not evaluate
-them; tests/real_server/installation.rs tests the policy on a real API server, where there is one."""
+"""Evaluates the admission policies for requests with CEL's own engine: all that are rendered for a set of controllers,
+as an API server does, which refuses what one of them refuses. The sandbox stores policies and does not evaluate them;
+tests/real_server/installation.rs tests them on a real API server, where there is one."""
 
 import copy
 
@@ -111,22 +112,30 @@ REQUESTS = [
 
 
 LIVING, DYING = {"metadata": {}}, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+ONLY_DYING = "only namespaces that are being deleted"
 
-# The same, with the namespace, for the policy of the namespace controller.
+# The same, with the namespace, where the namespace controller runs.
 IN_NAMESPACES = [
     ("deletes a Secret of a namespace that is being deleted", "secrets", pod(), None, DYING, None),
-    ("deletes a Secret of a living namespace", "secrets", pod(), None, LIVING, "only namespaces that are being deleted"),
-    ("deletes a Node", "nodes", pod(), None, None, "only namespaces that are being deleted"),
-    ("finalizes a namespace that is being deleted", "namespaces", DYING, DYING, DYING, None),
-    ("finalizes a living namespace", "namespaces", LIVING, LIVING, LIVING, "only namespaces that are being deleted"),
-    ("deletes a pod, which the other policy judges", "pods", pod(), None, LIVING, None),
+    ("deletes a Secret of a living namespace", "secrets", pod(), None, LIVING, ONLY_DYING),
+    ("deletes a Node", "nodes", pod(), None, None, ONLY_DYING),
+    ("finalizes a namespace that is being deleted", "namespaces/finalize", DYING, DYING, DYING, None),
+    ("finalizes a living namespace", "namespaces/finalize", LIVING, LIVING, LIVING, ONLY_DYING),
+    ("deletes a bare pod of a living namespace", "pods", pod(), None, LIVING, ONLY_CONTROLLED),
+    ("deletes a ReplicationController of a living namespace", "replicationcontrollers", scaled(), None, LIVING, ONLY_DYING),
 ]
 
-
 OWNED_BY_A_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "name": "m", "uid": "m"}
-COLLECTED = "only objects that have an owner"
+BLOCKING = OWNED_BY_A_MAP | {"blockOwnerDeletion": True}
+COLLECTED, ONLY_REFERENCES = "only objects that have an owner", "only references to owners may be removed"
 
-# For the two policies that hold where the garbage collector runs: of both, the words of the one that refuses.
+
+def ending(finalizers):
+    """A Secret that is being deleted."""
+    return pod(finalizers=finalizers, deletionTimestamp="2026-01-01T00:00:00Z")
+
+
+# Where the garbage collector runs.
 OF_THE_COLLECTOR = [
     ("deletes a Secret that a ConfigMap owns", "secrets", pod([OWNED_BY_A_MAP]), None, None),
     ("deletes a Secret that nobody owns", "secrets", pod(), None, COLLECTED),
@@ -135,23 +144,64 @@ OF_THE_COLLECTOR = [
     ("removes a reference to a ConfigMap from a pod", "pods", pod([OWNED_BY_A_MAP]), pod(), None),
     ("creates a pod of a ConfigMap", "pods", None, pod([OWNED_BY_A_MAP]), ONLY_CONTROLLED),
     ("ends the foreground deletion of a Deployment", "deployments",
-     scaled() | {"metadata": DYING["metadata"] | {"finalizers": ["foregroundDeletion"]}}, scaled(), None),
+     scaled() | {"metadata": DYING["metadata"] | {"finalizers": ["foregroundDeletion"]}}, scaled() | DYING, None),
     ("changes the template of a Deployment that is being deleted", "deployments",
-     scaled() | DYING, scaled(image="own:1"), "only be rolled back"),
+     scaled() | DYING, scaled(image="own:1") | DYING, "only be rolled back"),
     ("changes the image of a pod of a ConfigMap", "pods", pod([OWNED_BY_A_MAP]), pod([OWNED_BY_A_MAP]) | {"spec": {}},
-     ONLY_OWNERS),
+     ONLY_CONTROLLED),
+    ("scales a ReplicaSet of a ConfigMap", "replicasets", scaled([OWNED_BY_A_MAP]), scaled([OWNED_BY_A_MAP], 2), ONLY_CONTROLLED),
+    ("orphans a ReplicaSet of a ConfigMap", "replicasets", scaled([OWNED_BY_A_MAP]), scaled(), None),
+    ("orphans a revision of a StatefulSet", "controllerrevisions", revision([STATEFUL_SET], {"other": 1}),
+     revision(data={"other": 1}), None),
+    ("changes the number of a revision of a StatefulSet", "controllerrevisions", revision([STATEFUL_SET]),
+     revision([STATEFUL_SET], number=2), ONLY_CONTROLLED),
+    ("changes the data of a revision of a StatefulSet", "controllerrevisions", revision([STATEFUL_SET]),
+     revision(data={"other": 1}), ONLY_CONTROLLED),
+    ("removes a reference from a Secret", "secrets", pod([OWNED_BY_A_MAP, STATEFUL_SET], **LABELED),
+     pod([STATEFUL_SET], **LABELED), None),
+    ("removes all references from a Secret", "secrets", pod([OWNED_BY_A_MAP], **LABELED), pod(**LABELED), None),
+    ("lets a Secret block no more", "secrets", pod([BLOCKING]), pod([BLOCKING | {"blockOwnerDeletion": False}]), None),
+    ("lets a Secret block", "secrets", pod([OWNED_BY_A_MAP]), pod([BLOCKING]), ONLY_REFERENCES),
+    ("gives a Secret an owner", "secrets", pod(), pod([OWNED_BY_A_MAP]), ONLY_REFERENCES),
+    ("gives a Secret another owner", "secrets", pod([OWNED_BY_A_MAP]), pod([OWNED_BY_A_MAP | {"uid": "n"}]), ONLY_REFERENCES),
+    ("makes an owner the controller", "secrets", pod([OWNED_BY_A_MAP]), pod([OWNED_BY_A_MAP | {"controller": True}]),
+     ONLY_REFERENCES),
+    ("removes a reference and changes a label", "secrets", pod([OWNED_BY_A_MAP], **LABELED),
+     pod(**labeled(labels={"app": "b"})), ONLY_REFERENCES),
+    ("labels a Namespace", "namespaces", LIVING, pod(labels={"pod-security.kubernetes.io/enforce": "privileged"}),
+     ONLY_REFERENCES),
+    ("annotates a Secret", "secrets", pod(), pod(annotations={"note": "n"}), ONLY_REFERENCES),
+    ("changes a Secret", "secrets", pod() | {"data": {"a": "b"}}, pod() | {"data": {"a": "c"}}, ONLY_REFERENCES),
+    ("adds a key to a Secret", "secrets", pod(), pod() | {"data": {"a": "c"}}, ONLY_REFERENCES),
+    ("empties a Secret", "secrets", pod() | {"data": {"a": "c"}}, pod(), ONLY_REFERENCES),
+    ("ends an orphaning deletion", "secrets", ending(["orphan"]), ending([]), None),
+    ("ends one and leaves a finalizer", "secrets", ending(["orphan", "example.com/f"]), ending(["example.com/f"]), None),
+    ("removes the finalizer of somebody else", "secrets", ending(["orphan", "example.com/f"]), ending([]), ONLY_REFERENCES),
+    ("adds a finalizer", "secrets", ending([]), ending(["example.com/f"]), ONLY_REFERENCES),
+    ("removes `orphan` from a living object", "secrets", pod(finalizers=["orphan"]), pod(), ONLY_REFERENCES),
+    ("changes the status of a pod", "pods/status", pod([REPLICA_SET]), pod([REPLICA_SET]) | {"status": {"phase": "x"}},
+     ONLY_REFERENCES),
+    ("adds a container to a running pod", "pods/ephemeralcontainers", pod([REPLICA_SET]), pod([REPLICA_SET]), ONLY_REFERENCES),
+    ("scales a Deployment", "deployments/scale", scaled(), scaled(replicas=2), ONLY_REFERENCES),
+    ("writes the status of a Deployment", "deployments/status", scaled(), scaled() | {"status": {"replicas": 2}}, None),
+    ("writes the status of a StatefulSet", "statefulsets/status", scaled(), scaled() | {"status": {}}, ONLY_REFERENCES),
+    ("counts an event", "events", pod(), pod() | {"count": 2}, None),
+    ("renews its Lease", "leases", pod(name="windlass", namespace="kube-system"),
+     pod(name="windlass", namespace="kube-system") | {"spec": {"renewTime": "now"}}, None),
+    ("renews the Lease of another", "leases", pod(name="other", namespace="kube-system"),
+     pod(name="other", namespace="kube-system") | {"spec": {"renewTime": "now"}}, ONLY_REFERENCES),
 ]
 
-
-def check_garbage(workloads, everything, check_that):
-    for what, resource, before, after, words in OF_THE_COLLECTOR:
-        policies = [everything] if after is None else []
-        if resource in ("pods", "replicasets", "controllerrevisions", "deployments"):
-            policies.insert(0, workloads)
-        messages = [refusal(policy["spec"], resource, before, after) for policy in policies]
-        message = next((found for found in messages if found), None)
-        check_that((message is None) == (words is None) and (words or "") in (message or ""), f"{what}: {message}")
-    return len(OF_THE_COLLECTOR)
+# What the controllers of a test bed write, beside the garbage collector.
+PROTECTED = {"finalizers": ["kubernetes.io/pvc-protection"]}
+OF_A_TEST_BED = [
+    ("protects a claim", "persistentvolumeclaims", pod(), pod(**PROTECTED), None),
+    ("releases a volume", "persistentvolumes", pod(**PROTECTED), pod(), None),
+    ("repairs the certificate of a namespace", "configmaps", pod(name="kube-root-ca.crt"),
+     pod(name="kube-root-ca.crt") | {"data": {}}, None),
+    ("changes another ConfigMap", "configmaps", pod(), pod() | {"data": {}}, ONLY_REFERENCES),
+    ("aggregates a role", "clusterroles", pod(), pod() | {"rules": []}, None),
+]
 
 
 REQUESTED = {"annotations": {"windlass.dev/rolling-update-to": "next"}}
@@ -178,25 +228,47 @@ OF_ROLLING_UPDATES = [
 ]
 
 
-def check_rolling_updates(policy, check_that):
-    for what, before, after, words in OF_ROLLING_UPDATES:
-        message = refusal(policy["spec"], "replicationcontrollers", before, after)
-        check_that((message is None) == (words is None) and (words or "") in (message or ""), f"{what}: {message}")
-        message = refusal(policy["spec"], "replicationcontrollers", before, after, user="system:admin")
-        check_that(message is None, f"{what}, by another user: {message}")
-        if after is None:
-            message = refusal(policy["spec"], "replicationcontrollers", before, after, namespace=DYING)
-            check_that(message is None, f"{what}, in a namespace that is being deleted: {message}")
-    # All others are judged as without the controller.
-    check(policy, check_that)
-    return len(OF_ROLLING_UPDATES)
+# The API groups of the resources in these tests; the others are in the core group.
+GROUPS = {"apps": ("replicasets", "controllerrevisions", "deployments", "statefulsets"),
+          "coordination.k8s.io": ("leases",), "rbac.authorization.k8s.io": ("clusterroles",)}
 
 
-def refusal(spec, resource, before, after, user=USER, namespace=LIVING):
-    """The error message, or None. An evaluation error is a refusal, as with `failurePolicy: Fail`."""
+def requested(resource, before, after, user):
+    """A request as policies see it: what is empty is absent. The name of a subresource follows a slash."""
+    plural, _, subresource = resource.partition("/")
+    group = next((group for group, plurals in GROUPS.items() if plural in plurals), "")
     operation = "CREATE" if before is None else "DELETE" if after is None else "UPDATE"
-    place = {"group": "apps" if resource in ("replicasets", "controllerrevisions", "deployments") else "", "resource": resource}
-    request = {"operation": operation, "resource": place, "userInfo": {"username": user}}
+    request = {"operation": operation, "resource": {"group": group, "version": "v1", "resource": plural},
+               "userInfo": {"username": user}}
+    metadata = (before or after)["metadata"]
+    named = {"subResource": subresource, "name": metadata.get("name"), "namespace": metadata.get("namespace")}
+    return request | {key: text for key, text in named.items() if text}
+
+
+def applies(spec, request):
+    """Whether a policy matches the resource and the operation of a request."""
+    place, subresource = request["resource"], request.get("subResource")
+    name = place["resource"] + (f"/{subresource}" if subresource else "")
+    names = {name, "*/*"} | (set() if subresource else {"*"})
+    return any(
+        {place["group"], "*"} & set(rule["apiGroups"]) and {place["version"], "*"} & set(rule["apiVersions"])
+        and {request["operation"], "*"} & set(rule["operations"]) and names & set(rule["resources"])
+        for rule in spec["matchConstraints"]["resourceRules"])
+
+
+def refusal(policies, resource, before, after, user=USER, namespace=LIVING):
+    """The error message of the first policy that refuses, or None."""
+    request = requested(resource, before, after, user)
+    for policy in policies:
+        if applies(policy["spec"], request):
+            message = refusal_by(policy["spec"], request, before, after, namespace)
+            if message is not None:
+                return message
+    return None
+
+
+def refusal_by(spec, request, before, after, namespace):
+    """The error message of one policy, or None. An evaluation error is a refusal, as with `failurePolicy: Fail`."""
     data = {"namespaceObject": namespace, "object": after, "oldObject": before, "request": request, "variables": {}}
     environment = cel.NewEnv(config=LIBRARIES, variables={name: cel.Type.DYN for name in NAMES})
 
@@ -213,22 +285,51 @@ def refusal(spec, resource, before, after, user=USER, namespace=LIVING):
     return None
 
 
-def check(policy, check_that):
-    for what, resource, before, after, words in REQUESTS:
-        message = refusal(policy["spec"], resource, before, after)
-        check_that((message is None) == (words is None) and (words or "") in (message or ""), f"{what}: {message}")
-        message = refusal(policy["spec"], resource, before, after, user="system:admin")
-        check_that(message is None, f"{what}, by another user: {message}")
-        if after is None:
-            message = refusal(policy["spec"], resource, before, after, namespace=DYING)
-            check_that(message is None, f"{what}, in a namespace that is being deleted: {message}")
-    return len(REQUESTS)
+def check(policies, title, requests, check_that):
+    """Judges requests by all policies of a set of controllers, for the daemon and for another user."""
+    for what, resource, before, after, *namespace, words in requests:
+        namespace = namespace[0] if namespace else LIVING
+        message = refusal(policies, resource, before, after, namespace=namespace)
+        check_that((message is None) == (words is None) and (words or "") in (message or ""), f"{title}: {what}: {message}")
+        message = refusal(policies, resource, before, after, user="system:admin", namespace=namespace)
+        check_that(message is None, f"{title}: {what}, by another user: {message}")
 
 
-def check_namespaces(policy, check_that):
-    for what, resource, before, after, namespace, words in IN_NAMESPACES:
-        message = refusal(policy["spec"], resource, before, after, namespace=namespace)
-        check_that((message is None) == (words is None) and (words or "") in (message or ""), f"{what}: {message}")
-        message = refusal(policy["spec"], resource, before, after, user="system:admin", namespace=namespace)
-        check_that(message is None, f"{what}, by another user: {message}")
-    return len(IN_NAMESPACES)
+def allowed(requests):
+    return [request for request in requests if request[-1] is None]
+
+
+def dying(requests):
+    """The deletions among them, in a namespace that is being deleted: all are allowed."""
+    return [(f"{what}, in a namespace that is being deleted", resource, before, None, DYING, None)
+            for what, resource, before, after, _ in requests if after is None]
+
+
+ROLLING_UPDATES = [(what, "replicationcontrollers", before, after, words) for what, before, after, words in OF_ROLLING_UPDATES]
+TEST_BED = ["serviceaccount-controller", "root-ca-certificate-publisher-controller",
+            "persistentvolumeclaim-protection-controller", "persistentvolume-protection-controller",
+            "clusterrole-aggregation-controller"]
+NAMESPACE, GARBAGE, ROLLING = "namespace-controller", "garbage-collector-controller", "rollingupdate-controller"
+# Controllers beside those of the workloads, and what they must be able and unable to do.
+SETS = [
+    ([], REQUESTS + dying(REQUESTS)),
+    ([NAMESPACE], REQUESTS + dying(REQUESTS) + IN_NAMESPACES),
+    ([GARBAGE], allowed(REQUESTS) + dying(REQUESTS) + OF_THE_COLLECTOR),
+    ([ROLLING], REQUESTS + dying(REQUESTS) + ROLLING_UPDATES + dying(ROLLING_UPDATES)),
+    ([NAMESPACE, ROLLING], REQUESTS + dying(REQUESTS) + ROLLING_UPDATES + dying(ROLLING_UPDATES) + allowed(IN_NAMESPACES)),
+    ([GARBAGE, ROLLING], allowed(REQUESTS) + OF_THE_COLLECTOR + ROLLING_UPDATES + dying(ROLLING_UPDATES)),
+    ([GARBAGE, NAMESPACE], allowed(REQUESTS) + allowed(IN_NAMESPACES) + OF_THE_COLLECTOR),
+    ([GARBAGE, NAMESPACE, ROLLING, *TEST_BED],
+     allowed(REQUESTS) + allowed(IN_NAMESPACES) + allowed(OF_THE_COLLECTOR) + ROLLING_UPDATES + dying(ROLLING_UPDATES)
+     + OF_A_TEST_BED),
+]
+
+
+def check_all(rendered, check_that):
+    """`rendered` gives the objects of the chart for a list of controllers."""
+    count = 0
+    for controllers, requests in SETS:
+        policies = [found for found in rendered(["*", *controllers]) if found["kind"] == "ValidatingAdmissionPolicy"]
+        check(policies, ", ".join(controllers) or "workloads", requests, check_that)
+        count += len(requests)
+    return count

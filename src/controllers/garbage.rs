@@ -6,9 +6,13 @@
 
 mod barrier;
 mod execute;
+mod finalizers;
 mod kinds;
 mod monitor;
 mod owners;
+mod recent;
+mod referents;
+mod unwatched;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -31,9 +35,12 @@ use crate::model::{ObjectKey, Resource, Uid};
 use crate::plan::garbage::graph::{Graph, Look, Wake};
 use crate::runtime::api::Api;
 use crate::runtime::worker::{Next, WorkQueue, run_workers};
-use barrier::Barrier;
+use barrier::{Barrier, Deletion};
+use finalizers::StuckOrphanings;
 pub use kinds::GarbageResources;
 use kinds::Kinds;
+use recent::Recent;
+use unwatched::UnwatchedOwners;
 
 /// Its entry in the registry.
 pub static ENTRY: ControllerEntry = ControllerEntry {
@@ -54,8 +61,9 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     install,
 };
 
-/// The name of its other queue: objects that are deleted without their dependents.
+/// The names of its other queues: objects that are deleted without their dependents, and after them.
 const ORPHAN_QUEUE: &str = "garbage_collector_attempt_to_orphan";
+const FOREGROUND_QUEUE: &str = "garbage_collector_end_foreground";
 
 /// How long an owner that has not been seen may be late: the watches of two kinds are not equally fast.
 const LATE: Duration = Duration::from_millis(500);
@@ -63,23 +71,33 @@ const LATE: Duration = Duration::from_millis(500);
 /// How long a dependent may turn up after an orphaning deletion and keep its life.
 const RELEASED_FOR: Duration = Duration::from_secs(600);
 
+/// How long an answer about an owner that waits for its dependents counts for all of them: a second deletion can change the
+/// policy, and then they must live.
+const WAITS_FOR: Duration = Duration::from_secs(1);
+
 fn install(setup: &mut Setup) -> Box<dyn Worker> {
     let context = setup.context().clone();
     let metrics = context.metrics().clone();
     let control = context.control_of(&ENTRY);
+    if let Some(limits) = context.settings().garbage_resources.limits() {
+        tracing::warn!("{limits}");
+    }
     let collector = Arc::new(Collector {
         api: control.api.clone(),
         queue: control.queue.clone(),
         orphans: WorkQueue::new(ORPHAN_QUEUE, &metrics),
+        foregrounds: WorkQueue::new(FOREGROUND_QUEUE, &metrics),
         graph: Mutex::default(),
         kinds: Kinds::new(
             context.settings().garbage_resources.clone(),
             context.settings().scope.namespace.clone(),
         ),
         kinds_changed: Notify::new(),
-        released: Mutex::default(),
-        waiting_owners: Mutex::default(),
+        released: Mutex::new(Recent::new(RELEASED_FOR)),
+        waiting_owners: Mutex::new(Recent::new(WAITS_FOR)),
+        unwatched: UnwatchedOwners::default(),
         foreground_since: Mutex::default(),
+        stuck: StuckOrphanings::default(),
         barrier: Barrier::default(),
         stop: CancellationToken::new(),
         context,
@@ -101,16 +119,21 @@ pub struct Collector {
     queue: WorkQueue<ObjectKey>,
     /// Objects that are being deleted without their dependents.
     orphans: WorkQueue<Uid>,
+    /// Objects that are being deleted after their dependents, of which none is left that is known.
+    foregrounds: WorkQueue<Uid>,
     graph: Mutex<Graph>,
     kinds: Kinds,
     /// Called when a resource may have come or gone.
     kinds_changed: Notify,
-    /// Owners whose `orphan` we took off, and when.
-    released: Mutex<BTreeMap<Uid, Instant>>,
-    /// Owners that were read and waited for their dependents, and when.
-    waiting_owners: Mutex<BTreeMap<Uid, Instant>>,
+    /// Owners whose `orphan` we took off.
+    released: Mutex<Recent>,
+    /// Owners that were read and waited for their dependents.
+    waiting_owners: Mutex<Recent>,
+    /// Owners of resources that are not watched.
+    unwatched: UnwatchedOwners,
     /// Since when owners whose dependents are gone wait for a barrier.
     foreground_since: Mutex<BTreeMap<Uid, Instant>>,
+    stuck: StuckOrphanings,
     barrier: Barrier,
     stop: CancellationToken,
 }
@@ -121,6 +144,9 @@ impl Collector {
     /// # Errors
     /// When a request fails, or an owner can neither be seen nor be proved absent; the object is then looked at again.
     async fn sync(&self, uid: &Uid) -> Result<Next, SyncError> {
+        if let Some(next) = self.look_at_unwatched(uid).await? {
+            return Ok(next);
+        }
         let look = self.graph.lock().look(uid);
         match look {
             Look::Nothing => Ok(Next::Settled),
@@ -130,10 +156,13 @@ impl Collector {
                 self.delete_as_seen(uid, &address, version, policy).await
             }
             Look::Foreground { address, is_blocked, circle } => {
+                if !is_blocked {
+                    self.foregrounds.add(uid.clone());
+                    return Ok(Next::Settled);
+                }
+                self.forget_foreground(uid);
                 if !circle.is_empty() {
                     self.unblock(uid, &address, &circle).await?;
-                } else if !is_blocked {
-                    return self.end_foreground(uid, &address).await;
                 }
                 // It is woken when the last that blocks it is gone.
                 Ok(Next::Settled)
@@ -148,19 +177,21 @@ impl Collector {
             match wake {
                 Wake::Check(uid) => self.queue.add(key(&uid)),
                 Wake::CheckLater(uid) => self.queue.add_after(key(&uid), LATE),
-                Wake::Orphan(uid) => self.orphans.add(uid),
+                Wake::Orphan(uid) => {
+                    // An answer to an earlier deletion does not count for this one.
+                    self.barrier.forget(&uid, Deletion::Orphaning);
+                    self.orphans.add(uid);
+                }
             }
         }
     }
 
     fn has_released(&self) -> bool {
-        let mut released = self.released.lock();
-        released.retain(|_, since| since.elapsed() < RELEASED_FOR);
-        !released.is_empty()
+        !self.released.lock().is_empty(Instant::now())
     }
 
     fn is_released(&self, owner: &Uid) -> bool {
-        self.has_released() && self.released.lock().contains_key(owner)
+        self.released.lock().contains(owner, Instant::now())
     }
 
     fn measure(&self) {
@@ -170,6 +201,7 @@ impl Collector {
         set_gauge(&metrics.bytes, graph.bytes());
         set_gauge(&metrics.unseen_owners, graph.unseen());
         drop(graph);
+        set_gauge(&metrics.stuck_orphanings, self.stuck.len());
         for (state, count) in self.kinds.by_state() {
             set_gauge(&metrics.resources.with_label_values(&[state]), count);
         }
@@ -189,7 +221,7 @@ impl Worker for Arc<Collector> {
     fn run(&self, workers: usize) -> BoxFuture<'static, ()> {
         let collector = self.clone();
         Box::pin(async move {
-            let (checking, orphaning) = (collector.clone(), collector.clone());
+            let (checking, orphaning, ending) = (collector.clone(), collector.clone(), collector.clone());
             let check = move |key: ObjectKey| {
                 let collector = checking.clone();
                 let sync: BoxFuture<'static, Result<Next, SyncError>> =
@@ -202,9 +234,16 @@ impl Worker for Arc<Collector> {
                     Box::pin(async move { collector.orphan(&uid).await });
                 sync
             };
+            let end = move |uid: Uid| {
+                let collector = ending.clone();
+                let sync: BoxFuture<'static, Result<Next, SyncError>> =
+                    Box::pin(async move { collector.end_foreground(&uid).await });
+                sync
+            };
             tokio::join!(
                 run_workers(collector.queue.clone(), workers, check),
                 run_workers(collector.orphans.clone(), workers, orphan),
+                run_workers(collector.foregrounds.clone(), workers, end),
                 collector.stop.run_until_cancelled(collector.clone().watch()),
                 collector.stop.run_until_cancelled(collector.raise_barriers()),
             );
@@ -214,11 +253,13 @@ impl Worker for Arc<Collector> {
     fn shut_down(&self) {
         self.queue.shut_down();
         self.orphans.shut_down();
+        self.foregrounds.shut_down();
         self.stop.cancel();
     }
 
     fn longest_running(&self) -> Duration {
-        self.queue.longest_running().max(self.orphans.longest_running())
+        let others = self.orphans.longest_running().max(self.foregrounds.longest_running());
+        self.queue.longest_running().max(others)
     }
 
     /// Nothing: what an owner's end makes necessary is found by the lists of a new leader, and retried until it is done.

@@ -125,7 +125,7 @@ impl Controller for NamespaceController {
                 }
                 Plan::Round => {
                     let (outcome, error) = self.round(namespace, observed).await;
-                    self.memory.finished(namespace, &outcome);
+                    self.memory.finished(namespace, observed.waited, &outcome);
                     Executed::new(outcome, error)
                 }
             }

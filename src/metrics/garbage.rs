@@ -23,6 +23,8 @@ pub struct GarbageMetrics {
     pub deleted: IntCounter,
     /// Owners that were let go without their dependents.
     pub orphaned: IntCounter,
+    /// Owners that keep `orphan` because a resource cannot be read.
+    pub stuck_orphanings: IntGauge,
     /// Seconds that it took to learn from all resources who refers to the owners that wait.
     pub barrier_duration: Histogram,
 }
@@ -53,6 +55,10 @@ impl GarbageMetrics {
             orphaned: catalogue.counter(
                 "windlass_garbage_owners_orphaned_total",
                 "Owners that were deleted without their dependents.",
+            ),
+            stuck_orphanings: catalogue.gauge(
+                "windlass_garbage_stuck_orphanings",
+                "Owners that keep the finalizer orphan, because a resource with possible dependents cannot be read.",
             ),
             barrier_duration: catalogue.histogram(
                 "windlass_garbage_barrier_duration_seconds",

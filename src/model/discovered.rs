@@ -147,7 +147,15 @@ impl FailedGroup {
     pub fn group_version(&self) -> String {
         if self.version.is_empty() { self.group.clone() } else { group_version(&self.group, &self.version) }
     }
+
+    /// Whether it is known beforehand that the group holds no objects that could be deleted.
+    pub fn stores_nothing(&self) -> bool {
+        STORE_NOTHING.contains(&self.group.as_str())
+    }
 }
+
+/// Groups of aggregated API servers that compute what they show and store nothing.
+const STORE_NOTHING: [&str; 3] = ["metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"];
 
 /// All resources of a server, without subresources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -29,6 +29,9 @@ pub enum Next {
     Settled,
     /// Sync again after this time, because something is due then.
     After(Duration),
+    /// Nothing: the sync has begun something that adds the key when it ends. That is no success yet, so that the next
+    /// failure is one more in a row.
+    Unfinished,
 }
 
 /// The interface of the workers to an error.
@@ -317,6 +320,7 @@ where
     // Nothing that the closure captures is used after a panic except through locks that do not poison,
     // and a sync keeps its state in the cluster, so that continuing is safe.
     match AssertUnwindSafe(async move { sync(key.clone()).await }).catch_unwind().await {
+        Ok(Ok(Next::Unfinished)) => {}
         Ok(Ok(next)) => {
             queue.forget(key);
             if let Next::After(delay) = next
@@ -498,6 +502,29 @@ mod tests {
         let text = metrics.render();
         assert!(text.contains("workqueue_retries_total{name=\"test\"} 4"), "{text}");
         assert!(text.contains("windlass_sync_errors_total{name=\"test\",reason=\"refused\"} 4"), "{text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sync_that_is_unfinished_does_not_end_the_backoff() {
+        let (metrics, log) = (Metrics::new(), Log::default());
+        let queue = WorkQueue::new("test", &metrics);
+        queue.add(1);
+        // Each attempt asks first, and fails with the answer.
+        let answering = queue.clone();
+        run(&queue, 1, S, &log, move |key, nth| {
+            if nth % 2 == 1 {
+                answering.add(key);
+                return Ok(Next::Unfinished);
+            }
+            if nth < 8 { Err(Refused(None)) } else { Ok(Next::Settled) }
+        })
+        .await;
+        let gaps: Vec<u128> =
+            log.times().windows(2).map(|pair| pair[1] - pair[0]).filter(|gap| *gap > 1).collect();
+        for (gap, delay) in gaps.iter().zip([5, 10, 20]) {
+            assert!((delay..=delay + 1).contains(gap), "{gaps:?}");
+        }
+        assert_eq!((gaps.len(), queue.in_backoff()), (3, 0));
     }
 
     #[tokio::test(start_paused = true)]

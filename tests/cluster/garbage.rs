@@ -1,5 +1,8 @@
 //! The garbage collector: dependents follow their owners, finalizers end deletions, and nothing is deleted without proof.
 
+mod unlisted_kinds;
+mod unreadable_kinds;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -313,41 +316,6 @@ async fn garbage_of_the_time_before_the_collector_is_found() {
         .await;
     seconds(10).await;
     assert!(stored(&cluster, "b").is_some() && owners_of(&cluster, "c").is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_orphaning_deletion_waits_for_a_kind_that_cannot_be_read() {
-    let is_down = Arc::new(AtomicBool::new(false));
-    let down = is_down.clone();
-    let faults = inject_faults(move |request: &RequestInfo| {
-        let hits = request.kind == "Secret" && request.verb == "list" && request.user_agent == USER_AGENT;
-        match down.load(Ordering::SeqCst) && hits {
-            true => FaultDecision::Refuse {
-                code: 500,
-                message: "conversion failed".into(),
-                reason: "InternalError".into(),
-            },
-            false => FaultDecision::Proceed,
-        }
-    });
-    let (cluster, _daemon) = cluster_with(faults).await;
-    seconds(2).await;
-    is_down.store(true, Ordering::SeqCst);
-    let (orphaning, waiting) =
-        (create(&cluster, "orphaning", &[]).await, create(&cluster, "waiting", &[]).await);
-    create(&cluster, "a", &[to(&orphaning)]).await;
-    create(&cluster, "b", &[blocking(&waiting)]).await;
-    delete_map(&cluster, "orphaning", "Orphan").await;
-    delete_map(&cluster, "waiting", "Foreground").await;
-    seconds(20).await;
-    assert!(stored(&cluster, "orphaning").is_some(), "a Secret may refer to it");
-    assert!(owners_of(&cluster, "a").is_empty());
-    cluster
-        .eventually(60, "a foreground deletion ends all the same", |cluster| are_gone(cluster, &["waiting"]))
-        .await;
-    is_down.store(false, Ordering::SeqCst);
-    cluster.eventually(70, "the owner is gone", |cluster| are_gone(cluster, &["orphaning"])).await;
-    assert!(stored(&cluster, "a").is_some());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,8 @@
 //! The namespace controller: what is in a namespace goes in the right order, the conditions say why it waits, and it ends as
 //! soon as it is empty.
 
+mod refused_requests;
+
 use std::time::Duration;
 
 use http::Method;
@@ -267,48 +269,22 @@ async fn a_failing_metrics_server_keeps_no_namespace() {
     cluster.eventually(2, "the namespace is gone", is_gone).await;
 }
 
-/// Refuses this verb of a kind with this code, for the daemon.
-fn refusing(code: u16, verb: &'static str, kind: &'static str, times: usize) -> Faults {
-    let left = std::sync::atomic::AtomicUsize::new(times);
-    inject_faults(move |request| {
-        use std::sync::atomic::Ordering::Relaxed;
-        let hits = is_request(request, verb, kind) && request.path.starts_with("/api/v1/namespaces/shop/");
-        match hits && left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
-            true => FaultDecision::Refuse {
-                code,
-                message: "the server could not find the requested resource".into(),
-                reason: if code == 404 { "NotFound" } else { "MethodNotAllowed" }.into(),
-            },
-            false => FaultDecision::Proceed,
-        }
-    })
-}
-
 #[tokio::test(start_paused = true)]
-async fn a_path_that_is_not_found_for_a_while_does_not_count_as_empty() {
-    let (cluster, _daemon) = cluster(0, refusing(404, "list", "Secret", 5)).await;
-    create(&cluster, &format!("{SHOP}/secrets"), "precious", &[]).await;
+async fn a_namespace_that_nothing_changes_is_looked_at_every_15_seconds() {
+    let (cluster, _daemon) = cluster(0, Faults::default()).await;
+    create_map(&cluster, "held", &["example.com/keep"]).await;
     delete_shop(&cluster).await;
-    cluster.eventually(60, "the namespace is gone", is_gone).await;
-    let log = requests(&cluster, |it| it.kind == "Secret" || it.subresource == "finalize");
-    let told: Vec<&str> = log.iter().filter(|it| it.verb != "list").map(|it| it.verb).collect();
-    assert_eq!(told, ["deletecollection", "update"], "the secret is deleted before the namespace goes");
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_cannot_be_deleted_at_once_is_deleted_one_by_one() {
-    for code in [404, 405] {
-        let (cluster, _daemon) =
-            cluster(0, refusing(code, "deletecollection", "ConfigMap", usize::MAX)).await;
-        create_map(&cluster, "one", &[]).await;
-        create_map(&cluster, "two", &[]).await;
-        delete_shop(&cluster).await;
-        cluster.eventually(2, "the namespace is gone", is_gone).await;
-        let deletions = requests(&cluster, |it| it.verb == "delete" && it.kind == "ConfigMap");
-        assert_eq!(deletions.len(), 2, "{code}");
-        let body = String::from_utf8_lossy(&deletions[0].body).into_owned();
-        assert!(body.contains("\"uid\"") && body.contains("Background"), "{body}");
-    }
+    let lists = || requests(&cluster, |it| it.verb == "list" && it.path.ends_with("/shop/configmaps")).len();
+    let between = async |seconds: u64| {
+        let before = lists();
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        lists() - before
+    };
+    let first = between(20).await;
+    assert!(first >= 18, "{first} looks in the first 20 seconds");
+    between(580).await;
+    let later = between(600).await;
+    assert!((38..=42).contains(&later), "{later} looks in ten minutes");
 }
 
 #[tokio::test(start_paused = true)]

@@ -58,7 +58,7 @@ fn failed(group: &str, last_good: Option<Vec<DiscoveredResource>>) -> FailedGrou
 
 fn item(name: &str, is_deleting: bool, finalizers: &[&str]) -> Item {
     let finalizers = finalizers.iter().map(ToString::to_string).collect();
-    Item { name: name.into(), uid: format!("u-{name}"), is_deleting, finalizers }
+    Item { name: name.into(), uid: format!("u-{name}"), is_deleting, due: None, finalizers }
 }
 
 fn left(name: &str, items: &[Item]) -> Left {
@@ -145,11 +145,11 @@ fn pods_go_first_and_alone_and_then_whatever_can_be_found_and_deleted() {
 
 #[test]
 fn a_namespace_that_waits_is_looked_at_where_something_was_left() {
-    let last = Last::default().next(&holds(vec![left("secrets", &[item("a", true, &["x"])])]));
+    let last = Last::default().next(&holds(vec![left("secrets", &[item("a", true, &["x"])])]), 10 * S);
     assert_eq!(waves(&served(), &last), ["pods", "secrets (all)", "configmaps blind"]);
-    let last = last.next(&holds(vec![left("pods", &[item("a", true, &[])])]));
+    let last = last.next(&holds(vec![left("pods", &[item("a", true, &[])])]), 10 * S);
     assert_eq!(waves(&served(), &last), ["pods (all)", "configmaps secrets blind"]);
-    let last = last.next(&fails("blind.example.com", "no"));
+    let last = last.next(&fails("blind.example.com", "no"), 10 * S);
     assert_eq!(waves(&served(), &last), ["pods", "blind", "configmaps secrets"], "not all with each retry");
 }
 
@@ -200,13 +200,45 @@ fn the_pause_grows_to_a_second_and_with_the_objects_and_is_short_again_after_pro
     let mut last = Last::default();
     let mut pause = |findings: &Findings| {
         let verdict = planner::verdict(&observed(&shop, &last), findings, &shop);
-        last = last.next(findings);
+        last = last.next(findings, 10 * S);
         let Verdict::Wait(pause, Cause::Content) = verdict else { panic!("{verdict:?}") };
         pause.as_millis()
     };
     let pauses = [pause(&pods(2)), pause(&pods(2)), pause(&pods(2)), pause(&pods(2)), pause(&pods(1))];
     assert_eq!(pauses, [250, 500, 1000, 1000, 250]);
     assert_eq!([pause(&pods(3000)), pause(&pods(100_000))], [3250, 15_000]);
+}
+
+#[test]
+fn the_pause_grows_to_15_seconds_with_the_time_since_something_moved() {
+    let shop = shop(&["kubernetes"]);
+    let due = |second: i64| Item { due: Some(at(second)), ..item("a", true, &[]) };
+    // Since the deletion was seen, and what is left: the pause after it is found for the ninth time.
+    let pause = |waited: u64, left: Vec<Left>, changed_at: u64, now: i64| {
+        let found = holds(left);
+        let mut last = Last::default().next(&found, changed_at as u32 * S);
+        for _ in 0..8 {
+            last = last.next(&found, changed_at as u32 * S + S);
+        }
+        let observed = Observed { waited: waited as u32 * S, now: at(now), ..observed(&shop, &last) };
+        match planner::verdict(&observed, &found, &shop) {
+            Verdict::Wait(pause, Cause::Content) => pause.as_millis(),
+            verdict => panic!("{verdict:?}"),
+        }
+    };
+    let maps = || vec![left("configmaps", &[item("a", true, &["example.com/keep"])])];
+    assert_eq!(pause(40, maps(), 10, 1000), 1000, "30 seconds ago");
+    assert_eq!(pause(100, maps(), 10, 1000), 3000);
+    assert_eq!(pause(1000, maps(), 10, 1000), 15_000);
+    assert_eq!(pause(1000, maps(), 990, 1000), 1000, "it has just changed");
+    // A pod has until the time of its deletion, and is then expected to go.
+    assert_eq!(pause(1000, vec![left("pods", &[due(1500)])], 10, 1000), 1000);
+    assert_eq!(pause(1000, vec![left("pods", &[due(400), due(990)])], 10, 1000), 1000);
+    assert_eq!(
+        pause(1000, vec![left("pods", &[due(400), due(910)])], 10, 1000),
+        3000,
+        "its node does not answer"
+    );
 }
 
 #[test]
@@ -242,19 +274,19 @@ fn an_empty_namespace_behind_a_failing_group_costs_no_lists_until_the_group_is_b
     let empty = Findings { survey: blocked.clone(), ..holds(Vec::new()) };
     let shop = shop(&["kubernetes"]);
     let may_skip = |last: &Last, survey: &Survey| planner::may_skip_content(&observed(&shop, last), survey);
-    let last = Last::default().next(&empty);
+    let last = Last::default().next(&empty, 10 * S);
     assert!(may_skip(&last, &blocked));
     assert!(!may_skip(&last, &Survey::default()), "it is back: all is looked at again");
     assert!(!may_skip(&Last::default(), &blocked), "never looked at");
     let skipped = Findings::without_a_look(blocked.clone(), &last);
-    assert!(may_skip(&last.next(&skipped), &blocked));
+    assert!(may_skip(&last.next(&skipped, 10 * S), &blocked));
     assert_eq!(said(&shop, &skipped)[3][3], "All content successfully removed", "as it was at the last look");
 }
 
 #[test]
 fn an_empty_namespace_is_looked_at_again_when_the_delay_is_over() {
     let shop = shop(&["kubernetes"]);
-    let last = Last::default().next(&holds(Vec::new()));
+    let last = Last::default().next(&holds(Vec::new()), 10 * S);
     let early = Observed { waited: S, ..observed(&shop, &last) };
     assert!(planner::may_skip_content(&early, &Survey::default()));
     let skipped = Findings::without_a_look(Survey::default(), &last);
@@ -262,7 +294,7 @@ fn an_empty_namespace_is_looked_at_again_when_the_delay_is_over() {
     let late = planner::verdict(&observed(&shop, &last), &skipped, &shop);
     assert!(matches!(late, Verdict::Wait(..)), "nothing goes without a look in the same round");
     assert!(!planner::may_skip_content(&observed(&shop, &last), &Survey::default()));
-    let full = last.next(&holds(vec![left("pods", &[item("a", true, &[])])]));
+    let full = last.next(&holds(vec![left("pods", &[item("a", true, &[])])]), 10 * S);
     assert!(!planner::may_skip_content(&Observed { last: full, ..early }, &Survey::default()));
 }
 

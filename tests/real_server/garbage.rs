@@ -58,7 +58,7 @@ pub(crate) fn the_situations_of_upstreams_tests_end_as_with_kube_controller_mana
     });
 }
 
-async fn grant(server: &ApiServer, client: &Client) {
+pub(crate) async fn grant(server: &ApiServer, client: &Client) {
     rights::create(client, &rights::manifest()).await;
     for file in ["garbage-collector.yaml", "admissionpolicy.yaml"] {
         rights::create(client, &manifests::file(&format!("deploy/garbage/{file}"))).await;

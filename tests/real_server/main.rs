@@ -5,6 +5,7 @@
 //! by attribute alone. So the program has a harness of its own, which reports as ignored what lacks its server.
 
 mod apiserver;
+mod collector_policy;
 mod daemon_sets;
 mod garbage;
 mod installation;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         Server: apiserver::the_daemon_needs_exactly_the_shipped_permissions,
         Server: test_bed::a_clean_control_plane_with_the_test_bed_feels_like_a_cluster,
         Server: installation::the_daemons_token_can_write_only_objects_that_its_controllers_own,
+        Server: collector_policy::the_collectors_token_changes_only_references_and_its_finalizers,
         Server: installation::the_shipped_manifests_are_accepted,
         Server: namespaces::namespaces_end_with_what_is_in_them,
         ServerAndChart: test_bed::the_chart_gives_the_controllers_of_the_cluster_exactly_the_rights_that_they_need,

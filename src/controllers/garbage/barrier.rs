@@ -1,261 +1,298 @@
 //! The barrier before a finalizer of ours comes off: who refers to an owner, whatever the watches have shown until now.
 //!
 //! An orphaning deletion that ends before a dependent was seen has it deleted afterwards, as one whose owner is gone. So
-//! each resource is asked, after the deletion was seen: one without objects where dependents may be needs one small list.
-//! For another it is enough that its watch reaches the version of that list; one that is quiet is listed.
+//! each resource is asked, after the deletion was seen ([`super::referents`]).
 //!
-//! One round serves all owners that wait when it begins.
+//! No worker waits here: a sync asks and ends, and the answer queues its owner again. One round serves all owners of a
+//! namespace that wait when it begins, and those of other namespaces run beside it. An owner in foreground deletion has
+//! its answer as soon as the resources that work have answered and its patience with the others is over.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::pending;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
-use serde::Deserialize;
-use serde_json::value::RawValue;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
 use super::Collector;
-use crate::controllers::error::SyncError;
+use super::referents::{Asked, Found, Referent};
 use crate::model::Uid;
-use crate::model::discovered::DiscoveredResource;
-use crate::model::metadata::{Metadata, OwnerReference};
-use crate::plan::garbage::graph::Address;
-use crate::runtime::api::LIST_TIMEOUT;
-use crate::runtime::request;
+use crate::plan::garbage::graph::ResourceId;
 
-/// How many resources are asked at a time.
-const AT_A_TIME: usize = 16;
+/// How many lists are under way at a time: of resources that work, and of those that have failed. A resource that does not
+/// answer must not use up the first.
+const LISTS_AT_ONCE: (usize, usize) = (32, 8);
 
-/// How long a watch may take to show what a list has shown, before the list is read.
-const SILENCE: Duration = Duration::from_millis(250);
-
-/// How many objects a page of a list has.
-const PAGE: &str = "500";
-
-/// What the errors of a round say.
-const WHAT: &str = "looking for dependents";
-
-/// An object that refers to an owner.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Referent {
-    pub(super) uid: Uid,
-    pub(super) address: Address,
-    pub(super) blocks: bool,
+/// Which deletion ends when the answer is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Deletion {
+    /// One without the dependents.
+    Orphaning,
+    /// One after the dependents.
+    Foreground,
 }
 
-/// The owner that is asked about.
+/// What all resources say of an owner.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Answer {
+    /// The objects that refer to it.
+    pub(super) referents: Vec<Referent>,
+    /// Why there may be others; `None` if all resources were read.
+    pub(super) unread: Option<String>,
+}
+
+/// A question of an owner.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
-    /// Its UID.
-    pub(super) uid: Uid,
-    /// Its group, kind and name, which a reference that blocks its deletion has to name.
-    pub(super) group: String,
-    pub(super) kind: String,
-    pub(super) name: String,
+struct Question {
+    owner: Asked,
+    deletion: Deletion,
+    /// Until when it waits for resources that cannot be read; `None`: for ever.
+    patience: Option<Instant>,
+    ticket: u64,
 }
 
-impl Asked {
-    fn is_meant_by(&self, reference: &OwnerReference<'_>) -> bool {
-        let claim = (reference.group(), reference.kind.as_str(), reference.name.as_str());
-        claim == (self.group.as_str(), self.kind.as_str(), self.name.as_str())
+impl Question {
+    fn key(&self) -> (Uid, Deletion) {
+        (self.owner.uid.clone(), self.deletion)
     }
 }
 
-/// A question, and where its answer goes.
-struct Question {
-    owner: Asked,
-    /// Where its dependents are; `None`: everywhere.
-    namespace: Option<String>,
-    must_see_all: bool,
-    answer: oneshot::Sender<Result<Vec<Referent>, SyncError>>,
+/// Where the question of an owner is.
+#[derive(Debug)]
+enum State {
+    /// Asked, and perhaps under way.
+    Asked(u64),
+    Answered(Answer),
 }
 
-/// The owners that wait for the next round.
-#[derive(Default)]
+#[derive(Debug, Default)]
+struct Owners {
+    states: BTreeMap<(Uid, Deletion), State>,
+    /// Questions that no round has begun with, by the namespace of the dependents; `None`: everywhere.
+    waiting: BTreeMap<Option<String>, Vec<Question>>,
+    last_ticket: u64,
+}
+
+/// The owners that wait.
 pub(super) struct Barrier {
-    waiting: Mutex<Vec<Question>>,
+    owners: Mutex<Owners>,
     asked: Notify,
+    /// Resources whose last look failed.
+    failed: Mutex<BTreeSet<ResourceId>>,
+    sound_lists: Semaphore,
+    failed_lists: Semaphore,
 }
 
-/// What was found of the owners in one namespace.
-type Found = BTreeMap<Uid, Vec<Referent>>;
+impl Default for Barrier {
+    fn default() -> Self {
+        let (sound, failed) = LISTS_AT_ONCE;
+        Barrier {
+            owners: Mutex::default(),
+            asked: Notify::new(),
+            failed: Mutex::default(),
+            sound_lists: Semaphore::new(sound),
+            failed_lists: Semaphore::new(failed),
+        }
+    }
+}
 
 impl Barrier {
-    /// Who refers to this owner, by what the API server has after this call.
-    ///
-    /// # Errors
-    /// When a resource cannot be read and `must_see_all`.
-    pub(super) async fn referents_of(
+    /// Asks who refers to this owner, by what the API server has after this call. Once there is an answer the owner is
+    /// queued again. A question that was asked before stands.
+    pub(super) fn ask(
         &self,
         owner: Asked,
         namespace: Option<String>,
-        must_see_all: bool,
-    ) -> Result<Vec<Referent>, SyncError> {
-        let (answer, answered) = oneshot::channel();
-        self.waiting.lock().push(Question { owner, namespace, must_see_all, answer });
+        deletion: Deletion,
+        patience: Option<Instant>,
+    ) {
+        let mut owners = self.owners.lock();
+        let ticket = owners.last_ticket + 1;
+        let question = Question { owner, deletion, patience, ticket };
+        let Entry::Vacant(vacant) = owners.states.entry(question.key()) else { return };
+        vacant.insert(State::Asked(ticket));
+        owners.last_ticket = ticket;
+        owners.waiting.entry(namespace).or_default().push(question);
         self.asked.notify_one();
-        answered.await.unwrap_or_else(|_| {
-            let reason = "the garbage collector is shutting down".to_owned();
-            Err(SyncError::Unread { what: WHAT.to_owned(), reason })
-        })
+    }
+
+    /// The answer, once.
+    pub(super) fn take(&self, owner: &Uid, deletion: Deletion) -> Option<Answer> {
+        let mut owners = self.owners.lock();
+        let Entry::Occupied(state) = owners.states.entry((owner.clone(), deletion)) else { return None };
+        match state.get() {
+            State::Asked(_) => None,
+            State::Answered(_) => match state.remove() {
+                State::Answered(answer) => Some(answer),
+                State::Asked(_) => None,
+            },
+        }
+    }
+
+    /// Drops a question: its owner does not wait any more, or waits for another deletion than when it was asked.
+    pub(super) fn forget(&self, owner: &Uid, deletion: Deletion) {
+        self.owners.lock().states.remove(&(owner.clone(), deletion));
+    }
+
+    /// The limit for lists of a resource, by whether it works.
+    pub(super) fn lists(&self, is_sound: bool) -> &Semaphore {
+        if is_sound { &self.sound_lists } else { &self.failed_lists }
+    }
+
+    /// Whether the last look at a resource failed.
+    fn has_failed(&self, resource: ResourceId) -> bool {
+        self.failed.lock().contains(&resource)
+    }
+
+    fn looked(&self, resource: ResourceId, has_failed: bool) {
+        let mut failed = self.failed.lock();
+        if has_failed {
+            failed.insert(resource);
+        } else {
+            failed.remove(&resource);
+        }
+    }
+
+    /// The questions of namespaces without a round.
+    fn due(&self, busy: &BTreeSet<Option<String>>) -> Vec<(Option<String>, Vec<Question>)> {
+        let mut owners = self.owners.lock();
+        let waiting = std::mem::take(&mut owners.waiting);
+        let (still, due): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            waiting.into_iter().partition(|(namespace, _)| busy.contains(namespace));
+        owners.waiting = still;
+        due.into_iter().collect()
+    }
+
+    /// Keeps an answer. Whether somebody waits for it.
+    fn answered(&self, question: &Question, answer: Answer) -> bool {
+        let mut owners = self.owners.lock();
+        let Some(state) = owners.states.get_mut(&question.key()) else { return false };
+        let is_asked = matches!(state, State::Asked(ticket) if *ticket == question.ticket);
+        if is_asked {
+            *state = State::Answered(answer);
+        }
+        is_asked
+    }
+}
+
+/// What a round has found so far.
+#[derive(Default)]
+struct Round {
+    found: Found,
+    /// The first that could not be read, in the order of the resources.
+    unread: BTreeMap<String, String>,
+    /// How many resources have not answered yet: those that work, and the others.
+    open: (usize, usize),
+}
+
+impl Round {
+    /// The answer to a question, if it need not wait for more.
+    fn answer(&self, question: &Question, now: Instant) -> Option<Answer> {
+        let is_out_of_patience = question.patience.is_some_and(|until| now >= until);
+        let is_complete = self.open.0 == 0 && (self.open.1 == 0 || is_out_of_patience);
+        let unread = self.unread.values().next().cloned().or_else(|| {
+            (self.open.1 > 0).then(|| "a resource that has failed before does not answer".to_owned())
+        });
+        let referents = || self.found.get(&question.owner.uid).cloned().unwrap_or_default();
+        is_complete.then(|| Answer { referents: referents(), unread })
     }
 }
 
 impl Collector {
-    /// Answers the questions, round by round, for ever.
+    /// Answers the questions, for ever.
     pub(super) async fn raise_barriers(&self) {
+        let mut busy = BTreeSet::new();
+        let mut rounds = FuturesUnordered::new();
         loop {
-            self.barrier.asked.notified().await;
-            let questions = std::mem::take(&mut *self.barrier.waiting.lock());
-            let mut by_namespace: BTreeMap<Option<String>, Vec<Question>> = BTreeMap::new();
-            for question in questions {
-                by_namespace.entry(question.namespace.clone()).or_default().push(question);
+            for (namespace, questions) in self.barrier.due(&busy) {
+                busy.insert(namespace.clone());
+                let round = async move {
+                    self.round(namespace.as_deref(), questions).await;
+                    namespace
+                };
+                rounds.push(round.boxed());
             }
-            for (namespace, questions) in by_namespace {
-                let began = Instant::now();
-                self.answer(namespace, questions).await;
-                let metrics = &self.context.metrics().garbage;
-                metrics.barrier_duration.observe(began.elapsed().as_secs_f64());
+            tokio::select! {
+                () = self.barrier.asked.notified() => {}
+                Some(namespace) = rounds.next() => {
+                    busy.remove(&namespace);
+                }
             }
         }
     }
 
-    async fn answer(&self, namespace: Option<String>, questions: Vec<Question>) {
+    /// Asks all resources, until each question has its answer.
+    async fn round(&self, namespace: Option<&str>, mut questions: Vec<Question>) {
+        let began = Instant::now();
         let owner = |question: &Question| (question.owner.uid.clone(), question.owner.clone());
         let owners: Arc<BTreeMap<Uid, Asked>> = Arc::new(questions.iter().map(owner).collect());
-        let mut all = Found::new();
-        let mut failure: Option<String> = None;
-        let resources = self.kinds.all();
-        let looks = resources
-            .into_iter()
-            .filter(|(resource, _)| namespace.is_none() || resource.namespaced)
-            .map(|(resource, moved)| {
-                let (owners, namespace) = (owners.clone(), namespace.clone());
-                async move { self.look_for(&owners, namespace.as_deref(), &resource, moved).await }
-            });
-        let looks: Vec<_> = looks.collect();
-        let mut looks = futures::stream::iter(looks).buffer_unordered(AT_A_TIME);
-        while let Some(found) = looks.next().await {
-            match found {
-                Ok(found) => {
-                    found.into_iter().for_each(|(owner, more)| all.entry(owner).or_default().extend(more))
-                }
-                Err(reason) => failure = failure.or(Some(reason)),
+        let mut round = Round::default();
+        round.unread.extend(self.kinds.unknown_groups());
+        let mut looks = FuturesUnordered::new();
+        for (id, resource, moved, is_broken) in self.kinds.all() {
+            if namespace.is_some() && !resource.namespaced {
+                continue;
             }
-        }
-        for Question { owner, must_see_all, answer, .. } in questions {
-            let referents = all.remove(&owner.uid).unwrap_or_default();
-            let result = match &failure {
-                Some(reason) if must_see_all && referents.is_empty() => {
-                    Err(SyncError::Unread { what: WHAT.to_owned(), reason: reason.clone() })
-                }
-                _ => Ok(referents),
+            let is_sound = !is_broken && !self.barrier.has_failed(id);
+            let open = if is_sound { &mut round.open.0 } else { &mut round.open.1 };
+            *open += 1;
+            let owners = owners.clone();
+            let look = async move {
+                let found = self.look_for(&owners, namespace, &resource, moved, is_sound).await;
+                (id, is_sound, resource.plural, found)
             };
-            // Who has asked may have been cancelled.
-            let _ = answer.send(result);
+            looks.push(look.boxed());
         }
-    }
-
-    /// The objects of one resource that refer to one of the owners.
-    async fn look_for(
-        &self,
-        owners: &BTreeMap<Uid, Asked>,
-        namespace: Option<&str>,
-        resource: &DiscoveredResource,
-        mut moved: watch::Receiver<u64>,
-    ) -> Result<Found, String> {
-        // In the only namespace that is watched, if there is one.
-        let namespace = namespace.or(self.kinds.namespace.as_deref()).filter(|_| resource.namespaced);
-        let path = resource.path(namespace);
-        let first = self.page(&path, &[("limit", "1")]).await?;
-        if first.items().is_empty() {
-            return Ok(Found::new());
-        }
-        let version = first.metadata.resource_version.parse().unwrap_or(u64::MAX);
-        let reached = moved.wait_for(|position| *position >= version);
-        if matches!(tokio::time::timeout(SILENCE, reached).await, Ok(Ok(_))) {
-            return Ok(self.referents_in_the_graph(owners, resource));
-        }
-        let mut found = Found::new();
-        let mut next: Option<String> = None;
         loop {
-            let mut query = vec![("limit", PAGE)];
-            query.extend(next.as_deref().map(|token| ("continue", token)));
-            let page = self.page(&path, &query).await?;
-            self.collect(owners, resource, page.items(), &mut found)?;
-            match page.metadata.next.filter(|token| !token.is_empty()) {
-                Some(token) if next.as_ref() != Some(&token) => next = Some(token),
-                _ => return Ok(found),
-            }
-        }
-    }
-
-    fn referents_in_the_graph(&self, owners: &BTreeMap<Uid, Asked>, resource: &DiscoveredResource) -> Found {
-        let mut found = Found::new();
-        for owner in owners.keys() {
-            let dependents = self.graph.lock().referents(owner);
-            let of_this = dependents.into_iter().filter(|(_, address, _)| {
-                self.kinds.watched_as(address.resource).is_some_and(|known| known.plural == resource.plural)
+            let now = Instant::now();
+            questions.retain(|question| match round.answer(question, now) {
+                Some(answer) => {
+                    if self.barrier.answered(question, answer) {
+                        self.queue_ending(question);
+                    }
+                    false
+                }
+                None => true,
             });
-            let referents = of_this.map(|(uid, address, blocks)| Referent { uid, address, blocks });
-            found.insert(owner.clone(), referents.collect());
-        }
-        found
-    }
-
-    fn collect(
-        &self,
-        owners: &BTreeMap<Uid, Asked>,
-        resource: &DiscoveredResource,
-        items: &[Box<RawValue>],
-        found: &mut Found,
-    ) -> Result<(), String> {
-        let Some(id) = self.kinds.id_of(resource) else { return Ok(()) };
-        for item in items {
-            let object = Metadata::decode(item.get())
-                .map_err(|error| format!("listing {}: {error}", resource.plural))?;
-            for reference in &object.owners {
-                let Some(owner) = owners.get(&reference.uid) else { continue };
-                let (namespace, name) =
-                    (object.namespace.as_str().to_owned(), object.name.as_str().to_owned());
-                let address = Address { resource: id, namespace, name };
-                let blocks = reference.blocks && owner.is_meant_by(reference);
-                let referent = Referent { uid: object.uid.clone(), address, blocks };
-                found.entry(reference.uid.clone()).or_default().push(referent);
+            if questions.is_empty() {
+                break;
+            }
+            let patience = questions.iter().filter_map(|question| question.patience);
+            let patience = patience.filter(|until| *until > now).min();
+            let out_of_patience = async {
+                match patience {
+                    Some(until) => tokio::time::sleep_until(until).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                Some((id, is_sound, plural, found)) = looks.next() => {
+                    let open = if is_sound { &mut round.open.0 } else { &mut round.open.1 };
+                    *open -= 1;
+                    self.barrier.looked(id, found.is_err());
+                    match found {
+                        Ok(found) => found.into_iter().for_each(|(owner, more)| {
+                            round.found.entry(owner).or_default().extend(more);
+                        }),
+                        Err(reason) => {
+                            round.unread.insert(plural, reason);
+                        }
+                    }
+                }
+                () = out_of_patience => {}
             }
         }
-        Ok(())
+        self.context.metrics().garbage.barrier_duration.observe(began.elapsed().as_secs_f64());
     }
 
-    async fn page(&self, path: &str, query: &[(&str, &str)]) -> Result<Page, String> {
-        let request = request::get_as(request::METADATA_LIST, path, query);
-        let listing = self.api.with_timeout(LIST_TIMEOUT);
-        listing.call(request).await.map_err(|error| format!("listing {path}: {error}"))
+    fn queue_ending(&self, question: &Question) {
+        match question.deletion {
+            Deletion::Orphaning => self.orphans.add(question.owner.uid.clone()),
+            Deletion::Foreground => self.foregrounds.add(question.owner.uid.clone()),
+        }
     }
-}
-
-#[derive(Deserialize)]
-struct Page {
-    metadata: PageMetadata,
-    /// Absent, or null as Go writes it, where there are none.
-    #[serde(default)]
-    items: Option<Vec<Box<RawValue>>>,
-}
-
-impl Page {
-    fn items(&self) -> &[Box<RawValue>] {
-        self.items.as_deref().unwrap_or_default()
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PageMetadata {
-    #[serde(default)]
-    resource_version: String,
-    #[serde(default, rename = "continue")]
-    next: Option<String>,
 }

@@ -2,21 +2,16 @@
 //!
 //! Each write carries the UID of its object, and the version or, where it does not depend on one, what it removes.
 
-use std::time::Duration;
-
-use futures::StreamExt;
+use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::{Value, json};
-use tokio::time::Instant;
+use serde_json::{Map, Value, json};
 
-use super::barrier::{Asked, Referent};
+use super::Collector;
 use super::owners::{Owner, is_about};
-use super::{Collector, key};
 use crate::controllers::error::SyncError;
-use crate::controllers::execute::AT_ONCE;
 use crate::model::Uid;
 use crate::model::discovered::{DiscoveredResource, is_path_segment};
-use crate::model::metadata::{FOREGROUND, Metadata, ORPHAN};
+use crate::model::metadata::Metadata;
 use crate::plan::garbage::fate::{Fate, OwnerState, Policy, fate};
 use crate::plan::garbage::graph::Address;
 use crate::plan::garbage::patch::{self, Change};
@@ -27,21 +22,11 @@ use crate::runtime::worker::Next;
 /// How often a write is computed again after a conflict, in one sync.
 const ATTEMPTS: usize = 4;
 
-/// The pause before dependents that turned up late are looked for again.
-const AGAIN: Duration = Duration::from_millis(20);
-
-/// How long an owner may keep its dependents without being watched itself.
-const UNWATCHED: Duration = Duration::from_secs(300);
-
-/// How long a foreground deletion waits for kinds that cannot be read. Unlike an orphaning deletion it loses nothing when
-/// it ends too early: what is left is deleted after it.
-const FOREGROUND_PATIENCE: Duration = Duration::from_secs(30);
-
 /// An object that can be asked for.
-struct Target {
-    resource: DiscoveredResource,
+pub(super) struct Target {
+    pub(super) resource: DiscoveredResource,
     name: String,
-    path: String,
+    pub(super) path: String,
 }
 
 impl Target {
@@ -60,7 +45,7 @@ impl Target {
 
 impl Collector {
     /// `None` if its resource is not watched any more: then it is out of reach.
-    fn target(&self, address: &Address) -> Option<Target> {
+    pub(super) fn target(&self, address: &Address) -> Option<Target> {
         let resource = self.kinds.watched_as(address.resource)?;
         let Address { namespace, name, .. } = address;
         let namespace = resource.namespaced.then_some(namespace.as_str());
@@ -73,10 +58,10 @@ impl Collector {
     }
 
     /// The metadata of an object as the API server has it now; `None` if there is none with this UID.
-    async fn read(&self, uid: &Uid, target: &Target) -> Result<Option<Value>, SyncError> {
+    pub(super) async fn read(&self, uid: &Uid, target: &Target) -> Result<Option<Value>, SyncError> {
         let request = request::get_as(request::METADATA, &target.path, &[]);
-        match self.api_for(uid).call::<Value>(request).await {
-            Ok(object) => Ok(Some(object).filter(|object| is_of(object, uid))),
+        match self.api_for(uid).call::<Object>(request).await {
+            Ok(object) => Ok(Some(object.into_value()).filter(|object| is_of(object, uid))),
             Err(error) if is_about(&error, &target.resource, &target.name) => Ok(None),
             Err(error) => Err(SyncError::creation(target.what("reading"), error)),
         }
@@ -91,14 +76,10 @@ impl Collector {
         if live.is_deleting {
             return Ok(Next::Settled);
         }
-        let (mut owners, mut is_unwatched) = (Vec::new(), false);
+        let mut owners = Vec::new();
         for reference in &live.owners {
             let state = match self.owner_state(&live, address, reference).await? {
                 Owner::Is(state) => state,
-                Owner::IsUnwatched => {
-                    is_unwatched = true;
-                    OwnerState::Solid
-                }
                 // It may exist, and keeps the object alive. Other owners are not held up by that.
                 Owner::IsBeyondReach => OwnerState::Solid,
             };
@@ -106,7 +87,7 @@ impl Collector {
         }
         let has_dependents = self.graph.lock().is_owner(uid);
         match fate(&owners, has_dependents, Policy::kept_by(&live)) {
-            Fate::Keep => Ok(if is_unwatched { Next::After(UNWATCHED) } else { Next::Settled }),
+            Fate::Keep => Ok(Next::Settled),
             Fate::DropReferences(gone) => {
                 self.change_references(uid, &target, &gone, Change::Remove).await?;
                 // What is left is judged by what the watch shows then.
@@ -200,7 +181,7 @@ impl Collector {
     }
 
     /// Changes the references to these owners.
-    async fn change_references(
+    pub(super) async fn change_references(
         &self,
         uid: &Uid,
         target: &Target,
@@ -244,75 +225,13 @@ impl Collector {
         }
     }
 
-    /// Ends a foreground deletion that no dependent blocks any more.
-    pub(super) async fn end_foreground(&self, uid: &Uid, address: &Address) -> Result<Next, SyncError> {
-        let Some(target) = self.target(address) else { return Ok(Next::Settled) };
-        let since = *self.foreground_since.lock().entry(uid.clone()).or_insert_with(Instant::now);
-        let must_see_all = since.elapsed() < FOREGROUND_PATIENCE;
-        let referents = self.referents(uid, address, &target.resource, must_see_all).await?;
-        let is_blocked = referents.iter().any(|referent| referent.blocks);
-        if is_blocked && !planted!("a foreground deletion ends without a barrier") {
-            // The watch will show them soon, and wake the owner when they are gone.
-            referents.iter().for_each(|referent| self.queue.add_after(key(&referent.uid), super::LATE));
-            return Ok(Next::After(super::LATE));
-        }
-        self.remove_finalizer(uid, &target, FOREGROUND).await?;
-        self.foreground_since.lock().remove(uid);
-        Ok(Next::Settled)
-    }
-
-    /// Releases the dependents of an object that is being deleted without them, and lets it go.
-    pub(super) async fn orphan(&self, uid: &Uid) -> Result<Next, SyncError> {
-        let found = {
-            let graph = self.graph.lock();
-            graph.orphaning(uid).map(|address| (address, graph.dependents(uid)))
-        };
-        let Some((address, dependents)) = found else { return Ok(Next::Settled) };
-        let Some(target) = self.target(&address) else { return Ok(Next::Settled) };
-        // A second deletion can have changed the policy: then the dependents are not to be released.
-        match self.read(uid, &target).await? {
-            Some(object) if has_finalizer(&object, ORPHAN) => {}
-            _ => return Ok(Next::Settled),
-        }
-        self.release(uid, &address, dependents).await?;
-        let referents = self.referents(uid, &address, &target.resource, true).await?;
-        if !referents.is_empty() && !planted!("an orphaning deletion ends without a barrier") {
-            let late = referents.into_iter().map(|referent| (referent.uid, referent.address)).collect();
-            self.release(uid, &address, late).await?;
-            return Ok(Next::After(AGAIN));
-        }
-        self.released.lock().insert(uid.clone(), Instant::now());
-        self.remove_finalizer(uid, &target, ORPHAN).await?;
-        self.context.metrics().garbage.orphaned.inc();
-        Ok(Next::Settled)
-    }
-
-    /// Removes the references of these objects to an owner. All are tried; the first error is returned.
-    async fn release(
+    /// Removes one of the two finalizers from an object that is being deleted.
+    pub(super) async fn remove_finalizer(
         &self,
-        owner: &Uid,
-        owner_address: &Address,
-        dependents: Vec<(Uid, Address)>,
+        uid: &Uid,
+        target: &Target,
+        finalizer: &str,
     ) -> Result<(), SyncError> {
-        // An object in another namespace has no owner here, whatever it refers to.
-        let in_reach = dependents.into_iter().filter(|(_, address)| {
-            owner_address.namespace.is_empty() || address.namespace == owner_address.namespace
-        });
-        let removals: Vec<_> = in_reach
-            .map(|(uid, address)| async move {
-                let Some(target) = self.target(&address) else { return Ok(()) };
-                self.change_references(&uid, &target, std::slice::from_ref(owner), Change::Remove).await
-            })
-            .collect();
-        let mut removals = futures::stream::iter(removals).buffer_unordered(AT_ONCE);
-        let mut result = Ok(());
-        while let Some(removed) = removals.next().await {
-            result = result.and(removed);
-        }
-        result
-    }
-
-    async fn remove_finalizer(&self, uid: &Uid, target: &Target, finalizer: &str) -> Result<(), SyncError> {
         let mut result = Ok(());
         for _ in 0..ATTEMPTS {
             let Some(object) = self.read(uid, target).await? else { return Ok(()) };
@@ -327,28 +246,53 @@ impl Collector {
         }
         result
     }
+}
 
-    /// Who still refers to an owner, by what the API server has now: see [`super::barrier`].
-    async fn referents(
-        &self,
-        uid: &Uid,
-        address: &Address,
-        resource: &DiscoveredResource,
-        must_see_all: bool,
-    ) -> Result<Vec<Referent>, SyncError> {
-        let namespace = resource.namespaced.then(|| address.namespace.clone());
-        let DiscoveredResource { group, kind, .. } = resource.clone();
-        let owner = Asked { uid: uid.clone(), group, kind, name: address.name.clone() };
-        self.barrier.referents_of(owner, namespace, must_see_all).await
+/// An object, as far as a write of ours depends on it. The rest is skipped and not decoded: `managedFields` of a custom
+/// resource can be nested more deeply than a decoder of values goes.
+#[derive(Deserialize)]
+struct Object {
+    metadata: ObjectMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ObjectMetadata {
+    name: Option<Value>,
+    namespace: Option<Value>,
+    uid: Option<Value>,
+    resource_version: Option<Value>,
+    deletion_timestamp: Option<Value>,
+    finalizers: Option<Value>,
+    owner_references: Option<Value>,
+}
+
+impl Object {
+    /// The same as a value, with what is absent left out.
+    fn into_value(self) -> Value {
+        let ObjectMetadata {
+            name,
+            namespace,
+            uid,
+            resource_version,
+            deletion_timestamp,
+            finalizers,
+            owner_references,
+        } = self.metadata;
+        let fields = [
+            ("name", name),
+            ("namespace", namespace),
+            ("uid", uid),
+            ("resourceVersion", resource_version),
+            ("deletionTimestamp", deletion_timestamp),
+            ("finalizers", finalizers),
+            ("ownerReferences", owner_references),
+        ];
+        let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        json!({ "metadata": fields.collect::<Map<_, _>>() })
     }
 }
 
 fn is_of(object: &Value, uid: &Uid) -> bool {
     object["metadata"]["uid"].as_str().is_some_and(|text| Uid::new(text) == *uid)
-}
-
-fn has_finalizer(object: &Value, finalizer: &str) -> bool {
-    let all = object["metadata"]["finalizers"].as_array();
-    object["metadata"]["deletionTimestamp"].is_string()
-        && all.is_some_and(|all| all.iter().any(|known| known == finalizer))
 }

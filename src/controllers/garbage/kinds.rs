@@ -33,6 +33,25 @@ impl GarbageResources {
             && !is_among(&self.ignored)
             && (self.only.is_empty() || is_among(&self.only))
     }
+
+    /// Whether a resource of this group may be looked after, of which nothing else is known.
+    fn may_include(&self, group: &str) -> bool {
+        let is_of = |name: &String| name.split_once('.').map_or("", |(_, group)| group) == group;
+        self.only.is_empty() || self.only.iter().any(is_of)
+    }
+
+    /// What a collector of some resources leaves undone; `None` for one of all resources.
+    pub(super) fn limits(&self) -> Option<String> {
+        (!self.only.is_empty()).then(|| {
+            format!(
+                "--gc-resources: the garbage collector looks after {} and nothing else. Objects of other resources are \
+                 never deleted when their owners are gone, are not seen as dependents by foreground and orphaning \
+                 deletions, and keep the finalizers foregroundDeletion and orphan until another collector removes them. \
+                 Owners of other resources need the permission to get them, or their dependents stay.",
+                self.only.join(", ")
+            )
+        })
+    }
 }
 
 /// The name of a resource in flags: `plural.group`, or `plural` in the core group.
@@ -52,9 +71,14 @@ pub(super) struct Monitor {
 }
 
 impl Monitor {
+    /// Whether it has not answered for a minute.
+    fn is_broken(&self) -> bool {
+        self.reachability.check().is_err()
+    }
+
     fn state(&self) -> &'static str {
         match () {
-            () if self.reachability.check().is_err() => "broken",
+            () if self.is_broken() => "broken",
             () if self.position.load(Ordering::Acquire) == 0 => "listing",
             () => "synced",
         }
@@ -159,10 +183,33 @@ impl Kinds {
         state.monitors.iter().find(|(_, known)| is_same(&known.resource, resource)).map(|(id, _)| *id)
     }
 
-    /// All resources that are watched: with the positions of their watches.
-    pub(super) fn all(&self) -> Vec<(DiscoveredResource, watch::Receiver<u64>)> {
-        let of = |monitor: &Monitor| (monitor.resource.clone(), monitor.moved.clone());
-        self.state.read().monitors.values().map(of).collect()
+    /// All resources that are watched: with the positions of their watches, and whether they do not answer.
+    pub(super) fn all(&self) -> Vec<(ResourceId, DiscoveredResource, watch::Receiver<u64>, bool)> {
+        let of = |(id, monitor): (&ResourceId, &Monitor)| {
+            (*id, monitor.resource.clone(), monitor.moved.clone(), monitor.is_broken())
+        };
+        self.state.read().monitors.iter().map(of).collect()
+    }
+
+    /// Groups whose resources are unknown and may hold dependents, each with what is wrong.
+    pub(super) fn unknown_groups(&self) -> Vec<(String, String)> {
+        let state = self.state.read();
+        let is_open = |resource: &DiscoveredResource| {
+            self.is_watched(resource)
+                && !state.monitors.values().any(|known| is_same(&known.resource, resource))
+        };
+        let hides_dependents = |failed: &&FailedGroup| match &failed.last_good {
+            _ if failed.stores_nothing() => false,
+            Some(resources) => resources.iter().any(is_open),
+            None => self.resources.may_include(&failed.group),
+        };
+        let failed = state.served.failed.iter().filter(hides_dependents);
+        let said = failed.map(|failed| {
+            let name = failed.group_version();
+            let reason = format!("the resources of {name} are unknown: {}", failed.message);
+            (name, reason)
+        });
+        said.collect()
     }
 
     /// How many are in each state.
@@ -211,6 +258,43 @@ mod tests {
             GarbageResources { only: vec!["pods".into(), "jobs.batch".into()], ignored: vec!["pods".into()] };
         assert!(some.include(&resource("batch", "jobs")));
         assert!(!some.include(&resource("", "jobs")) && !some.include(&resource("", "pods")));
+    }
+
+    #[test]
+    fn a_bounded_collector_says_what_it_leaves_undone() {
+        assert_eq!(GarbageResources::default().limits(), None);
+        let some = GarbageResources { only: vec!["pods".into(), "jobs.batch".into()], ..Default::default() };
+        let said = some.limits().unwrap();
+        for words in
+            ["--gc-resources", "pods, jobs.batch", "never deleted", "not seen as dependents", "orphan"]
+        {
+            assert!(said.contains(words), "{said}");
+        }
+    }
+
+    #[test]
+    fn only_groups_that_may_hold_dependents_are_missed() {
+        let missed = |resources: GarbageResources, failed: Vec<FailedGroup>| {
+            let kinds = Kinds::new(resources, None);
+            kinds.found(Arc::new(Discovered { resources: vec![resource("", "pods")], failed }));
+            kinds.unknown_groups().into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        let failed = |group: &str, last_good: Option<Vec<DiscoveredResource>>| FailedGroup {
+            group: group.into(),
+            version: "v1".into(),
+            message: "down".into(),
+            last_good,
+        };
+        let all = GarbageResources::default;
+        assert_eq!(missed(all(), vec![failed("x.io", None), failed("metrics.k8s.io", None)]), ["x.io/v1"]);
+        let mut unwatched = resource("x.io", "things");
+        unwatched.verbs = Verbs::named(["get"]);
+        assert!(missed(all(), vec![failed("x.io", Some(vec![unwatched]))]).is_empty());
+        let known = vec![failed("x.io", Some(vec![resource("x.io", "things")]))];
+        assert_eq!(missed(all(), known), ["x.io/v1"], "it is not watched yet");
+        let only = |name: &str| GarbageResources { only: vec![name.into()], ..all() };
+        assert_eq!(missed(only("things.x.io"), vec![failed("x.io", None)]), ["x.io/v1"]);
+        assert!(missed(only("pods"), vec![failed("x.io", None)]).is_empty());
     }
 
     #[test]

@@ -3,21 +3,18 @@
 use tokio::time::Instant;
 
 use super::kinds::Served;
+use super::unwatched::Unwatched;
 use super::watch::fixed;
 use super::{Collector, ENTRY};
 use crate::controllers::error::SyncError;
+use crate::model::ObjectKey;
 use crate::model::discovered::{DiscoveredResource, is_path_segment};
 use crate::model::metadata::{Metadata, OwnerReference};
-use crate::model::{ObjectKey, Uid};
 use crate::plan::garbage::fate::OwnerState;
 use crate::plan::garbage::graph::{Address, Known};
 use crate::runtime::api::ApiError;
 use crate::runtime::events::{EventTarget, EventType};
 use crate::runtime::request;
-
-/// How long an answer about an owner that waits for its dependents counts for all of them: a second deletion can change the
-/// policy, and then they must live.
-const WAITS_FOR: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// The event about a reference to an owner in another namespace; upstream's.
 const INVALID_NAMESPACE: &str = "OwnerRefInvalidNamespace";
@@ -26,9 +23,7 @@ const INVALID_NAMESPACE: &str = "OwnerRefInvalidNamespace";
 pub(super) enum Owner {
     /// For certain.
     Is(OwnerState),
-    /// It exists, and its end would not be seen.
-    IsUnwatched,
-    /// Its kind is not served, or it cannot own this object. Nothing is decided before that changes.
+    /// Its kind is not served or may not be read, or it cannot own this object. Nothing is decided before that changes.
     IsBeyondReach,
 }
 
@@ -55,7 +50,7 @@ impl Collector {
                 return Ok(Owner::Is(OwnerState::Released));
             }
             Known::Absent => return Ok(Owner::Is(OwnerState::Absent)),
-            Known::Waiting if self.was_just_waiting(&reference.uid) => {
+            Known::Waiting if self.waiting_owners.lock().contains(&reference.uid, Instant::now()) => {
                 return Ok(Owner::Is(OwnerState::Waiting));
             }
             Known::Waiting | Known::Unknown => {}
@@ -89,16 +84,26 @@ impl Collector {
         let namespace = resource.namespaced.then(|| object.namespace.as_str());
         let name = reference.name.as_str();
         let path = format!("{}/{name}", resource.path(namespace));
+        if self.unwatched.is_known(&reference.uid, &path) {
+            return Ok(Owner::Is(OwnerState::Solid));
+        }
         let what = || format!("reading the owner {path}");
         let absent = || {
             let wakes = self.graph.lock().prove_absent(&object.uid, &reference.uid, resource.namespaced);
             self.wake(wakes);
             Ok(Owner::Is(OwnerState::Absent))
         };
+        if let Some(id) = self.kinds.id_of(&resource) {
+            self.graph.lock().expect(&reference.uid, id);
+        }
         let request = request::get_as(request::METADATA, &path, &[]);
         let body = match self.api.on_behalf_of(&object.uid).call_bytes(request).await {
             Ok(body) => body,
             Err(error) if is_about(&error, &resource, name) => return absent(),
+            // A collector of one namespace need not have the right to read what is in none. Its end would not be seen.
+            Err(error) if error.is_forbidden() && self.kinds.namespace.is_some() && !resource.namespaced => {
+                return Ok(Owner::IsBeyondReach);
+            }
             // There is a difference between an object that does not exist and a path that does not.
             Err(error) => return Err(SyncError::creation(what(), error)),
         };
@@ -111,16 +116,10 @@ impl Collector {
             self.waiting_owners.lock().insert(owner.uid, Instant::now());
             return Ok(Owner::Is(OwnerState::Waiting));
         }
-        match self.kinds.is_seen(&resource) {
-            true => Ok(Owner::Is(OwnerState::Solid)),
-            false => Ok(Owner::IsUnwatched),
+        if !self.kinds.is_seen(&resource) {
+            self.begin_to_look_at(owner.uid, Unwatched { resource, name: name.to_owned(), path });
         }
-    }
-
-    fn was_just_waiting(&self, owner: &Uid) -> bool {
-        let mut waiting = self.waiting_owners.lock();
-        waiting.retain(|_, read| read.elapsed() < WAITS_FOR);
-        waiting.contains_key(owner)
+        Ok(Owner::Is(OwnerState::Solid))
     }
 
     /// Tells users why an owner in another namespace does not count.

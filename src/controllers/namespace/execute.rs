@@ -243,11 +243,11 @@ struct Requests<'a> {
 impl Requests<'_> {
     async fn clear(&self, is_full: bool) -> Result<Option<Left>, SyncError> {
         let has = |verb| self.resource.verbs.has(verb);
-        if !has(Verb::List) {
+        let first = if has(Verb::List) { self.list(is_full).await? } else { None };
+        let Some(first) = first else {
             self.delete_collection().await?;
             return Ok(None);
-        }
-        let first = self.list(is_full).await?;
+        };
         if !first.needs_deletion() {
             return Ok(Left::of(self.resource, &first.items, true));
         }
@@ -255,14 +255,15 @@ impl Requests<'_> {
         let were_all_deleted = match supports_collections {
             true => true,
             false if first.is_whole => self.delete_one_by_one(&first).await?,
-            false => self.delete_one_by_one(&self.list(true).await?).await?,
+            false => self.delete_one_by_one(self.list(true).await?.as_ref().unwrap_or(&first)).await?,
         };
-        Ok(Left::of(self.resource, &self.list(true).await?.items, were_all_deleted))
+        let left = self.list(true).await?.unwrap_or(first);
+        Ok(Left::of(self.resource, &left.items, were_all_deleted))
     }
 
     /// Lists the metadata of all objects, or of the first alone. Without a version, so that the answer is not older than
-    /// the request.
-    async fn list(&self, is_full: bool) -> Result<Listed, SyncError> {
+    /// the request. `None` if the server has no such request, whatever discovery has promised.
+    async fn list(&self, is_full: bool) -> Result<Option<Listed>, SyncError> {
         let api = self.api.with_timeout(LIST_TIMEOUT);
         let (mut items, mut next) = (Vec::new(), String::new());
         loop {
@@ -276,12 +277,13 @@ impl Requests<'_> {
                     (items, next) = (Vec::new(), String::new());
                     continue;
                 }
+                Err(error) if error.status().is_some_and(|status| status.code == 405) => return Ok(None),
                 page => page.map_err(|error| self.failed("listing", error))?,
             };
             items.extend(page.items.unwrap_or_default().into_iter().map(|item| item.metadata.into_item()));
             next = page.metadata.next.unwrap_or_default();
             if next.is_empty() || !is_full {
-                return Ok(Listed { items, is_whole: next.is_empty() });
+                return Ok(Some(Listed { items, is_whole: next.is_empty() }));
             }
         }
     }
@@ -386,7 +388,7 @@ struct ObjectMeta {
     #[serde(default)]
     uid: Option<String>,
     #[serde(default)]
-    deletion_timestamp: Option<IgnoredAny>,
+    deletion_timestamp: Option<Value>,
     #[serde(default)]
     finalizers: Option<Vec<String>>,
 }
@@ -398,6 +400,7 @@ impl ObjectMeta {
             name: name.unwrap_or_default(),
             uid: uid.unwrap_or_default(),
             is_deleting: deletion_timestamp.is_some(),
+            due: deletion_timestamp.and_then(|time| time.as_str()?.parse().ok()),
             finalizers: finalizers.unwrap_or_default(),
         }
     }

@@ -35,13 +35,13 @@ impl NamespaceMemory {
         (now.saturating_duration_since(known.seen), known.last.clone())
     }
 
-    /// A round has ended.
-    pub(super) fn finished(&self, namespace: &Namespace, outcome: &Outcome) {
+    /// A round has ended that began so long after the deletion was seen.
+    pub(super) fn finished(&self, namespace: &Namespace, waited: Duration, outcome: &Outcome) {
         let mut all = self.0.lock();
         let Some(known) = all.get_mut(&namespace.meta.uid) else { return };
         known.waits_for = None;
         if let Outcome::Looked(findings, verdict) = outcome {
-            known.last = known.last.next(findings);
+            known.last = known.last.next(findings, waited);
             if let Verdict::Wait(_, cause) = verdict {
                 known.waits_for = Some(*cause);
             }

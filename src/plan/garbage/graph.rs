@@ -115,9 +115,7 @@ impl Graph {
             }
         };
         let mut wakes = Vec::new();
-        let waiting: Vec<u32> =
-            self.unseen.iter().copied().filter(|slot| self.records[*slot].resource == UNSERVED).collect();
-        waiting.into_iter().for_each(|slot| self.wake_dependents(slot, &mut wakes));
+        self.wake_dependents_of_unseen(UNSERVED, &mut wakes);
         u16::try_from(at).ok().map(|at| (ResourceId(at), wakes))
     }
 
@@ -141,11 +139,15 @@ impl Graph {
         }
     }
 
-    /// A list has ended.
+    /// A list has ended. Wakes what refers to owners of this resource that neither it nor an earlier one has shown: they
+    /// may have been deleted while there was no watch, after an answer had said that they exist.
     pub fn end_list(&mut self, resource: ResourceId) -> Vec<Wake> {
         let mut wakes = Vec::new();
         self.drop_unlisted(resource, &mut wakes);
-        self.filled(resource, &mut wakes);
+        self.resources[usize::from(resource.0)].is_filling = false;
+        self.wake_dependents_of_unseen(resource.0, &mut wakes);
+        wakes.sort();
+        wakes.dedup();
         wakes
     }
 
@@ -153,21 +155,31 @@ impl Graph {
     /// what refers to owners that it has not shown is looked at.
     pub fn stop_waiting_for(&mut self, resource: ResourceId) -> Vec<Wake> {
         let mut wakes = Vec::new();
-        self.filled(resource, &mut wakes);
+        let entry = &mut self.resources[usize::from(resource.0)];
+        if std::mem::take(&mut entry.is_filling) {
+            self.wake_dependents_of_unseen(resource.0, &mut wakes);
+        }
         wakes
     }
 
-    fn filled(&mut self, resource: ResourceId, wakes: &mut Vec<Wake>) {
-        let entry = &mut self.resources[usize::from(resource.0)];
-        if std::mem::take(&mut entry.is_filling) {
-            let waiting: Vec<u32> = self
-                .unseen
-                .iter()
-                .copied()
-                .filter(|slot| self.records[*slot].resource == resource.0)
-                .collect();
-            waiting.into_iter().for_each(|slot| self.wake_dependents(slot, wakes));
+    /// The API server is about to be asked for an owner that was not seen, as an object of this resource. If it exists,
+    /// what refers to it is settled until a list of the resource ends without it.
+    pub fn expect(&mut self, owner: &Uid, resource: ResourceId) {
+        let Some(slot) = self.find(owner) else { return };
+        let record = &mut self.records[slot];
+        if record.is(Flag::Observed) || record.is(Flag::Deleted) {
+            return;
         }
+        // References that disagree claim different kinds. The one that was proved wrong does not count.
+        if self.unseen.insert(slot) || record.resource == UNSERVED {
+            record.resource = resource.0;
+        }
+    }
+
+    fn wake_dependents_of_unseen(&mut self, resource: u16, wakes: &mut Vec<Wake>) {
+        let unseen = self.unseen.iter().copied();
+        let waiting: Vec<u32> = unseen.filter(|slot| self.records[*slot].resource == resource).collect();
+        waiting.into_iter().for_each(|slot| self.wake_dependents(slot, wakes));
     }
 
     /// An object was listed, added or modified.

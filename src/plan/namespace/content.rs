@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
+
 use super::Name;
 use crate::model::discovered::DiscoveredResource;
 
@@ -22,6 +24,8 @@ pub struct Item {
     pub uid: String,
     /// Whether it is being deleted.
     pub is_deleting: bool,
+    /// By when it should be gone: a pod has until then to end. `None` if it is not being deleted.
+    pub due: Option<Timestamp>,
     /// Its finalizers.
     pub finalizers: Vec<String>,
 }
@@ -66,6 +70,8 @@ pub struct Left {
     pub finalizers: BTreeMap<String, usize>,
     /// Whether one of them should not be there: it is not being deleted, and nothing keeps it.
     pub is_unexpected: bool,
+    /// By when the last of those that are being deleted should be gone.
+    pub due: Option<Timestamp>,
 }
 
 impl Left {
@@ -86,6 +92,7 @@ impl Left {
             plural: plural.clone(),
             count: items.len(),
             finalizers,
+            due: items.iter().filter_map(|item| item.due).max(),
             is_unexpected: were_all_deleted
                 && items.iter().any(|item| !item.is_deleting && item.finalizers.is_empty()),
         })

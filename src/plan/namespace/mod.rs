@@ -20,13 +20,14 @@ use crate::model::discovered::{Discovered, DiscoveredResource, FailedGroup, Verb
 use crate::model::{Namespace, NamespaceStatus};
 pub use content::{Content, Item, Left, Listed};
 
-/// Groups of aggregated API servers that compute what they show and store nothing that could be deleted.
-const HOLD_NOTHING: [&str; 3] = ["metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"];
-
-/// The first and the longest pause between two rounds, while something is left.
+/// The first and the longest pause between two rounds, while what is left moves.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
 
-/// The longest pause where so much is left that counting it takes long.
+/// Which part of the time since something moved the pause is: whatever moves next is noticed later by that part of the
+/// time that it took. So it is a second for the first half minute.
+const PART_OF_QUIET: u32 = 30;
+
+/// The longest pause where nothing moves, or where so much is left that counting it takes long.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// How many objects lengthen the pause by a second: a round lists them in pages of 500.
@@ -96,6 +97,8 @@ pub struct Last {
     pub had_errors: bool,
     /// How many rounds in a row have found the same.
     pub unchanged: u32,
+    /// When that was found first, from when the deletion was seen.
+    pub changed: Duration,
     content: Option<Content>,
 }
 
@@ -135,7 +138,7 @@ fn may_hold_objects(resource: &DiscoveredResource) -> bool {
 
 /// Whether a group of unknown resources may hold objects of a namespace.
 pub fn is_in_the_way(failed: &FailedGroup) -> bool {
-    if HOLD_NOTHING.contains(&failed.group.as_str()) {
+    if failed.stores_nothing() {
         return false;
     }
     let last_good = failed.last_good.as_ref();
@@ -235,17 +238,17 @@ impl Cause {
 
 /// What follows from a round. `live` is the namespace after the round, past the cache.
 pub fn verdict(observed: &Observed<'_>, findings: &Findings, live: &Namespace) -> Verdict {
-    let Observed { waited, delay, last, now, .. } = observed;
+    let Observed { waited, delay, now, .. } = observed;
     let Findings { survey, content, is_fresh } = findings;
     if let Some(content) = content {
         if !content.errors.is_empty() {
             return Verdict::Wait(AFTER_ERRORS, Cause::Errors);
         }
         if !content.is_empty() {
-            return Verdict::Wait(pause(last.next(findings).unchanged, content.count()), Cause::Content);
+            return Verdict::Wait(pause(observed, findings), Cause::Content);
         }
     }
-    let blocked = Verdict::Wait(pause(last.next(findings).unchanged, 0), Cause::Discovery);
+    let blocked = Verdict::Wait(pause(observed, findings), Cause::Discovery);
     if survey.is_blocked {
         return blocked;
     }
@@ -266,17 +269,26 @@ pub fn verdict(observed: &Observed<'_>, findings: &Findings, live: &Namespace) -
 }
 
 /// The pause before the next round.
-fn pause(unchanged: u32, objects: usize) -> Duration {
+///
+/// Nothing moves where the last rounds have found the same and everything that is being deleted should be gone: a pod that
+/// has ten minutes to end may do so at any time, and one whose node does not answer is not expected to.
+fn pause(observed: &Observed<'_>, findings: &Findings) -> Duration {
+    let Observed { waited, last, now, .. } = observed;
     let (first, longest) = PAUSES;
-    let growing = first.saturating_mul(1 << unchanged.min(8)).min(longest);
-    let counting = Duration::from_secs((objects / OBJECTS_PER_SECOND) as u64);
-    (growing + counting).min(LONGEST_PAUSE)
+    let last = last.next(findings, *waited);
+    let content = findings.content.as_ref();
+    let due = content.into_iter().flat_map(|content| &content.left).filter_map(|left| left.due).max();
+    let overdue = due.map_or(Duration::MAX, |due| now.duration_since(due).try_into().unwrap_or_default());
+    let quiet = waited.saturating_sub(last.changed).min(overdue);
+    let moving = first.saturating_mul(1 << last.unchanged.min(8)).min(longest);
+    let counting = Duration::from_secs((content.map_or(0, Content::count) / OBJECTS_PER_SECOND) as u64);
+    (moving.max(quiet / PART_OF_QUIET) + counting).min(LONGEST_PAUSE)
 }
 
 impl Last {
-    /// What is to be remembered of the next round.
+    /// What is to be remembered of the next round, which began so long after the deletion was seen.
     #[must_use]
-    pub fn next(&self, findings: &Findings) -> Last {
+    pub fn next(&self, findings: &Findings, waited: Duration) -> Last {
         let Some(found) = findings.content.as_ref().filter(|_| findings.is_fresh) else {
             let unchanged = self.unchanged.saturating_add(1);
             return Last { unchanged, ..self.clone() };
@@ -288,6 +300,7 @@ impl Last {
             had_errors: !found.errors.is_empty(),
             open,
             unchanged: if is_same { self.unchanged.saturating_add(1) } else { 0 },
+            changed: if is_same { self.changed } else { waited },
             content: Some(found.clone()),
         }
     }

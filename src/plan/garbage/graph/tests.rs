@@ -111,6 +111,46 @@ fn an_owner_that_its_first_list_may_still_show_is_waited_for() {
 }
 
 #[test]
+fn every_list_of_a_kind_wakes_the_dependents_of_its_owners_that_no_list_has_shown() {
+    let mut world = filled();
+    let (pods, _) = world.graph.add_resource(&resource("Pod", "pods", true)).unwrap();
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p"});
+    world.put(&object("a", std::slice::from_ref(&pod)));
+    assert_eq!(world.graph.stop_waiting_for(pods), check(&["a"]));
+    // It was asked for and found. Its deletion falls into the time without a watch.
+    for _ in 0..2 {
+        world.graph.begin_list(pods);
+        assert_eq!(world.graph.end_list(pods), check(&["a"]));
+    }
+    world.graph.begin_list(pods);
+    world.put_as(pods, &object("p", &[]));
+    assert_eq!(world.graph.end_list(pods), [], "it is seen");
+}
+
+#[test]
+fn an_owner_whose_kind_is_served_after_its_dependents_were_seen_belongs_to_the_lists_of_that_kind() {
+    let mut world = filled();
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p"});
+    let mut wrong = pod.clone();
+    wrong["kind"] = "ConfigMap".into();
+    world.put(&object("a", std::slice::from_ref(&pod)));
+    world.put(&object("b", &[wrong]));
+    let (pods, wakes) = world.graph.add_resource(&resource("Pod", "pods", true)).unwrap();
+    assert_eq!(wakes, check(&["b", "a"]));
+    world.graph.stop_waiting_for(pods);
+    // The other claim is asked for first, and proved wrong.
+    world.graph.expect(&uid("p"), world.maps);
+    world.graph.prove_absent(&uid("b"), &uid("p"), true);
+    world.graph.expect(&uid("p"), pods);
+    assert_eq!(world.graph.unseen(), 1);
+    assert!(world.graph.end_list(pods).contains(&Wake::Check(uid("a"))));
+    assert_eq!(world.graph.end_list(world.maps), []);
+    world.graph.remove(&uid("p"));
+    world.graph.expect(&uid("p"), pods);
+    assert_eq!(world.graph.unseen(), 0, "its deletion was seen");
+}
+
+#[test]
 fn a_kind_that_is_served_again_wakes_what_refers_to_it() {
     let mut world = filled();
     let thing = json!({"apiVersion": "x.io/v1", "kind": "Thing", "name": "t", "uid": "t"});

@@ -1,0 +1,60 @@
+{{/*
+CEL: whether a change of an object is one of the garbage collector's. References to owners come off, or block them no
+more, and finalizers of the two deletions that wait for dependents come off an object that is being deleted. Nothing else
+changes, labels and annotations included: with a label on a Namespace an attacker could lift its Pod Security level.
+*/}}
+{{- define "windlass.isCollected" -}}
+dyn(object).all(key, key == 'metadata' || key in dyn(oldObject) && dyn(object)[key] == dyn(oldObject)[key])
+&& dyn(oldObject).all(key, key in dyn(object))
+&& object.metadata.?labels == oldObject.metadata.?labels
+&& object.metadata.?annotations == oldObject.metadata.?annotations
+&& (object.metadata.?finalizers == oldObject.metadata.?finalizers
+|| has(oldObject.metadata.deletionTimestamp) && object.metadata.?finalizers.orValue([])
+== oldObject.metadata.?finalizers.orValue([]).filter(it, !(it in ['orphan', 'foregroundDeletion'])))
+&& (object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences
+|| object.metadata.?ownerReferences.orValue([]).all(after,
+oldObject.metadata.?ownerReferences.orValue([]).exists(before,
+after.uid == before.uid && after.apiVersion == before.apiVersion && after.kind == before.kind
+&& after.name == before.name && after.?controller == before.?controller
+&& (!after.?blockOwnerDeletion.orValue(false) || before.?blockOwnerDeletion.orValue(false)))))
+{{- end }}
+
+{{/*
+CEL: whether a request is judged by a rule of its own, or is a write of another controller of this release whose
+permissions are in rbac.yaml. The policy of the garbage collector, which applies to everything, leaves it alone.
+*/}}
+{{- define "windlass.hasOwnRules" -}}
+{{- $running := splitList "," (include "windlass.running" .) }}
+{{- $core := list "pods" "events" }}
+{{- $status := list }}
+{{- range list "deployment" "replicaset" "daemonset" }}
+{{- if has (printf "%s-controller" .) $running }}{{ $status = append $status (printf "apps %ss" .) }}{{ end }}
+{{- end }}
+{{- if or (has "replicationcontroller-controller" $running) (has "rollingupdate-controller" $running) }}
+{{- $status = append $status " replicationcontrollers" }}
+{{- end }}
+{{- if has "rollingupdate-controller" $running }}{{ $core = append $core "replicationcontrollers" }}{{ end }}
+{{- if has "persistentvolumeclaim-protection-controller" $running }}{{ $core = append $core "persistentvolumeclaims" }}{{ end }}
+{{- if has "persistentvolume-protection-controller" $running }}{{ $core = append $core "persistentvolumes" }}{{ end -}}
+{{- if has "rollingupdate-controller" $running -}}
+request.operation == 'DELETE' && request.resource.group == '' && request.resource.resource == 'replicationcontrollers' ||
+{{ end -}}
+request.operation == 'UPDATE' && (request.?subResource.orValue('') == ''
+? (request.resource.group == '' && request.resource.resource in ['{{ join "', '" $core }}']
+|| request.resource.group == 'apps' && request.resource.resource in ['replicasets', 'controllerrevisions', 'deployments']
+{{- if has "root-ca-certificate-publisher-controller" $running }}
+|| request.resource.group == '' && request.resource.resource == 'configmaps' && request.?name.orValue('') == 'kube-root-ca.crt'
+{{- end }}
+{{- if has "clusterrole-aggregation-controller" $running }}
+|| request.resource.group == 'rbac.authorization.k8s.io' && request.resource.resource == 'clusterroles'
+{{- end }}
+|| request.resource.group == 'coordination.k8s.io' && request.resource.resource == 'leases'
+&& request.?namespace.orValue('') == {{ include "windlass.leaseNamespace" . | squote }}
+&& request.?name.orValue('') == {{ include "windlass.leaseName" . | squote }})
+: (request.?subResource.orValue('') == 'status'
+&& request.resource.group + ' ' + request.resource.resource in ['{{ join "', '" $status }}']
+{{- if has "namespace-controller" $running }}
+|| request.resource.group == '' && request.resource.resource == 'namespaces'
+&& request.?subResource.orValue('') in ['status', 'finalize']
+{{- end }}))
+{{- end }}
