@@ -7,6 +7,7 @@
 mod back;
 mod changes;
 mod drive;
+mod fail_fast;
 mod file;
 mod follow;
 mod hand_over;

@@ -10,6 +10,7 @@ use windlass::model::{Interner, Pod, Record as _, ReplicaSet};
 use windlass::plan::rolling_update::bookkeeping::{ORIGINAL_REPLICAS, SOURCE};
 use windlass::plan::rolling_update::{Bounds, Cleanup, Observed, Step, Wait, available, plan};
 
+use super::fail_fast::{Failing, is_in_the_way, reason_of};
 use super::outage::Outage;
 use super::prepare::{self, selector};
 use super::reporter::Reporter;
@@ -17,21 +18,13 @@ use super::{Cluster, described, hand_over, refused, server_side};
 use crate::api::ApiError;
 use crate::cli::RollingUpdateArgs;
 use crate::exit::CommandError;
-use crate::rollout::doom::FailingPods;
-use crate::rollout::live::events_of;
-use crate::rollout::pods::{PodView, SHOWN};
+use crate::rollout::pods::PodView;
 use crate::text::harmless;
 use crate::write;
 
 /// How long the caches of a controller manager may lag: pods without a controller are handed over after it, or a
 /// controller that still counts them as its own might act on them.
 const CACHES_LAG: Duration = Duration::from_secs(5);
-
-/// With --fail-fast, how long every unready new pod must have been failing.
-const FAIL_FAST: Duration = Duration::from_secs(30);
-
-/// With --fail-fast, how long events are kept before they are read again.
-const EVENTS_KEPT: Duration = Duration::from_secs(10);
 
 /// After a write the next look comes sooner than --poll-interval.
 const AFTER_A_WRITE: Duration = Duration::from_secs(1);
@@ -101,10 +94,7 @@ struct Clock {
     has_deleted: bool,
     /// A write without an answer, and what it was computed from.
     unanswered: Option<(Step, Look)>,
-    failing: FailingPods,
-    /// The events of failing pods, and when they were read last.
-    events: BTreeMap<String, Vec<Value>>,
-    events_read: Option<Instant>,
+    failing: Failing,
 }
 
 /// What is there under the name of a controller.
@@ -127,9 +117,7 @@ impl Drive<'_> {
             looked: None,
             has_deleted: false,
             unanswered: None,
-            failing: FailingPods::default(),
-            events: BTreeMap::new(),
-            events_read: None,
+            failing: Failing::default(),
         };
         let mut outage = Outage::new(self.args.timeout);
         loop {
@@ -401,7 +389,7 @@ impl Drive<'_> {
         reporter: &mut Reporter<'_>,
     ) -> Result<(), CommandError> {
         let Step::Wait(wait) = step else { return Ok(()) };
-        let pod = self.growing_pods(look, &clock.events).into_iter().find(is_in_the_way);
+        let pod = self.growing_pods(look, clock.failing.events()).into_iter().find(is_in_the_way);
         let state = |pod: &PodView| format!("; {}: {}", pod.name, pod.state);
         let said = format!("{wait}{}", pod.as_ref().map_or(String::new(), state));
         // What every step passes through is no news.
@@ -430,38 +418,17 @@ impl Drive<'_> {
             if matches!(wait, Wait::Count { refusal: Some(_), .. }) {
                 return Some(format!("no progress is possible: {what}"));
             }
-            if let Some(failing) = self.lasting_failure(look, clock).await {
+            let pods = |events: &BTreeMap<String, Vec<Value>>| self.growing_pods(look, events);
+            let Cluster { api, namespace, .. } = self.cluster;
+            if let Some(failing) = clock.failing.lasting(api, namespace, pods).await {
                 return Some(format!("no new pod can become ready: {failing}"));
             }
         }
         (clock.progress.elapsed() >= self.args.timeout).then(|| {
-            let pods = self.growing_pods(look, &clock.events);
+            let pods = self.growing_pods(look, clock.failing.events());
             let pod = pods.iter().find(|pod| is_in_the_way(pod));
             format!("no progress for {:?}: {what}{}", self.args.timeout, reason_of(pod, " (", ")"))
         })
-    }
-
-    /// What keeps every new pod that is not ready from starting, once it has for long enough. A registry's answer stands
-    /// in events alone.
-    async fn lasting_failure(&self, look: &Look, clock: &mut Clock) -> Option<String> {
-        let api = self.cluster.api;
-        let is_unready = |pod: &&PodView| !pod.is_ready && !pod.is_deleting;
-        if clock.events_read.is_none_or(|read| read.elapsed() >= EVENTS_KEPT) {
-            let pods = self.growing_pods(look, &clock.events);
-            let failing: Vec<&PodView> = pods.iter().filter(|pod| is_in_the_way(pod)).take(SHOWN).collect();
-            if !failing.is_empty() {
-                clock.events_read = Some(Instant::now());
-            }
-            for pod in failing {
-                // Without them, the states of the pods count alone.
-                let Ok(events) = events_of(api, self.cluster.namespace, &pod.uid).await else { break };
-                clock.events.insert(pod.uid.clone(), events);
-            }
-        }
-        let pods = self.growing_pods(look, &clock.events);
-        let unready: Vec<&PodView> = pods.iter().filter(is_unready).collect();
-        clock.failing.note(&unready, api.now());
-        clock.failing.lasting(&unready, api.now(), FAIL_FAST)
     }
 
     fn give_up(&self, why: &str, reporter: &mut Reporter<'_>) -> Result<(), CommandError> {
@@ -475,15 +442,6 @@ impl Drive<'_> {
 enum Turn {
     Pause(Duration),
     Ended(Ended),
-}
-
-fn is_in_the_way(pod: &PodView) -> bool {
-    pod.is_failing && !pod.is_deleting
-}
-
-/// A pod and what is wrong with it, between these texts; empty without a pod.
-fn reason_of(pod: Option<&PodView>, before: &str, after: &str) -> String {
-    pod.map_or(String::new(), |pod| format!("{before}{}: {}: {}{after}", pod.name, pod.state, pod.reason))
 }
 
 /// Whether a write without an answer was carried out, as far as a resize shows.
