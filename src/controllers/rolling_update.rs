@@ -22,7 +22,7 @@ use super::event_handlers::gathering;
 use super::registry::{ControllerEntry, Requests};
 use super::replicationcontroller;
 use super::setup::{HandlerOrder, Setup};
-use crate::model::{ObjectKey, Pod, Record, ReplicationController};
+use crate::model::{DaemonSet, ObjectKey, Pod, Record, ReplicaSet, ReplicationController};
 use crate::plan::rolling_update::job::{self, Plan, Write};
 use crate::runtime::store::{Change, Store};
 use participants::Participants;
@@ -38,7 +38,13 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     workers: 5,
     queue: "rollingupdate",
     component: "rollingupdate-controller",
-    watches: &[ReplicationController::RESOURCE, Pod::RESOURCE],
+    watches: &[
+        ReplicationController::RESOURCE,
+        Pod::RESOURCE,
+        // Others that may adopt the pods of a hand-over.
+        ReplicaSet::RESOURCE,
+        DaemonSet::RESOURCE,
+    ],
     stale_skips: None,
     is_on_by_default: false,
     is_upstream: false,
@@ -48,6 +54,8 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
         let controller = RollingUpdates {
             controllers: context.store(),
             pods: context.store(),
+            replica_sets: context.store(),
+            daemon_sets: context.store(),
             participants: Participants::default(),
             sizes: Arc::default(),
             controls_pods: setup.is_enabled(&replicationcontroller::ENTRY),
@@ -62,6 +70,8 @@ pub struct RollingUpdates {
     context: Arc<Context>,
     controllers: Arc<Store<ReplicationController>>,
     pods: Arc<Store<Pod>>,
+    replica_sets: Arc<Store<ReplicaSet>>,
+    daemon_sets: Arc<Store<DaemonSet>>,
     participants: Participants,
     sizes: Arc<Sizes>,
     /// Whether the controller of ReplicationControllers runs in this process.
@@ -75,6 +85,8 @@ pub struct Observed<'a> {
     all: Vec<Arc<ReplicationController>>,
     /// The pods that take part.
     pods: Vec<Arc<Pod>>,
+    replica_sets: Vec<Arc<ReplicaSet>>,
+    daemon_sets: Vec<Arc<DaemonSet>>,
     now: Timestamp,
 }
 
@@ -102,20 +114,29 @@ impl Controller for RollingUpdates {
     }
 
     fn observe<'a>(&self, own: &'a ReplicationController, _: bool) -> Observed<'a> {
-        let all = self.controllers.in_namespace(&own.meta().key.namespace);
+        let namespace = &own.meta().key.namespace;
+        let all = self.controllers.in_namespace(namespace);
         let mut pods = self.pods.owned_by(&own.as_owner());
         for partner in job::partners(&own.0) {
             if let Some(partner) = all.iter().find(|one| *one.meta().key.name == *partner) {
                 pods.extend(self.pods.owned_by(&partner.as_owner()));
             }
         }
-        Observed { own, all, pods, now: self.context.now() }
+        Observed {
+            own,
+            all,
+            pods,
+            replica_sets: self.replica_sets.in_namespace(namespace),
+            daemon_sets: self.daemon_sets.in_namespace(namespace),
+            now: self.context.now(),
+        }
     }
 
     fn plan(&self, observed: &Observed<'_>) -> Plan {
-        let Observed { own, all, pods, now } = observed;
+        let Observed { own, all, pods, replica_sets, daemon_sets, now } = observed;
         let controls_pods = self.controls_pods;
-        job::plan(&job::Observed { own: &own.0, all, pods, controls_pods, now: *now })
+        let own = &own.0;
+        job::plan(&job::Observed { own, all, replica_sets, daemon_sets, pods, controls_pods, now: *now })
     }
 
     fn writes(&self, plan: &Plan) -> bool {

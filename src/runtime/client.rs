@@ -217,6 +217,38 @@ async fn connect_within(
     Ok(Connection { client: transport.into(), host, source: name, root_ca })
 }
 
+/// Why a configuration of the caller makes no client.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// A proxy, a name or a token file cannot be used. The text holds no secret.
+    #[error("{0}")]
+    Unusable(String),
+    /// The credentials or certificates cannot be used.
+    #[error(transparent)]
+    Kube(#[from] kube::Error),
+}
+
+/// Builds a client for a configuration that the caller has read: by way of `proxy_url`, the proxy of its kubeconfig, else
+/// of the environment's. The proxy in the configuration itself is not used: kube matches `NO_PROXY` against the address
+/// of the proxy. May block, as a credential plugin may run; must be called in a runtime.
+///
+/// # Errors
+/// When the proxy or the credentials cannot be used.
+pub fn build(
+    config: Config,
+    proxy_url: Option<&str>,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<Client, BuildError> {
+    let route = proxy::route(&config.cluster_url, proxy_url, env)
+        .map_err(|error| BuildError::Unusable(error.to_string()))?;
+    let transport = Transport::new(config, route).map_err(|error| match error {
+        TransportError::Kube(error) => BuildError::Kube(error),
+        other => BuildError::Unusable(other.to_string()),
+    })?;
+    transport.keep_fresh(REFRESH_PERIOD);
+    Ok(transport.into())
+}
+
 /// Runs work that may block on a thread of its own; `None` if it takes longer than `limit`. The thread then
 /// stays behind until its work ends.
 async fn aside<T: Send + 'static>(limit: Duration, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {

@@ -10,8 +10,10 @@ use kube::config::{
     AuthInfo, Cluster, Context, ExecInteractiveMode, KubeConfigOptions, Kubeconfig, NamedAuthInfo,
     NamedCluster, NamedContext,
 };
+use windlass::runtime::client::{self, BuildError};
 
 use crate::cli::GlobalArgs;
+use crate::interruption::on_a_thread;
 
 /// A client, and the namespace of the command.
 pub struct Connection {
@@ -117,17 +119,17 @@ pub async fn connect_with(
     reads_stdin: bool,
 ) -> Result<Connection, ConnectionError> {
     let source = choose(args, env, &|file| file.is_file())?;
-    let (name, mut config) = match source {
+    let (name, (mut config, proxy_url)) = match source {
         Source::InCluster => {
             let mut config =
                 Config::incluster().map_err(|error| ConnectionError::InCluster(error.to_string()))?;
             override_user(&mut config.auth_info, args);
-            ("the service account of this pod".to_owned(), config)
+            ("the service account of this pod".to_owned(), (config, None))
         }
         Source::Flags => ("--server".to_owned(), load("--server", &[], args).await?),
         Source::Files { name, files } => {
-            let config = load(&name, &files, args).await?;
-            (name, config)
+            let loaded = load(&name, &files, args).await?;
+            (name, loaded)
         }
     };
     if let Some(exec) = config.auth_info.exec.as_mut().filter(|_| reads_stdin) {
@@ -137,15 +139,49 @@ pub async fn connect_with(
     let agent = concat!("kubectl-windlass/", env!("CARGO_PKG_VERSION"));
     config.headers.push((USER_AGENT, HeaderValue::from_static(agent)));
     let namespace = args.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-    let client = kube::Client::try_from(config)
-        .map_err(|error| ConnectionError::Kubeconfig { source_name: name, reason: explain(&error) })?;
+    let client = build(config, proxy_url, env).await;
+    let client = client.map_err(|reason| ConnectionError::Kubeconfig { source_name: name, reason })?;
+    let client = kube::Client::new(client, namespace.clone());
     Ok(Connection { client, namespace, namespace_is_enforced: args.namespace.is_some() })
+}
+
+/// The variables that name proxies.
+const PROXY_VARIABLES: [&str; 6] =
+    ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy"];
+
+/// Builds the daemon's client, which goes by way of proxies as kubectl does. A credential plugin may ask the user
+/// something, and Ctrl-C must end the program meanwhile.
+async fn build(
+    config: Config,
+    proxy_url: Option<String>,
+    env: &(dyn Fn(&str) -> Option<String> + Sync),
+) -> Result<client::Client, String> {
+    let variables = PROXY_VARIABLES.map(|name| (name, env(name)));
+    let runtime = tokio::runtime::Handle::current();
+    let built = on_a_thread(move || {
+        let _entered = runtime.enter();
+        let env = |name: &str| {
+            variables.iter().find(|(known, _)| *known == name).and_then(|(_, value)| value.clone())
+        };
+        client::build(config, proxy_url.as_deref(), &env)
+    });
+    match built.await {
+        Some(Ok(client)) => Ok(client),
+        Some(Err(BuildError::Kube(error))) => Err(explain(&error)),
+        Some(Err(BuildError::Unusable(reason))) => Err(reason),
+        None => Err("the client could not be built".to_owned()),
+    }
 }
 
 /// The name of a context, cluster or user that the flags alone describe.
 const OF_FLAGS: &str = "kubectl-windlass flags";
 
-async fn load(name: &str, files: &[PathBuf], args: &GlobalArgs) -> Result<Config, ConnectionError> {
+/// The configuration that files and flags describe, and the proxy that they name.
+async fn load(
+    name: &str,
+    files: &[PathBuf],
+    args: &GlobalArgs,
+) -> Result<(Config, Option<String>), ConnectionError> {
     let wrong = |reason: String| ConnectionError::Kubeconfig {
         source_name: name.to_owned(),
         reason: first_line(&reason),
@@ -184,6 +220,8 @@ async fn load(name: &str, files: &[PathBuf], args: &GlobalArgs) -> Result<Config
         None => return Err(wrong(format!("cluster {:?} does not exist", context.cluster))),
     };
     override_cluster(&mut cluster, args);
+    // kube reads the environment only where the kubeconfig names no proxy.
+    let proxy_url = cluster.proxy_url.replace("http://unused.invalid".to_owned());
     let user = context.user.as_ref();
     let named = user.and_then(|user| merged.auth_infos.iter().find(|named| &named.name == user));
     let mut auth_info = match named {
@@ -211,7 +249,12 @@ async fn load(name: &str, files: &[PathBuf], args: &GlobalArgs) -> Result<Config
     }));
     resolved.current_context = Some(of_flags());
     let options = KubeConfigOptions::default();
-    Config::from_custom_kubeconfig(resolved, &options).await.map_err(|error| wrong(error.to_string()))
+    let config = Config::from_custom_kubeconfig(resolved, &options).await;
+    let mut config = config.map_err(|error| wrong(error.to_string()))?;
+    if let Some(told) = config.auth_info.exec.as_mut().and_then(|exec| exec.cluster.as_mut()) {
+        told.proxy_url.clone_from(&proxy_url);
+    }
+    Ok((config, proxy_url))
 }
 
 fn named_as<T>(mut value: T, change: impl FnOnce(&mut T)) -> T {

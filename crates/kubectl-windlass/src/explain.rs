@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use windlass::model::{Deployment, Namespace, ObjectKey, Record as _};
+use windlass::model::{Deployment, Record as _};
 use windlass::plan::deployment::PlanReason;
 
+use crate::absent;
 use crate::api::Api;
 use crate::cli::{ExplainArgs, Format, GlobalArgs, Objects};
 use crate::connection::connect;
@@ -25,9 +26,10 @@ use crate::text::{age, columns, counted, span};
 /// # Errors
 /// When an object cannot be found or read.
 pub async fn run(global: &GlobalArgs, args: ExplainArgs, output: &mut Output) -> Result<Exit, CommandError> {
-    let targets = target::targets(&args.objects).map_err(CommandError::Argument)?;
+    let targets = target::targets(&args.objects)?;
     let connection = connect(global, &|name| std::env::var(name).ok()).await?;
     let api = Api::new(connection, global.request_timeout);
+    target::refuse_owned(&api, &targets).await?;
     let (controllers, targets): (Vec<Target>, Vec<Target>) =
         targets.into_iter().partition(|target| target.kind == Kind::ReplicationController);
     // Each as text and as data.
@@ -95,26 +97,7 @@ pub async fn deployments(
 
 /// The error for a Deployment that does not exist: with its namespace, and names that are alike.
 pub async fn missing(api: &Api, namespace: &str, name: &str) -> CommandError {
-    let path = Namespace::RESOURCE.path_of(&ObjectKey::new("", namespace));
-    if let Ok(None) = api.get("the namespace", &path).await {
-        return CommandError::Argument(format!("deployment {name}: namespace {namespace} does not exist"));
-    }
-    let mut text = format!("deployment {namespace}/{name} does not exist");
-    let listed = api.list("deployments", &Deployment::RESOURCE.path(Some(namespace)), &[]).await;
-    let names = listed.map(|listed| listed.items).unwrap_or_default();
-    let names = names.iter().filter_map(|object| object["metadata"]["name"].as_str());
-    let close: Vec<&str> = names.filter(|known| is_close(known, name)).take(3).collect();
-    if !close.is_empty() {
-        text.push_str(&format!("; there is {}", close.join(", ")));
-    }
-    CommandError::Argument(text)
-}
-
-/// Whether a name may be meant by another: one contains the other, or they differ in at most two letters.
-fn is_close(known: &str, name: &str) -> bool {
-    let differing = known.chars().zip(name.chars()).filter(|(a, b)| a != b).count();
-    let shorter = known.chars().count().abs_diff(name.chars().count());
-    known.contains(name) || name.contains(known) || differing + shorter <= 2
+    absent::error(api, &Deployment::RESOURCE, namespace, name).await
 }
 
 /// Reads and assesses one Deployment, with the events of the pods in its way.
@@ -265,16 +248,5 @@ fn acts(actor: Option<&Actor>, is_observed: bool, now: Timestamp) -> String {
             "a controller that the server does not name: it keeps no managedFields".to_owned()
         }
         None => "no controller has written a status".to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_that_are_alike_are_offered() {
-        assert!(is_close("web-frontend", "web") && is_close("web", "wbe") && is_close("api", "apis"));
-        assert!(!is_close("database", "web"));
     }
 }

@@ -29,8 +29,9 @@ pub async fn run(
     if ranges.len() > 1 || (!ranges.is_empty() && args.revision.is_some()) {
         return Err(CommandError::Usage("give one range of revisions, or --revision".to_owned()));
     }
-    let targets = target::targets(&args.objects).map_err(CommandError::Argument)?;
+    let targets = target::targets(&args.objects)?;
     let api = Api::new(connect(global, &|name| std::env::var(name).ok()).await?, global.request_timeout);
+    target::refuse_owned(&api, &targets).await?;
     let names = deployments(&api, &targets, &args.objects).await?;
     let are_several = names.len() > 1;
     for (namespace, name) in names {

@@ -8,8 +8,10 @@
 //! * [`rollout`]: what the objects of one Deployment say. Pure, and on the daemon's own planner.
 //! * [`explain`], [`status`], [`plan`], [`create`], [`rolling_update`], [`history`], [`undo`], [`mod@version`]: the
 //!   commands; [`mod@write`]: the only writes.
-//! * [`exit`], [`output`], [`text`]: exit codes, the streams, and texts of other people.
+//! * [`absent`]: objects that do not exist.
+//! * [`exit`], [`interruption`], [`output`], [`text`]: exit codes, signals, the streams, and texts of other people.
 
+pub mod absent;
 pub mod api;
 pub mod cli;
 pub mod connection;
@@ -17,6 +19,7 @@ pub mod create;
 pub mod exit;
 pub mod explain;
 pub mod history;
+pub mod interruption;
 pub mod output;
 pub mod plan;
 pub mod revisions;
@@ -42,12 +45,9 @@ pub async fn run(args: Args) -> Exit {
         Command::RollingUpdate(args) => Some(args.after_interruption()),
         _ => None,
     };
-    let interrupted = tokio::signal::ctrl_c();
-    let ended = tokio::select! {
-        ended = command(args, &mut output) => ended,
-        // Dropping the command closes its connections and gives the terminal back.
-        _ = interrupted => Ok(Exit::Interrupted),
-    };
+    // Dropping the command closes its connections and gives the terminal back.
+    let ended = interruption::run(command(args, &mut output), interruption::signal).await;
+    let ended = ended.unwrap_or(Ok(Exit::Interrupted));
     if let (Some(note), Ok(Exit::Interrupted)) = (after_interruption, &ended) {
         output.note(&note);
     }

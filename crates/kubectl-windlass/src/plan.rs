@@ -131,7 +131,7 @@ impl Wanted {
 }
 
 fn target_of(args: &PlanArgs) -> Result<String, CommandError> {
-    let targets = target::targets(&args.objects).map_err(CommandError::Argument)?;
+    let targets = target::targets(&args.objects)?;
     let [target] = targets.as_slice() else {
         return Err(CommandError::Usage("plan takes one Deployment, or -f FILE".to_owned()));
     };

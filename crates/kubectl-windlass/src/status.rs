@@ -20,10 +20,11 @@ use crate::exit::{CommandError, Exit};
 use crate::explain::{deployments, missing};
 use crate::output::Output;
 use crate::target;
+use crate::text::json as json_line;
 use follower::{Follower, Message};
 use verdicts::End;
 
-/// How often the state is looked at without a change: for times that pass.
+/// How often changes are assessed, and how long a change waits at most.
 const TICK: Duration = Duration::from_millis(250);
 
 /// How the state of the rollouts is shown.
@@ -41,9 +42,10 @@ enum View {
 /// # Errors
 /// When an object cannot be found or read, or the terminal cannot be used.
 pub async fn run(global: &GlobalArgs, args: StatusArgs, output: &mut Output) -> Result<Exit, CommandError> {
-    let targets = target::targets(&args.objects).map_err(CommandError::Argument)?;
+    let targets = target::targets(&args.objects)?;
     let connection = connect(global, &|name| std::env::var(name).ok()).await?;
     let api = Arc::new(Api::new(connection, global.request_timeout));
+    target::refuse_owned(&api, &targets).await?;
     let names = deployments(&api, &targets, &args.objects).await?;
     let (sender, mut messages) = mpsc::channel(1024);
     let mut followers: Vec<Follower> = names
@@ -90,6 +92,8 @@ async fn follow(
                 while let Ok(message) = messages.try_recv() {
                     receive(followers, message, api, sender).await?;
                 }
+                // Assessed together with those that follow soon.
+                continue;
             }
             _ = ticks.tick() => {}
             quit = screen::quit(view) => {
@@ -100,7 +104,10 @@ async fn follow(
         let timed_out = !args.timeout.is_zero() && started.elapsed() >= args.timeout;
         let mut has_failed = false;
         for follower in followers.iter_mut().filter(|follower| follower.ended().is_none()) {
-            if !follower.assess(api).await? {
+            if !follower.is_due() && !timed_out {
+                continue;
+            }
+            if !follower.assess(api, sender, !args.watch && !timed_out)? {
                 if timed_out {
                     let what = format!("cannot read deployment {} within --timeout", follower.label());
                     let message = follower.trouble().unwrap_or("no answer").to_owned();
@@ -135,14 +142,18 @@ async fn receive(
 
 fn show(
     args: &StatusArgs,
-    followers: &[Follower],
+    followers: &mut [Follower],
     view: &mut View,
     output: &mut Output,
 ) -> Result<(), CommandError> {
+    let is_news: Vec<bool> = followers.iter_mut().map(Follower::take_news).collect();
     match view {
         View::Lines(all) => {
-            for (lines, follower) in all.iter_mut().zip(followers) {
-                let Some(assessment) = follower.assessment() else { continue };
+            for ((lines, follower), is_news) in all.iter_mut().zip(followers).zip(is_news) {
+                if let Some(trouble) = follower.new_trouble() {
+                    output.note(&format!("note: {trouble}; the watch tries again"));
+                }
+                let Some(assessment) = follower.assessment().filter(|_| is_news) else { continue };
                 let is_first = lines.is_first();
                 for missing in assessment.unreadable.iter().filter(|_| is_first) {
                     output.note(&format!("note: {missing}: the reasons are incomplete"));
@@ -157,20 +168,20 @@ fn show(
                 {
                     output.line(&line)?;
                 }
-                if let Some(trouble) = follower.new_trouble() {
-                    output.note(&format!("note: {trouble}; the watch tries again"));
-                }
             }
         }
         View::Json(all) => {
-            for (stream, follower) in all.iter_mut().zip(followers) {
-                let Some(assessment) = follower.assessment() else { continue };
+            for ((stream, follower), is_news) in all.iter_mut().zip(followers).zip(is_news) {
+                if let Some(trouble) = follower.new_trouble() {
+                    output.note(&format!("note: {trouble}; the watch tries again"));
+                }
+                let Some(assessment) = follower.assessment().filter(|_| is_news) else { continue };
                 for event in stream.update(assessment, follower.ended().map(|(end, _)| end)) {
-                    output.line(&event.to_string())?;
+                    output.line(&json_line(&event))?;
                 }
             }
         }
-        View::Screen(screen) => screen.draw(followers)?,
+        View::Screen(screen) => screen.draw(followers, is_news.contains(&true))?,
     }
     Ok(())
 }

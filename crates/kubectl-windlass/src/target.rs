@@ -1,6 +1,13 @@
 //! Which objects the arguments name: `deploy/web`, `deploy web`, `web`.
 
+use serde_json::Value;
+use windlass::model::{Deployment, ObjectKey, Pod, Record as _, ReplicaSet, ReplicationController, Resource};
+
+use crate::absent;
+use crate::api::Api;
 use crate::cli::Objects;
+use crate::exit::CommandError;
+use crate::text::harmless;
 
 /// The kind of an object that a command works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -9,6 +16,10 @@ pub enum Kind {
     Deployment,
     /// A ReplicationController.
     ReplicationController,
+    /// A ReplicaSet: [`refuse_owned`] names its owner.
+    ReplicaSet,
+    /// A pod, likewise.
+    Pod,
 }
 
 /// An object by kind and name, in the namespace of the command.
@@ -26,6 +37,17 @@ impl Kind {
         match self {
             Kind::Deployment => "deployment",
             Kind::ReplicationController => "replicationcontroller",
+            Kind::ReplicaSet => "replicaset",
+            Kind::Pod => "pod",
+        }
+    }
+
+    fn resource(self) -> Resource {
+        match self {
+            Kind::Deployment => Deployment::RESOURCE,
+            Kind::ReplicationController => ReplicationController::RESOURCE,
+            Kind::ReplicaSet => ReplicaSet::RESOURCE,
+            Kind::Pod => Pod::RESOURCE,
         }
     }
 
@@ -43,9 +65,10 @@ impl Kind {
             "ds" | "daemonset" | "daemonsets" | "sts" | "statefulset" | "statefulsets" => other(
                 "only Deployments and ReplicationControllers are supported; use `kubectl rollout status`",
             ),
-            "rs" | "replicaset" | "replicasets" | "po" | "pod" | "pods" => other(
-                "name the Deployment that owns it; `kubectl get` shows the owner with `-o wide` or `-o yaml`",
-            ),
+            "rs" | "replicaset" | "replicasets" | "replicaset.apps" | "replicasets.apps" => {
+                Some(Ok(Kind::ReplicaSet))
+            }
+            "po" | "pod" | "pods" => Some(Ok(Kind::Pod)),
             _ => None,
         }
     }
@@ -54,8 +77,8 @@ impl Kind {
 /// Reads the arguments.
 ///
 /// # Errors
-/// With the reason, for another kind, an empty name, or no object at all.
-pub fn targets(objects: &Objects) -> Result<Vec<Target>, String> {
+/// With the reason, for another kind; a usage error for an empty name, no object at all, or names beside a selector.
+pub fn targets(objects: &Objects) -> Result<Vec<Target>, CommandError> {
     let mut targets = Vec::new();
     let mut names = objects.names.iter().map(String::as_str).peekable();
     // `deploy web api`: a kind without a name before it counts for all that follow.
@@ -65,20 +88,22 @@ pub fn targets(objects: &Objects) -> Result<Vec<Target>, String> {
         && objects.names.len() > 1
         && let Some(parsed) = Kind::parse(first)
     {
-        kind = Some(parsed?);
+        kind = Some(parsed.map_err(CommandError::Argument)?);
         names.next();
     }
     for name in names {
         let target = match name.split_once('/') {
             Some((word, name)) => {
                 let kind = Kind::parse(word)
-                    .unwrap_or_else(|| Err(format!("{word:?} is not a kind that this command knows")))?;
-                Target { kind, name: name.to_owned() }
+                    .unwrap_or_else(|| Err(format!("{word:?} is not a kind that this command knows")));
+                Target { kind: kind.map_err(CommandError::Argument)?, name: name.to_owned() }
             }
             None => Target { kind: kind.unwrap_or(Kind::Deployment), name: name.to_owned() },
         };
         if target.name.is_empty() || target.name.contains('/') {
-            return Err(format!("{name:?} is not an object: write KIND/NAME, such as deploy/web"));
+            return Err(CommandError::Usage(format!(
+                "{name:?} is not an object: write KIND/NAME, such as deploy/web"
+            )));
         }
         if !targets.contains(&target) {
             targets.push(target);
@@ -86,12 +111,61 @@ pub fn targets(objects: &Objects) -> Result<Vec<Target>, String> {
     }
     let all = objects.selector.is_some() || objects.all_namespaces;
     if targets.is_empty() && !all {
-        return Err("no object: name one, such as deploy/web, or select some with -l".to_owned());
+        return Err(CommandError::Usage(
+            "no object: name one, such as deploy/web, or select some with -l".to_owned(),
+        ));
     }
     if !targets.is_empty() && objects.selector.is_some() {
-        return Err("give either names or --selector, not both".to_owned());
+        return Err(CommandError::Usage("give either names or --selector, not both".to_owned()));
     }
     Ok(targets)
+}
+
+/// Refuses ReplicaSets and pods, with the name of what controls them.
+///
+/// # Errors
+/// With the owner to name instead; when the object does not exist, or cannot be read.
+pub async fn refuse_owned(api: &Api, targets: &[Target]) -> Result<(), CommandError> {
+    let is_owned = |target: &&Target| matches!(target.kind, Kind::ReplicaSet | Kind::Pod);
+    let Some(target) = targets.iter().find(is_owned) else { return Ok(()) };
+    let object = format!("{}/{}", target.kind.singular(), target.name);
+    let mut owners: Vec<String> = Vec::new();
+    let (mut kind, mut name) = (target.kind, target.name.clone());
+    loop {
+        let path = kind.resource().path_of(&ObjectKey::new(api.namespace.as_str(), name.as_str()));
+        let found = api.get(&format!("{} {name}", kind.singular()), &path).await?;
+        let Some(found) = found else {
+            // The garbage collector will delete what an owner has left.
+            let is_asked_for = owners.is_empty();
+            if is_asked_for {
+                return Err(absent::error(api, &kind.resource(), &api.namespace, &name).await);
+            }
+            break;
+        };
+        let Some((owner_kind, owner)) = controller(&found) else { break };
+        owners.push(format!("{}/{owner}", owner_kind.to_lowercase()));
+        // Only a ReplicaSet has an owner of its own that a command is about.
+        if owner_kind != "ReplicaSet" {
+            break;
+        }
+        (kind, name) = (Kind::ReplicaSet, owner);
+    }
+    let text = match owners.last() {
+        Some(last) => {
+            let way = owners.join(", which is controlled by ");
+            format!("{object} is controlled by {way}: name {last} instead")
+        }
+        None => format!("{object} has no controller; name a Deployment or a ReplicationController"),
+    };
+    Err(CommandError::Argument(text))
+}
+
+/// Kind and name of the controller of an object.
+fn controller(object: &Value) -> Option<(String, String)> {
+    let owners = object["metadata"]["ownerReferences"].as_array()?;
+    let owner = owners.iter().find(|owner| owner["controller"] == true)?;
+    let text = |field: &str| owner[field].as_str().map(harmless);
+    Some((text("kind")?, text("name")?))
 }
 
 #[cfg(test)]
@@ -102,7 +176,11 @@ mod tests {
         let objects =
             Objects { names: names.iter().map(|name| (*name).to_owned()).collect(), ..Objects::default() };
         let text = |target: Target| format!("{}/{}", target.kind.singular(), target.name);
-        Ok(targets(&objects)?.into_iter().map(text).collect())
+        let read = targets(&objects).map_err(|error| match error {
+            CommandError::Usage(text) => format!("usage: {text}"),
+            other => other.to_string(),
+        });
+        Ok(read?.into_iter().map(text).collect())
     }
 
     #[test]
@@ -117,10 +195,11 @@ mod tests {
 
     #[test]
     fn another_kind_is_refused_with_what_to_do_instead() {
-        assert!(read(&["rs/web-1"]).unwrap_err().contains("Deployment that owns it"));
+        assert_eq!(read(&["rs/web-1", "po/x"]).unwrap(), ["replicaset/web-1", "pod/x"]);
         assert!(read(&["ds/agent"]).unwrap_err().contains("kubectl rollout status"));
         assert!(read(&["svc/web"]).unwrap_err().contains("not a kind"));
-        assert!(read(&["deploy/"]).unwrap_err().contains("KIND/NAME"));
-        assert!(read(&[]).unwrap_err().contains("no object"));
+        let error = read(&["deploy/"]).unwrap_err();
+        assert!(error.starts_with("usage: ") && error.contains("KIND/NAME"), "{error}");
+        assert!(read(&[]).unwrap_err().starts_with("usage: no object"));
     }
 }

@@ -31,6 +31,22 @@ pub fn harmless(text: &str) -> String {
     line
 }
 
+/// A value as JSON on one line. Characters that reorder or hide text are escaped, so that none reaches a terminal.
+pub fn json(value: &serde_json::Value) -> String {
+    let mut line = String::new();
+    for c in value.to_string().chars() {
+        if is_invisible(c) {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                line.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            line.push(c);
+        }
+    }
+    line
+}
+
 /// Control characters, and the format characters that reorder or hide text.
 fn is_invisible(c: char) -> bool {
     c.is_control()
@@ -91,6 +107,16 @@ mod tests {
         assert_eq!(harmless(" \u{200b} x \n"), "x");
         let long = harmless(&"ä".repeat(1_000_000));
         assert_eq!((long.chars().count(), long.ends_with('…')), (301, true));
+    }
+
+    #[test]
+    fn json_keeps_a_foreign_text_whole_and_escaped() {
+        let text = format!("a\u{1b}[2J\u{202e}b\u{e0041}{}", "x".repeat(1000));
+        let value = serde_json::json!({ "text": text });
+        let line = json(&value);
+        assert!(!line.chars().any(is_invisible), "{line}");
+        assert!(line.contains(r"a\u001b[2J\u202eb\udb40\udc41x"), "{line}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&line).unwrap(), value);
     }
 
     #[test]

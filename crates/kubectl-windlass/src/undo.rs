@@ -10,6 +10,7 @@ use crate::connection::connect;
 use crate::exit::{CommandError, Exit};
 use crate::explain::missing;
 use crate::history;
+use crate::interruption::on_a_thread;
 use crate::output::Output;
 use crate::revisions::{self, LAST_APPLIED, WayBack};
 use crate::target::{self, Kind};
@@ -20,11 +21,11 @@ use crate::write;
 /// # Errors
 /// When the Deployment or its revision cannot be found, it is paused, or the write is refused.
 pub async fn run(global: &GlobalArgs, args: UndoArgs, output: &mut Output) -> Result<Exit, CommandError> {
-    let targets = target::targets(&args.objects).map_err(CommandError::Argument)?;
+    let targets = target::targets(&args.objects)?;
     let [target] = targets.as_slice() else {
-        return Err(CommandError::Usage("undo takes one Deployment".to_owned()));
+        return Err(CommandError::Usage("undo takes one Deployment: name it, such as deploy/web".to_owned()));
     };
-    if target.kind != Kind::Deployment {
+    if target.kind == Kind::ReplicationController {
         let text =
             "only a Deployment has revisions; for a rolling update see `rolling-update OLD --rollback`";
         return Err(CommandError::Argument(format!("{}/{}: {text}", target.kind.singular(), target.name)));
@@ -34,6 +35,7 @@ pub async fn run(global: &GlobalArgs, args: UndoArgs, output: &mut Output) -> Re
         return Err(CommandError::Usage(text.to_owned()));
     }
     let api = Api::new(connect(global, &|name| std::env::var(name).ok()).await?, global.request_timeout);
+    target::refuse_owned(&api, &targets).await?;
     let (namespace, name) = (api.namespace.clone(), target.name.clone());
     let Some((deployment, history)) = history::read(&api, &namespace, &name).await? else {
         return Err(missing(&api, &namespace, &name).await);
@@ -70,11 +72,19 @@ pub async fn run(global: &GlobalArgs, args: UndoArgs, output: &mut Output) -> Re
         return Ok(Exit::Error);
     }
     let path = Deployment::RESOURCE.path_of(&ObjectKey::new(namespace.as_str(), name.as_str()));
-    if args.dry_run == DryRun::Server {
-        write::try_replace(&api, &object, &path, &deployment, operations).await?;
+    let written = if args.dry_run == DryRun::Server {
+        write::try_replace(&api, &object, &path, &deployment, operations).await
     } else {
-        write::replace(&api, &object, &path, &deployment, operations).await?;
-    }
+        write::replace(&api, &object, &path, &deployment, operations).await
+    };
+    match written {
+        Err(error) if error.code() == Some(409) => {
+            let changed =
+                "it has changed since it was read: look at the difference again with the same command";
+            return Err(wrong(changed.to_owned()));
+        }
+        written => written?,
+    };
     output.line(&format!("{done}{suffix}"))?;
     Ok(Exit::Success)
 }
@@ -84,10 +94,10 @@ pub async fn run(global: &GlobalArgs, args: UndoArgs, output: &mut Output) -> Re
 async fn agrees(object: &str, revision: i64) -> bool {
     eprint!("Roll {object} back to revision {revision}? [y/N] ");
     let _ = std::io::stderr().flush();
-    let answer = tokio::task::spawn_blocking(|| {
+    let answer = on_a_thread(|| {
         let mut line = String::new();
         std::io::stdin().lock().read_line(&mut line).map(|_| line)
     });
-    let answer = answer.await.ok().and_then(Result::ok).unwrap_or_default();
+    let answer = answer.await.and_then(Result::ok).unwrap_or_default();
     matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }

@@ -7,6 +7,7 @@ use futures::TryStreamExt as _;
 use kube::core::WatchEvent;
 use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use windlass::model::Resource;
 use windlass::runtime::request;
 
@@ -47,6 +48,51 @@ pub enum Change {
     Interrupted(String),
     /// The user may not watch these objects. The watch has ended.
     Forbidden(String),
+}
+
+/// How long a watch may be interrupted before the user is told: an API server restarts within that time.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// Whether a watch is interrupted, and since when.
+#[derive(Debug, Default)]
+pub struct Silence {
+    /// The first trouble, and whether the user knows.
+    since: Option<(Instant, bool)>,
+    trouble: String,
+}
+
+impl Silence {
+    /// An attempt has failed.
+    pub fn begin(&mut self, trouble: &str) {
+        self.since.get_or_insert_with(|| (Instant::now(), false));
+        self.trouble = trouble.to_owned();
+    }
+
+    /// The watch works.
+    pub fn end(&mut self) {
+        *self = Silence::default();
+    }
+
+    /// The last trouble, while the watch is interrupted.
+    pub fn trouble(&self) -> Option<&str> {
+        self.since.map(|_| self.trouble.as_str())
+    }
+
+    /// The same, if the interruption lasts.
+    pub fn lasting(&self) -> Option<&str> {
+        self.trouble().filter(|_| self.since.is_some_and(|(since, _)| since.elapsed() >= SILENCE))
+    }
+
+    /// The same, once for each interruption that lasts.
+    pub fn news(&mut self) -> Option<String> {
+        match &mut self.since {
+            Some((since, is_told @ false)) if since.elapsed() >= SILENCE => {
+                *is_told = true;
+                Some(self.trouble.clone())
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Selection {
@@ -140,5 +186,25 @@ async fn list_and_watch<M>(
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_interruption_is_told_once_and_only_if_it_lasts() {
+        let mut silence = Silence::default();
+        silence.begin("refused");
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        assert_eq!((silence.news(), silence.trouble()), (None, Some("refused")));
+        silence.begin("reset");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!((silence.news(), silence.news()), (Some("reset".to_owned()), None));
+        silence.end();
+        assert_eq!((silence.news(), silence.trouble()), (None, None));
+        silence.begin("refused");
+        assert_eq!(silence.news(), None, "the next one begins anew");
     }
 }

@@ -1,4 +1,4 @@
-//! The only file that writes to the API. No request is repeated here: a lost reply must not become a second object, and
+//! The only file that writes to the API. An interrupted command ends after the write under way. No request is repeated here: a lost reply must not become a second object, and
 //! each caller looks at what is there before it writes again.
 
 use serde::Serialize;
@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use windlass::runtime::request::{self, PatchType};
 
 use crate::api::{Answer, Api, ApiError};
+use crate::interruption::write as uninterrupted;
 
 /// The field manager of our writes.
 const MANAGER: (&str, &str) = ("fieldManager", "kubectl-windlass");
@@ -24,7 +25,7 @@ fn built(
 /// As [`Api::send`].
 pub async fn create(api: &Api, what: &str, path: &str, body: &impl Serialize) -> Result<Value, ApiError> {
     let what = format!("cannot create {what}");
-    api.send(&what, built(&what, request::post(path, &[MANAGER], body))?).await
+    uninterrupted(api.send(&what, built(&what, request::post(path, &[MANAGER], body))?)).await
 }
 
 /// Lets the server judge what [`create`] would do, without keeping it.
@@ -64,7 +65,7 @@ pub async fn create_as(
     if dry_run {
         query.push(("dryRun", "All"));
     }
-    api.exchange(&what, built(&what, request::post(path, &query, body))?).await
+    uninterrupted(api.exchange(&what, built(&what, request::post(path, &query, body))?)).await
 }
 
 /// Merges `body` into the object at `path`, provided that it is still `seen`: the same UID and resourceVersion.
@@ -85,13 +86,14 @@ pub async fn merge(
         own["uid"] = metadata["uid"].clone();
         own["resourceVersion"] = metadata["resourceVersion"].clone();
     }
-    api.send(&what, built(&what, request::patch(path, &[MANAGER], PatchType::Merge, &body))?).await
+    uninterrupted(api.send(&what, built(&what, request::patch(path, &[MANAGER], PatchType::Merge, &body))?))
+        .await
 }
 
 /// Applies the operations of a JSON patch to the object at `path`, provided that it is still `seen`.
 ///
 /// # Errors
-/// As [`Api::send`]; an error also if the object has changed.
+/// As [`Api::send`]; 409 if the object has changed.
 pub async fn replace(
     api: &Api,
     what: &str,
@@ -112,12 +114,14 @@ async fn send_operations(
 ) -> Result<Value, ApiError> {
     let what = format!("cannot change {what}");
     let metadata = &seen["metadata"];
+    // A failed `test` is answered with 422 and no reason. Replacing these two makes the server compare them with what is
+    // stored: an object that has changed, or was created again, is a conflict.
     let mut all = vec![
-        json!({"op": "test", "path": "/metadata/uid", "value": metadata["uid"]}),
-        json!({"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}),
+        json!({"op": "replace", "path": "/metadata/uid", "value": metadata["uid"]}),
+        json!({"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}),
     ];
     all.extend(operations);
-    api.send(&what, built(&what, request::patch(path, query, PatchType::Json, &all))?).await
+    uninterrupted(api.send(&what, built(&what, request::patch(path, query, PatchType::Json, &all))?)).await
 }
 
 /// Lets the server judge what [`replace`] would do, without keeping it.
@@ -145,5 +149,5 @@ pub async fn delete(api: &Api, what: &str, path: &str, seen: &Value) -> Result<V
         "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
         "preconditions": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},
     });
-    api.send(&what, built(&what, request::delete(path, &[], &options))?).await
+    uninterrupted(api.send(&what, built(&what, request::delete(path, &[], &options))?)).await
 }

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use super::bookkeeping::{DESIRED_REPLICAS, HANDING_OVER, ORIGINAL_REPLICAS, SOURCE, size, source_of};
 use super::report::{Reason, Report, current};
 use super::request::{ALL_OF_OLD, REQUEST, Request, STEP_AT};
-use crate::model::{Condition, Pod, ReplicaSet, ReplicationController};
+use crate::model::{Condition, DaemonSet, Pod, ReplicaSet, ReplicationController};
 use crate::plan::EventNote;
 use under_way::{Found, Job};
 
@@ -24,6 +24,10 @@ pub struct Observed<'a> {
     pub own: &'a ReplicaSet,
     /// The controllers of the namespace.
     pub all: &'a [Arc<ReplicationController>],
+    /// The ReplicaSets of the namespace.
+    pub replica_sets: &'a [Arc<ReplicaSet>],
+    /// The DaemonSets of the namespace.
+    pub daemon_sets: &'a [Arc<DaemonSet>],
     /// The pods that OLD and NEW own.
     pub pods: &'a [Arc<Pod>],
     /// Whether the controller of ReplicationControllers runs in this process. Only then it sees pods change hands in the
@@ -101,12 +105,17 @@ impl Plan {
     }
 }
 
-/// Whether there may be something to do for a controller: it has a request, its update was under way, or it is NEW of one
-/// that the daemon has resized.
+/// Whether the condition says that an update is under way, or that a request is refused.
+fn has_open_condition(own: &ReplicaSet) -> bool {
+    let is_refused = |condition: &Condition| *condition.reason == *Reason::Refused.name();
+    current(own).is_some_and(|condition| condition.is_true() || is_refused(condition))
+}
+
+/// Whether there may be something to do for a controller: it has a request, its update was under way or refused, or it is
+/// NEW of one that the daemon has resized.
 pub fn concerns(own: &ReplicaSet) -> bool {
     let has = |annotation| own.annotations.get(annotation).is_some();
-    !own.meta.is_deleting()
-        && (has(REQUEST) || (has(SOURCE) && has(STEP_AT)) || current(own).is_some_and(Condition::is_true))
+    !own.meta.is_deleting() && (has(REQUEST) || (has(SOURCE) && has(STEP_AT)) || has_open_condition(own))
 }
 
 /// The names of the controllers beside which a controller takes part in an update: the one that its request names, and
@@ -121,7 +130,7 @@ pub fn partners(own: &ReplicaSet) -> impl Iterator<Item = &str> {
 /// | situation | next |
 /// |---|---|
 /// | NEW, and OLD is gone or done with | report on NEW, remove its bookkeeping |
-/// | no request, and an update was under way | report that it stopped |
+/// | no request, and an update was under way or refused | report that it stopped: the same request may come again, and its answer must differ from the earlier one |
 /// | anything in the way | report why; nothing else is written |
 /// | the condition is not `True` yet | report first: the client waits for an answer |
 /// | bookkeeping is missing | write it, once |
@@ -138,7 +147,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     }
     let request = match Request::read(own) {
         Ok(Some(request)) => request,
-        Ok(None) if current(own).is_some_and(Condition::is_true) => {
+        Ok(None) if has_open_condition(own) => {
             let message = format!(
                 "The request was removed; {} has {} replicas. To go on, annotate it with {REQUEST} again",
                 own.meta.key.name, own.replicas

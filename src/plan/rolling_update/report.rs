@@ -139,6 +139,8 @@ impl Report {
             Reason::RolledBack => {
                 (Some(Count::Failed(self.reason)), EventNote::normal("RollingUpdateRolledBack", message))
             }
+            // A refusal has been counted.
+            Reason::Stopped if is_new => (None, EventNote::normal("RollingUpdateStopped", message)),
             Reason::Stopped => {
                 (Some(Count::Failed(self.reason)), EventNote::normal("RollingUpdateStopped", message))
             }

@@ -1,8 +1,11 @@
 //! What may be in the way of an update.
 
-use serde_json::json;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use windlass::model::{DaemonSet, Interner, Record, ReplicaSet};
 use windlass::plan::rolling_update::bookkeeping::{DESIRED_REPLICAS, ORIGINAL_REPLICAS, SOURCE};
-use windlass::plan::rolling_update::request::STEP_AT;
+use windlass::plan::rolling_update::request::{REQUEST, STEP_AT};
 
 use super::World;
 use super::cases::{KEEP_NAME, end, ends, requested};
@@ -56,6 +59,51 @@ fn what_is_in_the_way_is_named_and_nothing_else_is_written() {
     let mut world = requested(KEEP_NAME);
     world.controls_pods = false;
     check_refused(&mut world, &["KeepName", "replicationcontroller-controller"]);
+}
+
+/// A ReplicaSet or a DaemonSet that selects these labels.
+fn selecting<T: Record>(labels: &Value) -> Arc<T> {
+    let object = json!({
+        "metadata": {"name": "greedy", "namespace": "n", "uid": "g", "resourceVersion": "1"},
+        "spec": {"selector": {"matchLabels": labels},
+                 "template": {"metadata": {"labels": labels}, "spec": {"containers": []}}},
+    });
+    Arc::new(T::decode(&object.to_string(), &mut Interner::default()).unwrap())
+}
+
+#[test]
+fn a_controller_of_another_kind_that_would_adopt_the_pods_is_in_the_way_of_a_hand_over() {
+    let pods = json!({"app": "web"});
+    let mut world = requested(KEEP_NAME);
+    world.replica_sets.push(selecting::<ReplicaSet>(&pods));
+    check_refused(&mut world, &["ReplicaSet greedy selects the pods of new", "Delete or Preserve"]);
+    let mut world = requested(KEEP_NAME);
+    world.daemon_sets.push(selecting::<DaemonSet>(&pods));
+    check_refused(&mut world, &["DaemonSet greedy selects the pods of new"]);
+    // Without a hand-over, no pod is ever without a controller; and those of a Deployment have labels of their own.
+    let hashed = json!({"app": "web", "pod-template-hash": "x"});
+    for (options, labels) in [(&[][..], &pods), (KEEP_NAME, &hashed)] {
+        let mut world = requested(options);
+        world.replica_sets.push(selecting::<ReplicaSet>(labels));
+        world.run();
+        assert!(world.log.iter().all(|write| !write.contains("Refused")), "{:?}", world.log);
+    }
+}
+
+#[test]
+fn a_refused_request_that_is_removed_is_reported_once_so_that_the_next_one_gets_an_answer() {
+    let mut world = requested(&[("max-surge", "1.5")]);
+    world.run();
+    let refusal = world.message("old").to_owned();
+    world.rc_mut("old").annotations.remove(REQUEST);
+    world.run();
+    assert_eq!(world.reason("old"), "False Stopped");
+    let settled = world.log.len();
+    world.run();
+    assert_eq!((world.log.len(), world.plan("old")), (settled, None), "a settled object gets no write");
+    world.request(&[("max-surge", "1.5")]);
+    world.run();
+    assert_eq!((world.reason("old").as_str(), world.message("old")), ("False Refused", refusal.as_str()));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use windlass::model::int_or_percent::IntOrPercent;
-use windlass::model::{Interner, Pod, Record as _, ReplicationController};
+use windlass::model::{DaemonSet, Interner, Pod, Record as _, ReplicaSet, ReplicationController};
 use windlass::plan::rolling_update::bookkeeping::{
     DESIRED_REPLICAS, HANDING_OVER, NEXT_CONTROLLER, ORIGINAL_REPLICAS, SOURCE, moved,
 };
@@ -45,6 +45,9 @@ pub struct World {
     pub pods: Vec<ToyPod>,
     pub now: Timestamp,
     pub controls_pods: bool,
+    /// Controllers of other kinds.
+    pub replica_sets: Vec<Arc<ReplicaSet>>,
+    pub daemon_sets: Vec<Arc<DaemonSet>>,
     pub created: usize,
     pub deleted: usize,
     /// Every write, in its order.
@@ -57,6 +60,8 @@ impl World {
         let mut world = World {
             rcs: vec![rc("old", "1", old), rc("new", "2", new)],
             pods: Vec::new(),
+            replica_sets: Vec::new(),
+            daemon_sets: Vec::new(),
             now: "2026-01-01T00:00:00Z".parse().unwrap(),
             controls_pods: true,
             created: 0,
@@ -165,8 +170,10 @@ impl World {
         let all: Vec<Arc<ReplicationController>> = self.rcs.iter().map(|rc| rc.decoded()).collect();
         let own = all.iter().find(|rc| *rc.0.meta.key.name == *name)?.0.clone();
         let pods: Vec<Arc<Pod>> = self.pods.iter().map(ToyPod::decoded).collect();
-        let Self { controls_pods, now, .. } = *self;
-        concerns(&own).then(|| plan(&Observed { own: &own, all: &all, pods: &pods, controls_pods, now }))
+        let Self { controls_pods, now, ref replica_sets, ref daemon_sets, .. } = *self;
+        let (own, all, pods) = (&own, &all, &pods);
+        concerns(own)
+            .then(|| plan(&Observed { own, all, replica_sets, daemon_sets, pods, controls_pods, now }))
     }
 
     /// The daemon syncs one controller: at most one write. Whether there was one.

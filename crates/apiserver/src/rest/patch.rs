@@ -152,9 +152,10 @@ fn apply_operations(operations: &[PatchOperation], object: &mut Value) -> Result
                 return Err(Failure::new(413, "RequestEntityTooLarge", message));
             }
         }
-        json_patch::patch(object, std::slice::from_ref(operation)).map_err(|error| {
+        // Upstream does not say which operation failed, nor why.
+        json_patch::patch(object, std::slice::from_ref(operation)).map_err(|_| {
             let message = "the server rejected our request due to an error in our request";
-            Failure::new(422, "Invalid", format!("{message}: {error}"))
+            Failure::new(422, "Invalid", message)
         })?;
     }
     Ok(())

@@ -42,8 +42,8 @@ pub struct RollingUpdateArgs {
     /// The pause between new pods and the end of old ones.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
     pub update_period: Duration,
-    /// How often to look.
-    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = duration)]
+    /// How often to look, at least 100ms.
+    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = poll_interval)]
     pub poll_interval: Duration,
     /// The longest time without progress: a resize, or another available pod.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
@@ -51,12 +51,15 @@ pub struct RollingUpdateArgs {
     /// The label that tells the pods of OLD and NEW apart with --image.
     #[arg(long, value_name = "KEY", default_value = LABEL_KEY)]
     pub deployment_label_key: String,
-    /// The survivor gets the name OLD also with NEW or -f.
+    /// The survivor gets the name OLD also with NEW or -f. The file may name OLD itself then.
     #[arg(long, conflicts_with = "preserve")]
     pub keep_name: bool,
     /// Keep OLD with 0 replicas.
     #[arg(long)]
     pub preserve: bool,
+    /// Take a left-over NEW of another update back first: OLD to its original size, that NEW to 0 and away.
+    #[arg(long, conflicts_with_all = ["rollback", "server_side", "dry_run"])]
+    pub replace: bool,
     /// Update although a HorizontalPodAutoscaler scales OLD.
     #[arg(long)]
     pub ignore_hpa: bool,
@@ -68,8 +71,10 @@ pub struct RollingUpdateArgs {
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub watch: bool,
-    /// With --server-side, fail when there is no progress within --timeout. The update goes on in the cluster.
-    #[arg(long, requires = "server_side")]
+    /// Fail as soon as the update cannot complete: every new pod that is not ready has been failing for 30 seconds, or
+    /// the API server refuses them. With --server-side, fail when there is no progress within --timeout; the update goes
+    /// on in the cluster.
+    #[arg(long)]
     pub fail_fast: bool,
     /// Pause an update that a controller of the cluster carries out.
     #[arg(long, conflicts_with_all = ["image", "filename", "rollback", "server_side", "resume", "dry_run"])]
@@ -93,7 +98,7 @@ pub enum UpdateOutput {
     Text,
     /// Kind and name.
     Name,
-    /// With --dry-run, both objects.
+    /// One JSON object a line for each step; with --dry-run, both objects.
     Json,
 }
 
@@ -115,6 +120,7 @@ impl Default for RollingUpdateArgs {
             deployment_label_key: LABEL_KEY.to_owned(),
             keep_name: false,
             preserve: false,
+            replace: false,
             ignore_hpa: false,
             server_side: false,
             watch: true,
@@ -124,6 +130,17 @@ impl Default for RollingUpdateArgs {
             dry_run: false,
             output: UpdateOutput::Text,
         }
+    }
+}
+
+/// Parses `--poll-interval`.
+fn poll_interval(text: &str) -> Result<Duration, String> {
+    let shortest = Duration::from_millis(100);
+    match duration(text)? {
+        interval if interval < shortest => {
+            Err(format!("{text} would burden the API server: at least {shortest:?}"))
+        }
+        interval => Ok(interval),
     }
 }
 
@@ -169,6 +186,11 @@ impl RollingUpdateArgs {
             return Err(
                 "--watch=false needs --server-side: otherwise the client drives the update".to_owned()
             );
+        }
+        let starts_one = self.filename.is_some() || self.image.is_some();
+        if (self.replace || (self.fail_fast && !self.server_side)) && !starts_one {
+            let flag = if self.replace { "--replace" } else { "--fail-fast" };
+            return Err(format!("{flag} needs --image or -f"));
         }
         if new.first() == Some(old) {
             return Err(format!("OLD and NEW are both {old}: leave NEW out to keep the name"));

@@ -6,6 +6,7 @@ use windlass_manifest::{Found, Origin, SourceError, documents, expand};
 
 use super::fetch::fetch;
 use super::sources::Source;
+use crate::interruption::on_a_thread;
 use crate::text::harmless;
 
 /// Returns the objects of a source in order, and a message for each document or item that is no object. A syntax error
@@ -42,10 +43,10 @@ fn objects(name: &str, text: &str, ends_at_defect: bool) -> Vec<Result<Found, St
 
 async fn text(source: &Source) -> Result<String, String> {
     match source {
-        Source::Stdin => on_a_thread(|| windlass_manifest::text(&mut std::io::stdin())).await,
+        Source::Stdin => read_on_a_thread(|| windlass_manifest::text(&mut std::io::stdin())).await,
         Source::File(file) => {
             let file = file.clone();
-            on_a_thread(move || windlass_manifest::text(&mut File::open(file)?)).await
+            read_on_a_thread(move || windlass_manifest::text(&mut File::open(file)?)).await
         }
         Source::Url(url) => {
             let bytes = fetch(url).await?;
@@ -54,15 +55,13 @@ async fn text(source: &Source) -> Result<String, String> {
     }
 }
 
-/// Reads on a thread of its own, so that Ctrl-C ends the program while a pipe blocks.
-async fn on_a_thread(
+/// Reads so that Ctrl-C ends the program while a pipe blocks.
+async fn read_on_a_thread(
     read: impl FnOnce() -> Result<String, SourceError> + Send + 'static,
 ) -> Result<String, String> {
-    let (send, receive) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || drop(send.send(read())));
-    match receive.await {
-        Ok(text) => text.map_err(|error| error.to_string()),
-        Err(_) => Err("the thread that reads it has ended".to_owned()),
+    match on_a_thread(read).await {
+        Some(text) => text.map_err(|error| error.to_string()),
+        None => Err("the thread that reads it has ended".to_owned()),
     }
 }
 

@@ -10,6 +10,7 @@ use windlass::plan::rolling_update::report::ROLLING_UPDATE;
 use windlass::plan::rolling_update::request::REQUEST;
 
 use super::{acts, pod_table};
+use crate::absent;
 use crate::api::Api;
 use crate::exit::CommandError;
 use crate::rolling_update::prepare;
@@ -28,8 +29,7 @@ pub(super) async fn explain(api: &Api, name: &str) -> Result<(String, Value), Co
         |problem: String| CommandError::Argument(format!("replicationcontroller {name}: {problem}"));
     let path = resource.path_of(&ObjectKey::new(namespace, name));
     let Some(object) = api.get(&format!("replicationcontroller {namespace}/{name}"), &path).await? else {
-        let text = format!("replicationcontroller {namespace}/{name} does not exist");
-        return Err(CommandError::Argument(text));
+        return Err(absent::error(api, &resource, namespace, name).await);
     };
     let controller = prepare::decode(&object).map_err(refused)?;
     let labels: Vec<String> = prepare::selector(&object)

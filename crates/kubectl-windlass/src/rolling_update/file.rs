@@ -4,17 +4,21 @@ use serde_json::Value;
 
 use super::refused;
 use crate::exit::CommandError;
+use crate::interruption::on_a_thread;
 use crate::text::harmless;
 
 /// Reads the one object of a file, or of stdin.
-pub(super) fn read_file(file: &str) -> Result<Value, CommandError> {
+pub(super) async fn read_file(file: &str) -> Result<Value, CommandError> {
     let wrong = |problem: String| refused(format!("-f {file}: {problem}"));
-    let text = if file == "-" {
-        windlass_manifest::text(&mut std::io::stdin())
-    } else {
-        let mut file = std::fs::File::open(file).map_err(|error| wrong(error.to_string()))?;
-        windlass_manifest::text(&mut file)
-    };
+    let path = file.to_owned();
+    let text = on_a_thread(move || {
+        if path == "-" {
+            windlass_manifest::text(&mut std::io::stdin())
+        } else {
+            windlass_manifest::text(&mut std::fs::File::open(path)?)
+        }
+    });
+    let text = text.await.ok_or_else(|| wrong("the thread that reads it has ended".to_owned()))?;
     let text = text.map_err(|error| wrong(error.to_string()))?;
     let documents: Result<Vec<_>, _> = windlass_manifest::documents(file, &text).into_iter().collect();
     let documents = documents.map_err(|problem| wrong(harmless(&problem)))?;

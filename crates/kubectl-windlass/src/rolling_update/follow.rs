@@ -1,6 +1,6 @@
 //! What the two ReplicationControllers show of an update that the daemon carries out. Pure.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use windlass::plan::rolling_update::bookkeeping::{HANDING_OVER, SOURCE};
 use windlass::plan::rolling_update::report::{ROLLING_UPDATE, Reason};
 
@@ -31,6 +31,17 @@ pub(super) enum End {
     Stopped(String),
     /// Neither controller exists.
     Gone,
+}
+
+/// Something that has happened.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct News {
+    /// Its type.
+    pub kind: &'static str,
+    /// For people.
+    pub text: String,
+    /// For programs.
+    pub more: Value,
 }
 
 /// An update as it is seen.
@@ -91,13 +102,14 @@ impl Follow {
     }
 
     /// What is new since the last call.
-    pub(super) fn lines(&mut self) -> Vec<String> {
-        let mut lines = Vec::new();
+    pub(super) fn news(&mut self) -> Vec<News> {
+        let mut all = Vec::new();
         // The sizes change while the pods stay.
         let hands_over = |new: &Value| new["metadata"]["annotations"][HANDING_OVER].is_string();
         if !self.is_handing_over && self.new.as_ref().is_some_and(hands_over) {
             self.is_handing_over = true;
-            lines.push(format!("{} takes the pods of {} over", self.old_name, self.new_name));
+            let text = format!("{} takes the pods of {} over", self.old_name, self.new_name);
+            all.push(News { kind: "HandingOver", text, more: json!({}) });
         }
         let is_handing_over = self.is_handing_over;
         let both = [(&self.old_name, &self.old), (&self.new_name, &self.new)];
@@ -105,14 +117,19 @@ impl Follow {
             let size = now.as_ref().map(size);
             match (*printed, size) {
                 (Some(before), Some(size)) if before != size && !is_handing_over => {
-                    lines.push(format!("Scaling {name} from {before} to {size}"));
+                    let text = format!("Scaling {name} from {before} to {size}");
+                    let more = json!({"controller": name, "from": before, "to": size});
+                    all.push(News { kind: "Scaled", text, more });
                 }
-                (Some(_), None) => lines.push(format!("Deleted {name}")),
+                (Some(_), None) => {
+                    let text = format!("Deleted {name}");
+                    all.push(News { kind: "Deleted", text, more: json!({"controller": name}) });
+                }
                 _ => {}
             }
             *printed = size;
         }
-        lines
+        all
     }
 
     /// The condition of the update: on OLD, or on NEW once OLD is gone.
@@ -133,6 +150,16 @@ impl Follow {
     pub(super) fn is_answered(&self) -> bool {
         let condition = self.condition();
         self.is_seen && (self.old.is_none() || condition["status"] == "True" || condition != self.before)
+    }
+
+    /// Whether the condition is the refusal from before the request. The controller does not write it anew.
+    pub(super) fn is_refused_as_before(&self) -> bool {
+        self.is_seen && self.has_reason(Reason::Refused) && self.condition() == self.before
+    }
+
+    /// Takes the condition from before the request for its answer.
+    pub(super) fn take_earlier_answer(&mut self) {
+        self.before = Value::Null;
     }
 
     /// Whether there was no progress in time.
@@ -198,17 +225,33 @@ mod tests {
         follow
     }
 
+    fn lines(follow: &mut Follow) -> Vec<String> {
+        follow.news().into_iter().map(|news| news.text).collect()
+    }
+
+    #[test]
+    fn a_refusal_that_stands_from_before_the_request_can_be_taken_for_its_answer() {
+        let earlier = condition(&requested(3, "Refused"));
+        let mut follow = seen(earlier, Some(requested(3, "Refused")), None);
+        assert!(!follow.is_answered() && follow.is_refused_as_before());
+        assert_eq!(follow.end(), None);
+        follow.take_earlier_answer();
+        assert_eq!(follow.end(), Some(End::Refused("m".to_owned())));
+        let earlier = condition(&requested(3, "Complete"));
+        assert!(!seen(earlier, Some(requested(3, "Complete")), None).is_refused_as_before());
+    }
+
     #[test]
     fn each_resize_and_deletion_is_a_line() {
         let mut follow =
             Follow::new(&requested(3, ""), "new", Some(&controller("new", 0, &json!({}), "")), Value::Null);
         follow.take(Change::Applied(controller("new", 1, &json!({}), "")));
-        assert_eq!(follow.lines(), ["Scaling new from 0 to 1"]);
+        assert_eq!(lines(&mut follow), ["Scaling new from 0 to 1"]);
         follow.take(Change::Applied(controller("other", 9, &json!({}), "")));
         follow.take(Change::Applied(requested(2, "Progressing")));
-        assert_eq!(follow.lines(), ["Scaling old from 3 to 2"]);
+        assert_eq!(lines(&mut follow), ["Scaling old from 3 to 2"]);
         follow.take(Change::Deleted(requested(0, "Progressing")));
-        assert_eq!((follow.lines(), follow.lines()), (vec!["Deleted old".to_owned()], vec![]));
+        assert_eq!((lines(&mut follow), lines(&mut follow)), (vec!["Deleted old".to_owned()], vec![]));
     }
 
     #[test]
@@ -216,11 +259,11 @@ mod tests {
         let new = controller("new", 3, &json!({}), "");
         let mut follow = Follow::new(&requested(0, ""), "new", Some(&new), Value::Null);
         follow.take(Change::Applied(controller("new", 0, &json!({HANDING_OVER: "v"}), "")));
-        assert_eq!(follow.lines(), ["old takes the pods of new over"]);
+        assert_eq!(lines(&mut follow), ["old takes the pods of new over"]);
         follow.take(Change::Applied(requested(3, "HandingOver")));
-        assert_eq!(follow.lines(), [""; 0]);
+        assert_eq!(lines(&mut follow), [""; 0]);
         follow.take(Change::Deleted(new));
-        assert_eq!(follow.lines(), ["Deleted new"]);
+        assert_eq!(lines(&mut follow), ["Deleted new"]);
     }
 
     #[test]

@@ -1,28 +1,75 @@
 //! The survivor keeps OLD's name: the writes with which OLD takes the pods of NEW over. No pod is deleted or created.
 
 use serde_json::{Value, json};
+use windlass::model::selector::{Selector, SelectorWire};
+use windlass::model::{DaemonSet, Record as _, ReplicaSet, Resource};
 use windlass::plan::rolling_update::bookkeeping::{HANDING_OVER, NEXT_CONTROLLER, ORIGINAL_REPLICAS, moved};
 
-use super::prepare::{name, selector};
+use super::prepare::{decode, name, selector};
+use super::reporter::Reporter;
 use super::{Cluster, described};
 use crate::api::ApiError;
+use crate::exit::CommandError;
 use crate::write;
+
+/// The other kinds whose controllers adopt pods by labels alone. StatefulSets adopt by name, too.
+const OTHER_KINDS: [Resource; 3] = [
+    ReplicaSet::RESOURCE,
+    DaemonSet::RESOURCE,
+    Resource { group: "batch", version: "v1", kind: "Job", plural: "jobs" },
+];
+
+/// The ReplicaSets, DaemonSets and Jobs of the namespace. Notes which the user may not list.
+pub(super) async fn other_kinds(
+    cluster: &Cluster<'_>,
+    reporter: &mut Reporter<'_>,
+) -> Result<Vec<(&'static str, Value)>, CommandError> {
+    let mut all = Vec::new();
+    for resource in OTHER_KINDS {
+        let path = resource.path(Some(cluster.namespace));
+        match cluster.api.list(resource.plural, &path, &[]).await {
+            Ok(listed) => all.extend(listed.items.into_iter().map(|object| (resource.kind, object))),
+            // The server does not serve the kind.
+            Err(error) if error.code() == Some(404) => {}
+            Err(error) if error.is_forbidden() => {
+                reporter.note(&format!(
+                    "note: {error}: none of them may select the new pods, or it could adopt them while the name changes"
+                ));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(all)
+}
 
 /// Refuses a hand-over where another controller would adopt the pods while they belong to none.
 ///
 /// # Errors
 /// With the name of that controller.
-pub(super) fn refuse_rivals(all: &[Value], old: &Value, new: &Value) -> Result<(), String> {
+pub(super) fn refuse_rivals(
+    all: &[Value],
+    others: &[(&str, Value)],
+    old: &Value,
+    new: &Value,
+) -> Result<(), String> {
     let labels = &new["spec"]["template"]["metadata"]["labels"];
     let is_rival = |other: &&Value| {
         let selects = selector(other);
         let is_other = ![name(old), name(new)].contains(&name(other));
         is_other && !selects.is_empty() && selects.iter().all(|(key, value)| labels[key] == *value)
     };
-    all.iter().find(is_rival).map_or(Ok(()), |rival| {
+    let same_kind = all.iter().find(is_rival).map(|rival| ("ReplicationController", rival));
+    let template_labels = decode(new)?.template.labels;
+    let selects = |other: &&(&str, Value)| {
+        let text = other.1["spec"]["selector"].to_string();
+        let read = serde_json::from_str::<SelectorWire<'_>>(&text).ok().map(Some).map(Selector::compile);
+        read.is_some_and(|selector| selector.matches(&template_labels))
+    };
+    let other_kind = || others.iter().find(selects).map(|(kind, rival)| (*kind, rival));
+    same_kind.or_else(other_kind).map_or(Ok(()), |(kind, rival)| {
         Err(format!(
-            "replicationcontroller {} selects the pods of {}, too, and could take them while the name changes; pass \
-             another --deployment-label-key, or name the new ReplicationController",
+            "{kind} {} selects the pods of {}, too, and could adopt them while the name changes; pass another \
+             --deployment-label-key, or name the new ReplicationController",
             name(rival),
             name(new)
         ))
@@ -76,15 +123,32 @@ mod tests {
     #[test]
     fn another_controller_that_would_adopt_the_pods_is_a_rival() {
         let controller = |name: &str, labels: Value| {
-            json!({"metadata": {"name": name}, "spec": {"selector": labels,
-                   "template": {"metadata": {"labels": labels}}}})
+            json!({"metadata": {"name": name, "namespace": "n", "uid": name, "resourceVersion": "1"},
+                   "spec": {"selector": labels,
+                            "template": {"metadata": {"labels": labels}, "spec": {"containers": []}}}})
         };
         let old = controller("old", json!({"app": "web", "deployment": "1"}));
         let new = controller("new", json!({"app": "web", "deployment": "2"}));
         let other = controller("other", json!({"app": "api"}));
         let all = vec![old.clone(), new.clone(), other];
-        assert_eq!(refuse_rivals(&all, &old, &new), Ok(()));
-        let all = [all, vec![controller("greedy", json!({"app": "web"}))]].concat();
-        assert!(refuse_rivals(&all, &old, &new).unwrap_err().contains("greedy selects the pods of new"));
+        assert_eq!(refuse_rivals(&all, &[], &old, &new), Ok(()));
+        let greedy = [all.clone(), vec![controller("greedy", json!({"app": "web"}))]].concat();
+        let error = refuse_rivals(&greedy, &[], &old, &new).unwrap_err();
+        assert!(error.contains("ReplicationController greedy selects the pods of new"), "{error}");
+
+        let kind = |name: &str, selector: Value| {
+            let object = json!({"metadata": {"name": name}, "spec": {"selector": selector}});
+            ("ReplicaSet", object)
+        };
+        let harmless = [
+            kind("hashed", json!({"matchLabels": {"app": "web", "pod-template-hash": "x"}})),
+            kind("none", Value::Null),
+        ];
+        assert_eq!(refuse_rivals(&all, &harmless, &old, &new), Ok(()));
+        let expression = json!({"matchExpressions": [{"key": "app", "operator": "Exists"}]});
+        for rival in [kind("adopts", json!({"matchLabels": {"app": "web"}})), kind("adopts", expression)] {
+            let error = refuse_rivals(&all, &[rival], &old, &new).unwrap_err();
+            assert!(error.contains("ReplicaSet adopts selects the pods of new"), "{error}");
+        }
     }
 }

@@ -20,6 +20,9 @@ pub struct New {
     pub body: Value,
     /// The size to reach.
     pub desired: i32,
+    /// Whether the label that [`RollingUpdateArgs::deployment_label_key`] names tells its pods from OLD's, so that those
+    /// need one, too.
+    pub needs_label: bool,
 }
 
 /// Decodes a ReplicationController as the planner takes it.
@@ -109,31 +112,50 @@ pub fn new_by_image(old: &Value, new_name: Option<&str>, args: &RollingUpdateArg
     if let Some(policy) = &args.image_pull_policy {
         changed["imagePullPolicy"] = json!(policy);
     }
-    let decoded = decode(&json!({"metadata": old["metadata"], "spec": spec}))?;
-    // The generation makes the value another one in each update.
-    let hash = decoded.template.hash(i32::try_from(decoded.meta.generation).ok());
-    let new_name = new_name.map_or_else(|| made_name(name(old), &hash), str::to_owned);
-    let key = &args.deployment_label_key;
-    spec["selector"] = Value::Object(selector(old));
-    spec["selector"][key] = json!(hash);
-    spec["template"]["metadata"]["labels"][key] = json!(hash);
+    let (made, hash) = made_name(old, &spec)?;
+    label(&mut spec, selector(old), &args.deployment_label_key, &hash);
     let decoded = decode(old)?;
     let desired = size(&decoded, ORIGINAL_REPLICAS)?.unwrap_or(decoded.replicas);
-    finish(old, &new_name, json!({"metadata": {"labels": old["metadata"]["labels"]}, "spec": spec}), desired)
+    let new_name = new_name.map_or(made, str::to_owned);
+    let from = json!({"metadata": {"labels": old["metadata"]["labels"]}, "spec": spec});
+    Ok(New { needs_label: true, ..finish(old, &new_name, from, desired)? })
 }
 
-fn made_name(old: &str, hash: &str) -> String {
+/// A selector and template whose pods have this label.
+fn label(spec: &mut Value, selector: Map<String, Value>, key: &str, hash: &str) {
+    spec["selector"] = Value::Object(selector);
+    spec["selector"][key] = json!(hash);
+    spec["template"]["metadata"]["labels"][key] = json!(hash);
+}
+
+/// A name for the successor of OLD, and the label value of its pods. The UID and the generation of OLD make it another one
+/// in each update.
+fn made_name(old: &Value, spec: &Value) -> Result<(String, String), String> {
+    let old_name = name(old);
+    let mut template = spec["template"].clone();
+    let uid = old["metadata"]["uid"].as_str().unwrap_or_default();
+    template["metadata"]["annotations"] = json!({SOURCE: format!("{old_name}:{uid}")});
+    let decoded = decode(&json!({"metadata": old["metadata"], "spec": {"template": template}}))?;
+    let hash = decoded.template.hash(i32::try_from(decoded.meta.generation).ok());
     let longest = LONGEST_NAME - 1 - hash.len();
-    let old = old.get(..longest).unwrap_or(old).trim_end_matches(['-', '.']);
-    format!("{old}-{hash}")
+    let kept = old_name.get(..longest).unwrap_or(old_name).trim_end_matches(['-', '.']);
+    Ok((format!("{kept}-{hash}"), hash))
+}
+
+/// The error for a file that names OLD, or nothing.
+pub fn same_name(old_name: &str) -> String {
+    format!(
+        "the new ReplicationController must have a name, and another one than {old_name}; with --keep-name, the file may \
+         name {old_name} itself"
+    )
 }
 
 /// NEW from a file.
 ///
 /// # Errors
-/// When it is no ReplicationController, has OLD's name or another namespace, or its selector does not tell its pods
-/// apart from OLD's.
-pub fn new_by_file(old: &Value, mut new: Value) -> Result<New, String> {
+/// When it is no ReplicationController, has OLD's name without --keep-name or another namespace, or its selector does not
+/// tell its pods apart from OLD's.
+pub fn new_by_file(old: &Value, mut new: Value, args: &RollingUpdateArgs) -> Result<New, String> {
     if new["kind"] != "ReplicationController" || new["apiVersion"] != "v1" {
         let (kind, version) = (&new["kind"], &new["apiVersion"]);
         return Err(format!(
@@ -141,11 +163,9 @@ pub fn new_by_file(old: &Value, mut new: Value) -> Result<New, String> {
         ));
     }
     let new_name = name(&new).to_owned();
-    if new_name.is_empty() || new_name == name(old) {
-        return Err(format!(
-            "the new ReplicationController must have a name, and another one than {}",
-            name(old)
-        ));
+    let names_old = new_name == name(old);
+    if new_name.is_empty() || (names_old && !args.keep_name) {
+        return Err(same_name(name(old)));
     }
     let namespaces = [&new["metadata"]["namespace"], &old["metadata"]["namespace"]];
     if namespaces[0].is_string() && namespaces[0] != namespaces[1] {
@@ -156,12 +176,32 @@ pub fn new_by_file(old: &Value, mut new: Value) -> Result<New, String> {
             namespaces[1]
         ));
     }
-    check_selectors(old, &new)?;
+    let key = &args.deployment_label_key;
+    let mut needs_label = false;
+    let mut made = None;
+    if names_old {
+        let (name, hash) = made_name(old, &new["spec"])?;
+        // The file says what OLD is to be, so that its selector is mostly OLD's.
+        if differing_key(old, &new, key).is_none() {
+            let mut own = selector(&new);
+            own.extend(selector(old));
+            let labels = &mut new["spec"]["template"]["metadata"]["labels"];
+            for (key, value) in selector(old) {
+                labels[key] = value;
+            }
+            label(&mut new["spec"], own, key, &hash);
+            needs_label = true;
+        }
+        made = Some(name);
+    } else {
+        check_selectors(old, &new)?;
+    }
     let old_decoded = decode(old)?;
     let own_size = new["spec"]["replicas"].as_i64().and_then(|size| i32::try_from(size).ok());
     let before = size(&old_decoded, ORIGINAL_REPLICAS)?.unwrap_or(old_decoded.replicas);
     new["spec"]["selector"] = Value::Object(selector(&new));
-    finish(old, &new_name, new, own_size.unwrap_or(before))
+    let new_name = made.unwrap_or(new_name);
+    Ok(New { needs_label, ..finish(old, &new_name, new, own_size.unwrap_or(before))? })
 }
 
 /// Refuses selectors that do not tell the pods of the two apart: they need a key in common with different values.
@@ -209,21 +249,26 @@ fn finish(old: &Value, new_name: &str, from: Value, desired: i32) -> Result<New,
     body["spec"]["replicas"] = json!(0);
     decode(&json!({"metadata": {"name": new_name, "namespace": "n", "uid": "u", "resourceVersion": "1"},
                    "spec": body["spec"]}))?;
-    Ok(New { name: new_name.to_owned(), body, desired })
+    Ok(New { name: new_name.to_owned(), body, desired, needs_label: false })
 }
 
 /// The size that an update which is under way has to reach.
 ///
 /// # Errors
 /// When NEW is the target of no update from OLD, or of one to something else.
-pub fn resumed(old: &Value, new: &Value, args: &RollingUpdateArgs) -> Result<i32, String> {
+pub fn resumed(
+    old: &Value,
+    new: &Value,
+    from_file: Option<&Value>,
+    args: &RollingUpdateArgs,
+) -> Result<i32, String> {
     let (of_old, of_new) = (decode(old)?, decode(new)?);
     let source = source_of(&of_old.meta);
     let (old_name, new_name) = (name(old), name(new));
     if of_new.annotations.get(SOURCE) != Some(&source) {
         return Err(format!(
             "replicationcontroller {new_name} exists, and is not the target of an update from {old_name}: delete it or \
-             choose another name"
+             choose another name; if it is left over from an update whose source is gone, pass --replace"
         ));
     }
     let desired = size(&of_new, DESIRED_REPLICAS)?.ok_or_else(|| {
@@ -235,11 +280,68 @@ pub fn resumed(old: &Value, new: &Value, args: &RollingUpdateArgs) -> Result<i32
         if current != wanted {
             return Err(format!(
                 "an update of {old_name} to the image {current} is under way: finish it with --image={current}, or \
-                 take it back with --rollback, before another one to {wanted}"
+                 take it back with --rollback, before another one to {wanted}; --replace does both"
             ));
         }
     }
+    // The name of a file's object tells updates apart, unless it is OLD's.
+    if let Some(file) = from_file.filter(|file| name(file) == old_name)
+        && images(file) != images(new)
+    {
+        return Err(format!(
+            "an update of {old_name} to the images {} is under way: finish it with its file, or take it back with \
+             --rollback, before another one to {}; --replace does both",
+            images(new).join(", "),
+            images(file).join(", ")
+        ));
+    }
     Ok(desired)
+}
+
+/// The images of the containers.
+fn images(controller: &Value) -> Vec<&str> {
+    let containers = controller["spec"]["template"]["spec"]["containers"].as_array();
+    containers.into_iter().flatten().map(|one| one["image"].as_str().unwrap_or_default()).collect()
+}
+
+/// What NEW must name as its source.
+pub fn source(old: &Value) -> String {
+    format!("{}:{}", name(old), old["metadata"]["uid"].as_str().unwrap_or_default())
+}
+
+/// The target of another update than the wanted one: from OLD to something else, or one with the wanted name whose
+/// source is gone.
+pub fn left_over<'a>(
+    old: &Value,
+    all: &'a [Value],
+    wanted: Option<&str>,
+    from_file: Option<&Value>,
+    args: &RollingUpdateArgs,
+) -> Option<&'a Value> {
+    let of_old = find_new(old, all).filter(|new| {
+        wanted.is_some_and(|wanted| wanted != name(new)) || resumed(old, new, from_file, args).is_err()
+    });
+    let is_of_another = |one: &&Value| {
+        let named = one["metadata"]["annotations"][SOURCE].as_str();
+        named.is_some_and(|named| all.iter().all(|other| source(other) != named))
+    };
+    of_old.or_else(|| all.iter().filter(|one| Some(name(one)) == wanted).find(is_of_another))
+}
+
+/// Refuses to begin beside an update that is under way, unless the errors of [`resumed`] say more.
+///
+/// # Errors
+/// With the ways to go on.
+pub fn refuse_left_over(old: &Value, left_over: &Value, args: &RollingUpdateArgs) -> Result<(), String> {
+    let (old_name, new_name) = (name(old), name(left_over));
+    if left_over["metadata"]["annotations"][SOURCE] != source(old).as_str() {
+        return Ok(());
+    }
+    resumed(old, left_over, None, args)?;
+    Err(format!(
+        "an update of {old_name} to {new_name} is under way: finish it with the command that began it, or take it back \
+         with --rollback, before another one; --replace does both"
+    ))
 }
 
 /// The target of an update that is under way: by OLD's pointer, else by the source that NEW names.
@@ -282,7 +384,7 @@ mod tests {
 
     #[test]
     fn by_image_new_is_old_with_the_image_a_label_and_its_bookkeeping() {
-        let New { name, body, desired } = new_by_image(&old(), None, &args("app:2")).unwrap();
+        let New { name, body, desired, .. } = new_by_image(&old(), None, &args("app:2")).unwrap();
         let hash = body["spec"]["selector"]["deployment"].as_str().unwrap().to_owned();
         assert_eq!((name, desired), (format!("web-{hash}"), 3));
         assert_eq!(body["spec"]["template"]["metadata"]["labels"], json!({"app": "web", "deployment": hash}));
@@ -325,20 +427,63 @@ mod tests {
                    "spec": {"template": {"metadata": {"labels": {"app": "web", "version": version}},
                                          "spec": {"containers": []}}}})
         };
+        let flags = args("");
         let mut old = old();
-        assert!(new_by_file(&old, file("next", "2")).unwrap_err().contains("key in common"));
+        assert!(new_by_file(&old, file("next", "2"), &flags).unwrap_err().contains("key in common"));
         old["spec"]["selector"]["version"] = json!("1");
-        let new = new_by_file(&old, file("next", "2")).unwrap();
+        let new = new_by_file(&old, file("next", "2"), &flags).unwrap();
         assert_eq!((new.desired, new.body["spec"]["replicas"].clone()), (3, json!(0)));
         assert_eq!(new.body["spec"]["selector"], json!({"app": "web", "version": "2"}));
         let mut sized = file("next", "2");
         sized["spec"]["replicas"] = json!(5);
-        assert_eq!(new_by_file(&old, sized).unwrap().desired, 5);
-        assert!(new_by_file(&old, file("web", "2")).unwrap_err().contains("another one than web"));
+        assert_eq!(new_by_file(&old, sized, &flags).unwrap().desired, 5);
+        assert!(new_by_file(&old, file("web", "2"), &flags).unwrap_err().contains("--keep-name"));
         let mut elsewhere = file("next", "2");
         elsewhere["metadata"]["namespace"] = json!("other");
-        assert!(new_by_file(&old, elsewhere).unwrap_err().contains("other"));
-        assert!(new_by_file(&old, json!({"kind": "Pod", "apiVersion": "v1"})).unwrap_err().contains("Pod"));
+        assert!(new_by_file(&old, elsewhere, &flags).unwrap_err().contains("other"));
+        let pod = json!({"kind": "Pod", "apiVersion": "v1"});
+        assert!(new_by_file(&old, pod, &flags).unwrap_err().contains("Pod"));
+    }
+
+    #[test]
+    fn with_keep_name_a_file_may_describe_what_old_is_to_be() {
+        let flags = RollingUpdateArgs { keep_name: true, ..args("") };
+        let mut next = old();
+        next["metadata"] = json!({"name": "web", "annotations": {"team": "a"}});
+        next["spec"]["template"]["spec"]["containers"][0]["image"] = json!("app:2");
+        let New { name, body, desired, needs_label } = new_by_file(&old(), next.clone(), &flags).unwrap();
+        let hash = body["spec"]["selector"]["deployment"].as_str().unwrap().to_owned();
+        assert_eq!((name, desired, needs_label), (format!("web-{hash}"), 3, true));
+        assert_eq!(body["spec"]["selector"], json!({"app": "web", "deployment": hash}));
+        assert_eq!(body["spec"]["template"]["metadata"]["labels"], body["spec"]["selector"]);
+        assert_eq!(body["metadata"]["annotations"]["team"], "a");
+        assert_eq!(body["spec"]["template"]["metadata"]["annotations"], Value::Null);
+        // A key that tells the pods apart already is enough.
+        let mut labelled = old();
+        labelled["spec"]["selector"]["version"] = json!("1");
+        next["spec"]["selector"]["version"] = json!("2");
+        next["spec"]["template"]["metadata"]["labels"]["version"] = json!("2");
+        let new = new_by_file(&labelled, next, &flags).unwrap();
+        assert!(!new.needs_label);
+        assert_eq!(new.body["spec"]["selector"], json!({"app": "web", "version": "2"}));
+    }
+
+    #[test]
+    fn a_made_name_differs_by_template_uid_and_generation_of_old() {
+        let made = |change: fn(&mut Value), image: &str| {
+            let mut old = old();
+            change(&mut old);
+            new_by_image(&old, None, &args(image)).unwrap().name
+        };
+        let all = [
+            made(|_| {}, "app:2"),
+            made(|_| {}, "app:3"),
+            made(|old| old["metadata"]["uid"] = json!("2"), "app:2"),
+            made(|old| old["metadata"]["generation"] = json!(4), "app:2"),
+        ];
+        let different: std::collections::BTreeSet<&String> = all.iter().collect();
+        assert_eq!(different.len(), 4, "{all:?}");
+        assert_eq!(all[0], made(|_| {}, "app:2"));
     }
 
     #[test]
@@ -346,19 +491,21 @@ mod tests {
         let mut new = new_by_image(&old(), None, &args("app:2")).unwrap().body;
         new["metadata"]["uid"] = json!("2");
         new["metadata"]["resourceVersion"] = json!("8");
-        assert_eq!(resumed(&old(), &new, &args("app:2")), Ok(3));
-        let error = resumed(&old(), &new, &args("app:3")).unwrap_err();
+        assert_eq!(resumed(&old(), &new, None, &args("app:2")), Ok(3));
+        let error = resumed(&old(), &new, None, &args("app:3")).unwrap_err();
         assert!(error.contains("--image=app:2") && error.contains("--rollback"), "{error}");
         let mut other = old();
         other["metadata"]["uid"] = json!("9");
-        assert!(resumed(&other, &new, &args("app:2")).unwrap_err().contains("not the target"));
+        assert!(resumed(&other, &new, None, &args("app:2")).unwrap_err().contains("not the target"));
         assert_eq!(find_new(&old(), &[old(), new.clone()]).map(name), Some(name(&new)));
         assert_eq!(find_new(&other, &[old(), new]), None);
     }
 
     #[test]
     fn a_long_name_is_cut_to_what_an_object_may_have() {
-        let made = made_name(&"a".repeat(253), "12345");
-        assert_eq!((made.len(), made.ends_with("-12345")), (253, true));
+        let mut old = old();
+        old["metadata"]["name"] = json!("a".repeat(253));
+        let (made, hash) = made_name(&old, &old["spec"]).unwrap();
+        assert_eq!((made.len(), made.ends_with(&format!("a-{hash}"))), (253, true));
     }
 }

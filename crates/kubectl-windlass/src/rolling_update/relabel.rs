@@ -1,16 +1,22 @@
 //! Gives OLD and its pods a label that tells them from NEW's. Each step leaves every pod with one owner, and may be
 //! repeated.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use windlass::model::{ObjectKey, Pod, Record as _};
 use windlass::plan::rolling_update::bookkeeping::NEXT_CONTROLLER;
 
+use super::changes::change;
 use super::prepare::{self, name};
-use super::{Cluster, change, refused};
+use super::reporter::Reporter;
+use super::{Cluster, refused};
 use crate::cli::RollingUpdateArgs;
 use crate::exit::CommandError;
-use crate::output::Output;
 use crate::write;
+
+/// The pause before pods are listed again that the last round has not labelled.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Relabels OLD unless its selector has the key already, and notes the name of NEW. Returns OLD as it is then.
 pub(super) async fn relabel(
@@ -18,7 +24,7 @@ pub(super) async fn relabel(
     old: Value,
     new_name: &str,
     args: &RollingUpdateArgs,
-    output: &mut Output,
+    reporter: &mut Reporter<'_>,
 ) -> Result<Value, CommandError> {
     let key = &args.deployment_label_key;
     let old_name = name(&old).to_owned();
@@ -31,7 +37,7 @@ pub(super) async fn relabel(
         Some(value) => value,
         None => prepare::value_for_old(&old).map_err(refused)?,
     };
-    change(cluster, &old_name, |old| {
+    change(cluster, &old_name, reporter, |old| {
         let is_done = value_now(old).as_deref() == Some(&value)
             && old["metadata"]["annotations"][NEXT_CONTROLLER] == new_name;
         let mut body = json!({"metadata": {"annotations": {NEXT_CONTROLLER: new_name}}});
@@ -48,7 +54,7 @@ pub(super) async fn relabel(
             .collect();
         let labels = labels.join(",");
         label_pods(cluster, &old, &labels, key, &value).await?;
-        change(cluster, &old_name, |old| {
+        change(cluster, &old_name, reporter, |old| {
             let is_done = old["spec"]["selector"][key] == value.as_str();
             (!is_done).then(|| json!({"spec": {"selector": {key.as_str(): value}}}))
         })
@@ -59,7 +65,8 @@ pub(super) async fn relabel(
         } else {
             String::new()
         };
-        output.line(&format!("Labelled {old_name} and its pods {key}={value}{strays}"))?;
+        let text = format!("Labelled {old_name} and its pods {key}={value}{strays}");
+        reporter.event("Labelled", &text, json!({"label": key, "value": value, "strays": deleted}))?;
     }
     let relabelled = cluster.get(&old_name).await?;
     relabelled.ok_or_else(|| refused(format!("replicationcontroller {old_name} was deleted in the meantime")))
@@ -98,9 +105,18 @@ async fn label_pods(
             match write::merge(cluster.api, &format!("pod {}", name(pod)), &path, pod, body).await {
                 // It has changed, or is gone: the next list shows it.
                 Err(error) if matches!(error.code(), Some(404 | 409)) => {}
-                other => drop(other?),
+                other => {
+                    if other?["metadata"]["labels"][key] != value {
+                        return Err(refused(format!(
+                            "pod {} has no label {key}={value} after it was set: an admission webhook seems to remove \
+                             it; pass another --deployment-label-key",
+                            name(pod)
+                        )));
+                    }
+                }
             }
         }
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

@@ -3,7 +3,7 @@
 //! The request is written last. Where no controller answers it, the client takes it back: nobody would act on it, or
 //! somebody much later.
 
-use std::sync::Arc;
+use std::cell::RefCell;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -15,15 +15,15 @@ use windlass::plan::rolling_update::request::{
     CLEANUP, MAX_SURGE, MAX_UNAVAILABLE, PAUSED, PERIOD, REQUEST, ROLLBACK, TIMEOUT,
 };
 
-use super::follow::{End, Follow, condition};
+use super::changes::change;
+use super::follow::{End, Follow, News, condition};
 use super::prepare::name;
-use super::{Cluster, change, finished, refused};
-use crate::api::Api;
+use super::reporter::Reporter;
+use super::{Cluster, refused};
 use crate::cli::RollingUpdateArgs;
 use crate::exit::{CommandError, Exit};
-use crate::output::Output;
 use crate::text::harmless;
-use crate::watch::{self, Selection};
+use crate::watch::{self, Selection, Silence};
 
 /// How long a controller may take to answer a request.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -77,33 +77,33 @@ pub(super) fn rollback(target: &str) -> Value {
 /// # Errors
 /// When a request fails, or no controller answers.
 pub(super) async fn submit(
-    api: &Arc<Api>,
     cluster: &Cluster<'_>,
     old: &Value,
     new: Option<&Value>,
     annotations: &Value,
     args: &RollingUpdateArgs,
-    output: &mut Output,
+    reporter: &mut Reporter<'_>,
 ) -> Result<Exit, CommandError> {
     let old_name = name(old);
-    let before = condition(old);
-    change(cluster, old_name, |old| {
+    // The condition from before the request. A request that is there already has its answer.
+    let before = RefCell::new(Value::Null);
+    change(cluster, old_name, reporter, |old| {
         let current = &old["metadata"]["annotations"];
         let wanted = annotations.as_object().into_iter().flatten();
         let is_there = wanted.into_iter().all(|(key, value)| current[key] == *value);
+        before.replace(if is_there { Value::Null } else { condition(old) });
         (!is_there).then(|| json!({"metadata": {"annotations": annotations}}))
     })
     .await?;
     let target = annotations[REQUEST].as_str().unwrap_or_default();
-    output.line(&format!("Requested the update of {old_name} to {target}"))?;
-    // A request that was there has its answer.
-    let before = if request_of(old).is_some() { Value::Null } else { before };
-    let mut follow = Follow::new(old, target, new, before);
-    let mut changes = watch_controllers(api, cluster);
+    reporter.set_new(target);
+    reporter.event("Requested", &format!("Requested the update of {old_name} to {target}"), json!({}))?;
+    let mut follow = Follow::new(old, target, new, before.into_inner());
+    let mut changes = watch_controllers(cluster);
     let answered = async {
         while let Some(change) = changes.recv().await {
             follow.take(change);
-            show(&mut follow, output)?;
+            show(&mut follow, reporter)?;
             if follow.is_answered() {
                 return Ok(());
             }
@@ -112,9 +112,11 @@ pub(super) async fn submit(
     };
     match tokio::time::timeout(ANSWER, answered).await {
         Ok(answered) => answered?,
-        Err(_) => return Err(take_back(cluster, old_name, target, annotations).await?),
+        // The controller writes no second condition for the same refusal.
+        Err(_) if follow.is_refused_as_before() => follow.take_earlier_answer(),
+        Err(_) => return Err(take_back(cluster, old_name, target, annotations, reporter).await?),
     }
-    follow_to_end(follow, changes, args, output).await
+    follow_to_end(follow, changes, args, reporter).await
 }
 
 /// Watches an update that is under way.
@@ -122,11 +124,10 @@ pub(super) async fn submit(
 /// # Errors
 /// When none is, or a request fails.
 pub(super) async fn watch_only(
-    api: &Arc<Api>,
     cluster: &Cluster<'_>,
     old: &Value,
     args: &RollingUpdateArgs,
-    output: &mut Output,
+    reporter: &mut Reporter<'_>,
 ) -> Result<Exit, CommandError> {
     let old_name = name(old);
     let Some(target) = request_of(old) else {
@@ -135,9 +136,10 @@ pub(super) async fn watch_only(
         )));
     };
     let new = cluster.get(target).await?;
-    output.line(&format!("Watching the update of {old_name} to {target}"))?;
+    reporter.set_new(target);
+    reporter.event("Watching", &format!("Watching the update of {old_name} to {target}"), json!({}))?;
     let follow = Follow::new(old, target, new.as_ref(), Value::Null);
-    follow_to_end(follow, watch_controllers(api, cluster), args, output).await
+    follow_to_end(follow, watch_controllers(cluster), args, reporter).await
 }
 
 /// Pauses or resumes an update that is under way.
@@ -148,7 +150,7 @@ pub(super) async fn set_paused(
     cluster: &Cluster<'_>,
     old: &Value,
     args: &RollingUpdateArgs,
-    output: &mut Output,
+    reporter: &mut Reporter<'_>,
 ) -> Result<Exit, CommandError> {
     let old_name = name(old);
     if request_of(old).is_none() {
@@ -159,15 +161,17 @@ pub(super) async fn set_paused(
         )));
     }
     let wanted = if args.pause { json!("true") } else { Value::Null };
-    change(cluster, old_name, |old| {
+    change(cluster, old_name, reporter, |old| {
         let is_there = old["metadata"]["annotations"][PAUSED] == wanted;
         (!is_there).then(|| json!({"metadata": {"annotations": {PAUSED: wanted}}}))
     })
     .await?;
-    finished(args, old_name, if args.pause { "paused" } else { "resumed" }, output)
+    let (kind, what) = if args.pause { ("Paused", "paused") } else { ("Resumed", "resumed") };
+    reporter.end(kind, old_name, what)?;
+    Ok(Exit::Success)
 }
 
-fn watch_controllers(api: &Arc<Api>, cluster: &Cluster<'_>) -> mpsc::Receiver<watch::Change> {
+fn watch_controllers(cluster: &Cluster<'_>) -> mpsc::Receiver<watch::Change> {
     let (sender, changes) = mpsc::channel(16);
     let selection = Selection {
         resource: ReplicationController::RESOURCE,
@@ -175,7 +179,7 @@ fn watch_controllers(api: &Arc<Api>, cluster: &Cluster<'_>) -> mpsc::Receiver<wa
         labels: String::new(),
         fields: String::new(),
     };
-    tokio::spawn(watch::watch(api.clone(), selection, sender, |change| change));
+    tokio::spawn(watch::watch(cluster.api.clone(), selection, sender, |change| change));
     changes
 }
 
@@ -185,10 +189,11 @@ async fn take_back(
     old_name: &str,
     target: &str,
     annotations: &Value,
+    reporter: &mut Reporter<'_>,
 ) -> Result<CommandError, CommandError> {
     let keys = annotations.as_object().into_iter().flatten().map(|(key, _)| (key.clone(), Value::Null));
     let removed: Map<String, Value> = keys.collect();
-    change(cluster, old_name, |old| {
+    change(cluster, old_name, reporter, |old| {
         let is_ours = request_of(old) == Some(target);
         is_ours.then(|| json!({"metadata": {"annotations": removed}}))
     })
@@ -200,10 +205,10 @@ async fn take_back(
     )))
 }
 
-/// Prints what is new.
-fn show(follow: &mut Follow, output: &mut Output) -> Result<(), CommandError> {
-    for line in follow.lines() {
-        output.line(&line)?;
+/// Reports what is new.
+fn show(follow: &mut Follow, reporter: &mut Reporter<'_>) -> Result<(), CommandError> {
+    for News { kind, text, more } in follow.news() {
+        reporter.event(kind, &text, more)?;
     }
     Ok(())
 }
@@ -212,21 +217,24 @@ async fn follow_to_end(
     mut follow: Follow,
     mut changes: mpsc::Receiver<watch::Change>,
     args: &RollingUpdateArgs,
-    output: &mut Output,
+    reporter: &mut Reporter<'_>,
 ) -> Result<Exit, CommandError> {
     let mut reason = (String::new(), Instant::now());
     let mut said = String::new();
+    let mut silence = Silence::default();
     loop {
         if follow.is_seen() {
-            show(&mut follow, output)?;
+            show(&mut follow, reporter)?;
             if let Some(end) = follow.end() {
-                return ended(end, &follow, args, output);
+                return ended(end, &follow, args, reporter);
             }
             if !args.watch {
+                reporter.object("TimedOut", "the update goes on in the cluster", json!({}))?;
                 return Ok(Exit::NotFinished);
             }
             if follow.has_timed_out() && args.fail_fast {
-                output.error(&format!("{}; the update goes on in the cluster", follow.message()));
+                reporter
+                    .failed("Failed", &format!("{}; the update goes on in the cluster", follow.message()))?;
                 return Ok(Exit::RolloutFailed);
             }
             let message = follow.waits_for();
@@ -235,17 +243,24 @@ async fn follow_to_end(
             }
             let is_late = follow.has_timed_out() || reason.1.elapsed() >= PATIENCE;
             if is_late && !reason.0.is_empty() && said != reason.0 {
-                output.note(&format!("note: {}", reason.0));
+                reporter.note(&format!("note: {}", reason.0));
+                reporter.object("Waiting", &reason.0, json!({}))?;
                 said.clone_from(&reason.0);
             }
         }
         match tokio::time::timeout(PATIENCE, changes.recv()).await {
             Ok(Some(watch::Change::Forbidden(text))) => return Err(refused(text)),
-            Ok(Some(watch::Change::Interrupted(text))) => output.note(&format!("note: {}", harmless(&text))),
-            Ok(Some(change)) => follow.take(change),
+            Ok(Some(watch::Change::Interrupted(text))) => silence.begin(&text),
+            Ok(Some(change)) => {
+                silence.end();
+                follow.take(change);
+            }
             Ok(None) => return Err(refused("the watch of the ReplicationControllers has ended".to_owned())),
             // Only time has passed.
             Err(_) => {}
+        }
+        if let Some(text) = silence.news() {
+            reporter.note(&format!("note: {}; the watch tries again", harmless(&text)));
         }
     }
 }
@@ -254,25 +269,29 @@ fn ended(
     end: End,
     follow: &Follow,
     args: &RollingUpdateArgs,
-    output: &mut Output,
+    reporter: &mut Reporter<'_>,
 ) -> Result<Exit, CommandError> {
     match end {
-        End::Complete { survivor } => finished(args, &survivor, "rolling updated", output),
+        End::Complete { survivor } => {
+            reporter.end("Complete", &survivor, "rolling updated")?;
+            Ok(Exit::Success)
+        }
         End::RolledBack => {
-            finished(args, &follow.old_name, "rolled back", output)?;
+            reporter.end("RolledBack", &follow.old_name, "rolled back")?;
             Ok(if args.rollback { Exit::Success } else { Exit::RolloutFailed })
         }
         End::Refused(message) => {
-            output.error(&format!("refused: {}", harmless(&message)));
+            reporter.failed("Failed", &format!("refused: {}", harmless(&message)))?;
             Ok(Exit::RolloutFailed)
         }
         End::Stopped(message) => {
-            output.error(&harmless(&message));
+            reporter.failed("Stopped", &harmless(&message))?;
             Ok(Exit::NotFinished)
         }
         End::Gone => {
             let (old, new) = (&follow.old_name, &follow.new_name);
-            output.error(&format!("replicationcontrollers {old} and {new} were both deleted"));
+            reporter
+                .failed("Failed", &format!("replicationcontrollers {old} and {new} were both deleted"))?;
             Ok(Exit::RolloutFailed)
         }
     }

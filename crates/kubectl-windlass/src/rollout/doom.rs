@@ -17,10 +17,15 @@ pub struct FailingPods(BTreeMap<String, Timestamp>);
 impl FailingPods {
     /// Takes note of the pods of an assessment.
     pub fn observe(&mut self, assessment: &Assessment) {
-        let unready = || assessment.pods.iter().filter(|pod| pod.is_new);
-        self.0.retain(|uid, _| unready().any(|pod| &pod.uid == uid));
-        for pod in unready().filter(|pod| is_lasting(pod)) {
-            self.0.entry(pod.uid.clone()).or_insert(assessment.now);
+        let unready: Vec<&PodView> = assessment.pods.iter().filter(|pod| pod.is_new).collect();
+        self.note(&unready, assessment.now);
+    }
+
+    /// Takes note of all new pods that are not ready.
+    pub fn note(&mut self, unready: &[&PodView], now: Timestamp) {
+        self.0.retain(|uid, _| unready.iter().any(|pod| &pod.uid == uid));
+        for pod in unready.iter().filter(|pod| is_lasting(pod)) {
+            self.0.entry(pod.uid.clone()).or_insert(now);
         }
     }
 
@@ -36,10 +41,15 @@ impl FailingPods {
             return Some(failure.to_string());
         }
         let unready: Vec<&PodView> = assessment.pods.iter().filter(|pod| pod.is_new).collect();
+        self.lasting(&unready, assessment.now, patience)
+    }
+
+    /// What is wrong with the first of all new pods that are not ready, once each has been failing for `patience`.
+    pub fn lasting(&self, unready: &[&PodView], now: Timestamp, patience: Duration) -> Option<String> {
         let has_failed = |pod: &&PodView| {
             let since = self.0.get(&pod.uid);
             since.is_some_and(|since| {
-                Duration::try_from(assessment.now.duration_since(*since)).is_ok_and(|time| time >= patience)
+                Duration::try_from(now.duration_since(*since)).is_ok_and(|time| time >= patience)
             })
         };
         let first = unready.first()?;

@@ -39,6 +39,22 @@ pub struct Workload {
     pub unreadable: Vec<String>,
 }
 
+/// The same, decoded.
+pub struct Records<'a> {
+    /// The Deployment, which tells its writers besides.
+    pub deployment: &'a Value,
+    /// ReplicaSets that it selects.
+    pub replica_sets: Vec<Arc<ReplicaSet>>,
+    /// Pods that it selects.
+    pub pods: Vec<(Arc<Pod>, &'a Value)>,
+    /// As [`Workload::events`].
+    pub events: &'a BTreeMap<String, Vec<Value>>,
+    /// As [`Workload::pods_are_unknown`].
+    pub pods_are_unknown: bool,
+    /// As [`Workload::unreadable`].
+    pub unreadable: &'a [String],
+}
+
 /// What is known of a rollout at one time.
 #[derive(Clone, Debug)]
 pub struct Assessment {
@@ -95,6 +111,14 @@ impl Assessment {
         self.replica_sets.iter().find(|replica_set| replica_set.is_new)
     }
 
+    /// Whether another template runs than in an earlier assessment.
+    pub fn supersedes(&self, before: &Assessment) -> bool {
+        let name_of_new = |assessment: &Assessment| assessment.new_replica_set().map(|new| new.name.clone());
+        name_of_new(before).is_some()
+            && name_of_new(before) != name_of_new(self)
+            && before.generation != self.generation
+    }
+
     /// How many new pods are available.
     pub fn new_available(&self) -> i64 {
         self.new_replica_set().map_or(0, |new| new.available)
@@ -136,7 +160,10 @@ pub struct SetView {
 }
 
 /// Decodes a record of the daemon from an object.
-fn decode<T: Record>(object: &Value, interner: &mut Interner) -> Result<T, serde_json::Error> {
+///
+/// # Errors
+/// When the object is not what its kind says.
+pub fn decode<T: Record>(object: &Value, interner: &mut Interner) -> Result<T, serde_json::Error> {
     T::decode(&object.to_string(), interner)
 }
 
@@ -146,29 +173,46 @@ fn decode<T: Record>(object: &Value, interner: &mut Interner) -> Result<T, serde
 /// When the Deployment is not what its kind says. Other objects that cannot be read are left out.
 pub fn assess(workload: &Workload, now: Timestamp) -> Result<Assessment, serde_json::Error> {
     let interner = &mut Interner::default();
-    let mut deployment: Deployment = decode(&workload.deployment, interner)?;
-    let last = LastWrites::of(&workload.deployment);
-    let deadline_is_stale = forget_stale_deadline(&mut deployment, last.template);
-    let replica_sets: Vec<Arc<ReplicaSet>> = workload
+    let replica_sets = workload
         .replica_sets
         .iter()
         .filter_map(|object| decode(object, interner).ok())
         .map(Arc::new)
         .collect();
-    let (owned, others): (Vec<_>, Vec<_>) =
-        replica_sets.into_iter().partition(|replica_set| deployment.controls(&replica_set.meta));
-    let orphans = others.into_iter().filter(|replica_set| replica_set.meta.controller.is_none()).collect();
-    let pods: Vec<(Arc<Pod>, &Value)> = workload
+    let pods = workload
         .pods
         .iter()
         .filter_map(|object| Some((Arc::new(decode(object, interner).ok()?), object)))
         .collect();
+    let records = Records {
+        deployment: &workload.deployment,
+        replica_sets,
+        pods,
+        events: &workload.events,
+        pods_are_unknown: workload.pods_are_unknown,
+        unreadable: &workload.unreadable,
+    };
+    assess_records(records, now)
+}
+
+/// The same, where the objects are decoded already.
+///
+/// # Errors
+/// When the Deployment is not what its kind says.
+pub fn assess_records(records: Records<'_>, now: Timestamp) -> Result<Assessment, serde_json::Error> {
+    let Records { deployment: object, replica_sets, pods, events, pods_are_unknown, unreadable } = records;
+    let mut deployment: Deployment = decode(object, &mut Interner::default())?;
+    let last = LastWrites::of(object);
+    let deadline_is_stale = forget_stale_deadline(&mut deployment, last.template);
+    let (owned, others): (Vec<_>, Vec<_>) =
+        replica_sets.into_iter().partition(|replica_set| deployment.controls(&replica_set.meta));
+    let orphans = others.into_iter().filter(|replica_set| replica_set.meta.controller.is_none()).collect();
     let pods_of = |replica_set: &ReplicaSet| {
         let owned = pods.iter().filter(|(pod, _)| replica_set.controls(&pod.meta));
         owned.map(|(pod, _)| pod.clone()).collect::<Vec<_>>()
     };
 
-    let observed = if workload.pods_are_unknown {
+    let observed = if pods_are_unknown {
         Observed { owned, orphans, may_adopt: true, ..Observed::new(&deployment, now) }
     } else {
         Observed::gather(&deployment, owned, orphans, true, pods_of, now)
@@ -200,7 +244,7 @@ pub fn assess(workload: &Workload, now: Timestamp) -> Result<Assessment, serde_j
         let owned = pods.iter().filter(|(pod, _)| replica_set.controls(&pod.meta));
         let mut states: BTreeMap<String, usize> = BTreeMap::new();
         for (pod, object) in owned {
-            let view = PodView::new(pod, object, replica_set, is_new, &workload.events, now);
+            let view = PodView::new(pod, object, replica_set, is_new, events, now);
             *states.entry(view.summary()).or_default() += 1;
             if !view.is_ready && !view.is_deleting {
                 unready.push(view);
@@ -267,7 +311,7 @@ pub fn assess(workload: &Workload, now: Timestamp) -> Result<Assessment, serde_j
         acts: last.status,
         template_written: last.template,
         previous,
-        unreadable: workload.unreadable.clone(),
+        unreadable: unreadable.to_vec(),
         now,
     })
 }

@@ -44,8 +44,12 @@ pub struct PodView {
     /// Since when it is not ready, by its conditions.
     #[serde(serialize_with = "as_text")]
     pub since: Timestamp,
-    /// What the kubelet, the scheduler or an event says of it; empty if nothing.
+    /// What the kubelet, the scheduler or an event says of it, for one line of a terminal; empty if nothing.
+    #[serde(skip)]
     pub reason: String,
+    /// The same, whole and as it was sent.
+    #[serde(rename = "reason")]
+    pub whole_reason: String,
     /// The texts of its events, to judge whether it can recover.
     #[serde(skip)]
     pub said: String,
@@ -79,19 +83,26 @@ impl PodView {
             (Phase::Pending, None) => ("starting".to_owned(), false),
             (Phase::Running, None) => ("not ready".to_owned(), false),
         };
-        let message = pod.waiting.as_ref().and_then(|waiting| waiting.message.as_deref()).map(harmless);
+        let message = pod.waiting.as_ref().and_then(|waiting| waiting.message.as_deref());
         let warning = newest_warning(events);
-        let told = warning.map(|event| told(event, now));
-        let reason = match (message, told) {
-            // Mostly they say the same, and the event knows how often.
-            (Some(message), Some((text, times))) if text.contains(&message) || message.contains(&text) => {
-                format!("{message}{times}")
+        let composed = |message: Option<&str>, clean: &dyn Fn(&str) -> String| {
+            let message = message.map(clean);
+            let told = warning.map(|event| told(event, clean, now));
+            match (message, told) {
+                // Mostly they say the same, and the event knows how often.
+                (Some(message), Some((text, times)))
+                    if text.contains(&message) || message.contains(&text) =>
+                {
+                    format!("{message}{times}")
+                }
+                (Some(message), Some((text, times))) => format!("{message}; {text}{times}"),
+                (Some(message), None) => message,
+                (None, Some((text, times))) => format!("{text}{times}"),
+                (None, None) => String::new(),
             }
-            (Some(message), Some((text, times))) => format!("{message}; {text}{times}"),
-            (Some(message), None) => message,
-            (None, Some((text, times))) => format!("{text}{times}"),
-            (None, None) => String::new(),
         };
+        let whole_message = message.map(|message| whole(object, message));
+        let (reason, whole_reason) = (composed(message, &harmless), composed(whole_message, &str::to_owned));
         let said: Vec<&str> = events.iter().filter_map(|event| event["message"].as_str()).collect();
         PodView {
             name: pod.meta.key.name.to_string(),
@@ -106,8 +117,9 @@ impl PodView {
             restarts: pod.restarts.regular.max(pod.restarts.sidecar),
             created: pod.meta.created,
             since: unready_since(object).unwrap_or(pod.meta.created),
-            said: format!("{reason} {}", said.join(" ")),
+            said: format!("{whole_reason} {}", said.join(" ")),
             reason,
+            whole_reason,
         }
     }
 
@@ -115,6 +127,21 @@ impl PodView {
     pub fn summary(&self) -> String {
         self.state.clone()
     }
+}
+
+/// The message of a waiting container as the kubelet sent it: the daemon's record keeps its beginning, on one line.
+fn whole<'a>(object: &'a Value, kept: &'a str) -> &'a str {
+    let statuses = ["initContainerStatuses", "containerStatuses"].into_iter();
+    let statuses = statuses.flat_map(|field| object["status"][field].as_array().into_iter().flatten());
+    let mut messages = statuses.filter_map(|status| status["state"]["waiting"]["message"].as_str());
+    let beginning: Vec<&str> = kept.trim_end_matches('…').split_whitespace().collect();
+    let beginning = beginning.join(" ");
+    let is_meant = |message: &&str| {
+        let longest = beginning.len().saturating_mul(4);
+        let start: String = message.chars().take(longest).collect();
+        start.split_whitespace().collect::<Vec<_>>().join(" ").starts_with(&beginning)
+    };
+    messages.find(is_meant).unwrap_or(kept)
 }
 
 /// Since when the condition `Ready` is not true.
@@ -135,9 +162,9 @@ fn newest_warning(events: &[Value]) -> Option<&Value> {
 }
 
 /// The text of an event, and how often and when it happened.
-fn told(event: &Value, now: Timestamp) -> (String, String) {
-    let reason = harmless(event["reason"].as_str().unwrap_or_default());
-    let message = harmless(event["message"].as_str().unwrap_or_default());
+fn told(event: &Value, clean: &dyn Fn(&str) -> String, now: Timestamp) -> (String, String) {
+    let reason = clean(event["reason"].as_str().unwrap_or_default());
+    let message = clean(event["message"].as_str().unwrap_or_default());
     let text = if reason.is_empty() { message } else { format!("{reason}: {message}") };
     let count = event.pointer("/series/count").or(event.get("count")).and_then(Value::as_i64).unwrap_or(1);
     let last = happened(event).map(|at| format!("last {} ago", age(at, now)));

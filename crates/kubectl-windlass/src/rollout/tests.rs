@@ -108,6 +108,24 @@ fn a_rollout_that_waits_for_a_broken_pod_is_explained_with_its_events() {
 }
 
 #[test]
+fn the_reason_of_a_pod_is_short_and_harmless_on_a_line_and_whole_as_data() {
+    let mut workload = stuck();
+    let message = format!("\u{1b}[2J::add-mask::x\n\u{202e}{}", "long ".repeat(1000));
+    for pod in &mut workload.pods {
+        if let Some(waiting) = pod.pointer_mut("/status/containerStatuses/0/state/waiting") {
+            waiting["message"] = json!(message);
+        }
+    }
+    workload.events.clear();
+    let assessment = assess(&workload, at("00:01:00")).unwrap();
+    let pod = assessment.pods.iter().find(|pod| pod.is_failing).unwrap();
+    assert!(pod.reason.starts_with("[2J::add-mask::x long") && pod.reason.chars().count() <= 301, "{pod:?}");
+    let data = super::json::assessment(&assessment, &[]);
+    let data = data["pods"].as_array().unwrap().iter().find(|one| one["uid"] == pod.uid).unwrap();
+    assert_eq!(data["reason"], message);
+}
+
+#[test]
 fn the_reasons_are_the_planners_own() {
     let workload = stuck();
     let now = at("00:02:00");

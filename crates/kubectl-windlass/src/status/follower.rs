@@ -1,6 +1,5 @@
 //! The objects of one Deployment as watches report them, and what they say.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,26 +7,35 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use windlass::model::{Deployment, Pod, Record as _, ReplicaSet, Resource};
+use windlass::model::{Deployment, Interner, Pod, Record, ReplicaSet, Resource};
 
 use super::verdicts::{self, End, Rules};
-use crate::api::Api;
+use crate::api::{Api, ApiError};
 use crate::cli::StatusArgs;
 use crate::exit::CommandError;
 use crate::rollout::doom::FailingPods;
-use crate::rollout::{self, Assessment, Workload, live};
-use crate::watch::{self, Change, Selection};
+use crate::rollout::{self, Assessment, Records, live};
+use crate::watch::{self, Change, Selection, Silence};
 
-/// How long the events of a pod are kept before they are read again.
+/// How long the events of a pod are kept before they are read again, and the pause after a failed attempt.
 const EVENTS_KEPT: Duration = Duration::from_secs(10);
 
-/// A change for a follower.
+/// How often a state without a change is assessed: for ages, deadlines and estimates.
+const CLOCK: Duration = Duration::from_secs(1);
+
+/// News for a follower.
 pub struct Message {
     /// The index of the follower.
     pub follower: usize,
-    /// Which of its watches reports it.
-    part: Part,
-    change: Change,
+    news: News,
+}
+
+/// What is new.
+enum News {
+    /// A watch reports a change.
+    Change(Part, Change),
+    /// The events of pods, each with its UID.
+    Events(Vec<(String, Result<Vec<Value>, ApiError>)>),
 }
 
 /// The watches of a follower.
@@ -37,6 +45,15 @@ enum Part {
     ReplicaSets,
     Pods,
 }
+
+/// An object, decoded once for all assessments.
+struct Seen<T> {
+    object: Value,
+    record: Arc<T>,
+}
+
+/// The objects of one watch by their UIDs. What cannot be decoded is left out.
+type Objects<T> = BTreeMap<String, Seen<T>>;
 
 /// Follows one Deployment.
 pub struct Follower {
@@ -49,15 +66,22 @@ pub struct Follower {
     /// The first Deployment of that name: a namesake is another one.
     uid: Option<String>,
     is_deleted: bool,
-    replica_sets: Option<BTreeMap<String, Value>>,
-    pods: Option<BTreeMap<String, Value>>,
-    events: BTreeMap<String, (Instant, Vec<Value>)>,
+    replica_sets: Option<Objects<ReplicaSet>>,
+    pods: Option<Objects<Pod>>,
+    interner: Interner,
+    events: BTreeMap<String, Vec<Value>>,
+    /// When the events of a pod were asked for last.
+    events_asked: BTreeMap<String, Instant>,
+    events_are_awaited: bool,
     may_read_events: bool,
     pods_are_unknown: bool,
     unreadable: Vec<String>,
     failing: FailingPods,
-    trouble: Option<String>,
-    trouble_is_new: Cell<bool>,
+    /// Of each watch.
+    silences: [Silence; 3],
+    has_changed: bool,
+    assessed: Option<Instant>,
+    is_news: bool,
     assessment: Option<Assessment>,
     end: Option<End>,
 }
@@ -84,13 +108,18 @@ impl Follower {
             is_deleted: false,
             replica_sets: None,
             pods: None,
+            interner: Interner::default(),
             events: BTreeMap::new(),
+            events_asked: BTreeMap::new(),
+            events_are_awaited: false,
             may_read_events: true,
             pods_are_unknown: false,
             unreadable: Vec::new(),
             failing: FailingPods::default(),
-            trouble: None,
-            trouble_is_new: Cell::new(false),
+            silences: Default::default(),
+            has_changed: false,
+            assessed: None,
+            is_news: false,
             assessment: None,
             end: None,
         };
@@ -110,7 +139,7 @@ impl Follower {
     ) {
         let selection = Selection { resource, namespace: self.namespace.clone(), labels, fields };
         let follower = self.index;
-        let wrap = move |change| Message { follower, part, change };
+        let wrap = move |change| Message { follower, news: News::Change(part, change) };
         tokio::spawn(watch::watch(api.clone(), selection, sender.clone(), wrap));
     }
 
@@ -129,44 +158,54 @@ impl Follower {
         api: &Arc<Api>,
         sender: &mpsc::Sender<Message>,
     ) -> Result<bool, CommandError> {
-        let Message { part, change, .. } = message;
+        let (part, change) = match message.news {
+            News::Change(part, change) => (part, change),
+            News::Events(all) => {
+                self.receive_events(all);
+                return Ok(true);
+            }
+        };
         match change {
             Change::Interrupted(trouble) => {
-                self.trouble_is_new.set(self.trouble.as_ref() != Some(&trouble));
-                self.trouble = Some(trouble);
+                self.silences[part as usize].begin(&trouble);
                 return Ok(true);
             }
             Change::Forbidden(why) => {
-                let none = || Some(BTreeMap::new());
                 match part {
                     Part::Deployment => return Err(CommandError::Argument(why)),
-                    Part::ReplicaSets => self.replica_sets = none(),
-                    Part::Pods => (self.pods, self.pods_are_unknown) = (none(), true),
+                    Part::ReplicaSets => self.replica_sets = Some(BTreeMap::new()),
+                    Part::Pods => (self.pods, self.pods_are_unknown) = (Some(BTreeMap::new()), true),
                 }
                 self.unreadable.push(why);
+                self.has_changed = true;
                 return Ok(true);
             }
-            Change::Listed(_) | Change::Applied(_) | Change::Deleted(_) => self.trouble = None,
+            Change::Listed(_) | Change::Applied(_) | Change::Deleted(_) => {
+                self.silences[part as usize].end();
+            }
         }
-        let objects = match part {
+        self.has_changed = true;
+        match part {
             Part::Deployment => return self.receive_deployment(change, api, sender),
-            Part::ReplicaSets => &mut self.replica_sets,
-            Part::Pods => &mut self.pods,
-        };
-        let objects = objects.get_or_insert_default();
-        match change {
-            Change::Listed(all) => {
-                *objects = all.into_iter().map(|object| (text(&object, "uid"), object)).collect();
-            }
-            Change::Applied(object) => {
-                objects.insert(text(&object, "uid"), object);
-            }
-            Change::Deleted(object) => {
-                objects.remove(&text(&object, "uid"));
-            }
-            Change::Interrupted(_) | Change::Forbidden(_) => {}
+            Part::ReplicaSets => take(&mut self.replica_sets, change, &mut self.interner),
+            Part::Pods => take(&mut self.pods, change, &mut self.interner),
         }
         Ok(true)
+    }
+
+    fn receive_events(&mut self, all: Vec<(String, Result<Vec<Value>, ApiError>)>) {
+        (self.events_are_awaited, self.has_changed) = (false, true);
+        for (uid, events) in all {
+            match events {
+                Ok(events) => drop(self.events.insert(uid, events)),
+                Err(error) if error.is_forbidden() && self.may_read_events => {
+                    self.may_read_events = false;
+                    self.unreadable.push(error.to_string());
+                }
+                // Asked for again after a pause.
+                Err(_) => {}
+            }
+        }
     }
 
     fn receive_deployment(
@@ -217,12 +256,25 @@ impl Follower {
         Ok(true)
     }
 
-    /// Assesses the state. Returns false until all objects have been listed.
+    /// Whether there is anything to assess: a change, or time that has passed.
+    pub fn is_due(&self) -> bool {
+        self.has_changed || self.assessed.is_none_or(|at| at.elapsed() >= CLOCK)
+    }
+
+    /// Assesses the state. Returns false until all objects have been listed; with `needs_events`, until the events of the
+    /// pods in the way have been read once, too.
     ///
     /// # Errors
     /// When the Deployment cannot be decoded.
-    pub async fn assess(&mut self, api: &Api) -> Result<bool, CommandError> {
+    pub fn assess(
+        &mut self,
+        api: &Arc<Api>,
+        sender: &mpsc::Sender<Message>,
+        needs_events: bool,
+    ) -> Result<bool, CommandError> {
+        (self.has_changed, self.assessed) = (false, Some(Instant::now()));
         if self.is_deleted && self.assessment.is_some() {
+            self.is_news = true;
             return Ok(true);
         }
         let (Some(deployment), Some(replica_sets), Some(pods)) =
@@ -230,44 +282,58 @@ impl Follower {
         else {
             return Ok(false);
         };
-        let mut workload = Workload {
-            deployment: deployment.clone(),
-            replica_sets: replica_sets.values().cloned().collect(),
-            pods: pods.values().cloned().collect(),
-            events: self.events.iter().map(|(uid, (_, events))| (uid.clone(), events.clone())).collect(),
+        let records = Records {
+            deployment,
+            replica_sets: replica_sets.values().map(|seen| seen.record.clone()).collect(),
+            pods: pods.values().map(|seen| (seen.record.clone(), &seen.object)).collect(),
+            events: &self.events,
             pods_are_unknown: self.pods_are_unknown,
-            unreadable: self.unreadable.clone(),
+            unreadable: &self.unreadable,
         };
-        let label = self.label();
-        let unreadable = |error| CommandError::Unreadable { object: format!("deployment {label}"), error };
-        let mut assessment = rollout::assess(&workload, api.now()).map_err(unreadable)?;
-        let wanted = live::worth_events(&assessment);
-        self.events.retain(|uid, _| wanted.contains(uid));
-        let stale: Vec<String> = wanted
-            .into_iter()
-            .filter(|uid| self.events.get(uid).is_none_or(|(read, _)| read.elapsed() >= EVENTS_KEPT))
-            .collect();
-        if self.may_read_events && !stale.is_empty() && !assessment.verdict.is_at_rest() {
-            for uid in stale {
-                match live::events_of(api, &self.namespace, &uid).await {
-                    Ok(events) => {
-                        workload.events.insert(uid.clone(), events.clone());
-                        self.events.insert(uid, (Instant::now(), events));
-                    }
-                    Err(error) => {
-                        if error.is_forbidden() {
-                            self.may_read_events = false;
-                            self.unreadable.push(error.to_string());
-                        }
-                        break;
-                    }
-                }
-            }
-            assessment = rollout::assess(&workload, api.now()).map_err(unreadable)?;
+        let unreadable =
+            |error| CommandError::Unreadable { object: format!("deployment {}", self.label()), error };
+        let assessment = rollout::assess_records(records, api.now()).map_err(unreadable)?;
+        self.ask_for_events(&assessment, api, sender);
+        if needs_events && self.events_are_awaited {
+            return Ok(false);
         }
         self.failing.observe(&assessment);
         self.assessment = Some(assessment);
+        self.is_news = true;
         Ok(true)
+    }
+
+    /// Reads the events of the pods in the way, in a task of its own: keys and changes are not held up.
+    fn ask_for_events(&mut self, assessment: &Assessment, api: &Arc<Api>, sender: &mpsc::Sender<Message>) {
+        let wanted = live::worth_events(assessment);
+        self.events.retain(|uid, _| wanted.contains(uid));
+        self.events_asked.retain(|uid, _| wanted.contains(uid));
+        if self.events_are_awaited || !self.may_read_events || assessment.verdict.is_at_rest() {
+            return;
+        }
+        let is_stale =
+            |uid: &String| self.events_asked.get(uid).is_none_or(|asked| asked.elapsed() >= EVENTS_KEPT);
+        let stale: Vec<String> = wanted.into_iter().filter(is_stale).collect();
+        if stale.is_empty() {
+            return;
+        }
+        self.events_are_awaited = true;
+        self.events_asked.extend(stale.iter().map(|uid| (uid.clone(), Instant::now())));
+        let (api, sender, follower) = (api.clone(), sender.clone(), self.index);
+        let namespace = self.namespace.clone();
+        tokio::spawn(async move {
+            let mut all = Vec::new();
+            for uid in stale {
+                let events = live::events_of(&api, &namespace, &uid).await;
+                let is_over = events.is_err();
+                all.push((uid, events));
+                if is_over {
+                    break;
+                }
+            }
+            // The command has ended otherwise.
+            let _ = sender.send(Message { follower, news: News::Events(all) }).await;
+        });
     }
 
     /// Decides whether the wait ends.
@@ -299,11 +365,42 @@ impl Follower {
 
     /// Why a watch is interrupted at the moment.
     pub fn trouble(&self) -> Option<&str> {
-        self.trouble.as_deref()
+        self.silences.iter().find_map(Silence::trouble)
     }
 
-    /// The same, once for each reason.
-    pub fn new_trouble(&self) -> Option<&str> {
-        self.trouble().filter(|_| self.trouble_is_new.replace(false))
+    /// The same, if the interruption lasts.
+    pub fn lasting_trouble(&self) -> Option<&str> {
+        self.silences.iter().find_map(Silence::lasting)
+    }
+
+    /// The same, once for each interruption that lasts.
+    pub fn new_trouble(&mut self) -> Option<String> {
+        self.silences.iter_mut().find_map(Silence::news)
+    }
+
+    /// Whether there is a newer assessment than at the last call.
+    pub fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.is_news)
+    }
+}
+
+/// Takes a change of one watch in.
+fn take<T: Record>(objects: &mut Option<Objects<T>>, change: Change, interner: &mut Interner) {
+    let objects = objects.get_or_insert_default();
+    let mut insert = |objects: &mut Objects<T>, object: Value| {
+        let uid = text(&object, "uid");
+        match rollout::decode(&object, interner) {
+            Ok(record) => drop(objects.insert(uid, Seen { object, record: Arc::new(record) })),
+            Err(_) => drop(objects.remove(&uid)),
+        }
+    };
+    match change {
+        Change::Listed(all) => {
+            objects.clear();
+            all.into_iter().for_each(|object| insert(objects, object));
+        }
+        Change::Applied(object) => insert(objects, object),
+        Change::Deleted(object) => drop(objects.remove(&text(&object, "uid"))),
+        Change::Interrupted(_) | Change::Forbidden(_) => {}
     }
 }

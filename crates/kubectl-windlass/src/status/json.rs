@@ -60,11 +60,7 @@ fn event(now: &Assessment, kind: &str, more: Value) -> Value {
 
 fn changes(before: &Assessment, now: &Assessment) -> Vec<Value> {
     let mut events = Vec::new();
-    let name_of_new = |assessment: &Assessment| assessment.new_replica_set().map(|new| new.name.clone());
-    if name_of_new(before).is_some()
-        && name_of_new(before) != name_of_new(now)
-        && before.generation != now.generation
-    {
+    if now.supersedes(before) {
         events.push(event(now, "Superseded", json!({"from": before.revision})));
     }
     for replica_set in &now.replica_sets {

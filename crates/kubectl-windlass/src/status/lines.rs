@@ -18,6 +18,7 @@ const HEARTBEAT: SignedDuration = SignedDuration::from_secs(30);
 #[derive(Debug, Default)]
 pub struct Lines {
     last: Option<(Timestamp, Shown)>,
+    before: Option<Assessment>,
     has_ended: bool,
     is_shown: bool,
 }
@@ -55,9 +56,22 @@ impl Lines {
         if self.has_ended {
             return Vec::new();
         }
+        let before = self.before.replace(assessment.clone());
+        let mut lines = Vec::new();
+        if let Some(before) = before.filter(|before| assessment.supersedes(before)) {
+            let revision = before.revision.map_or(String::new(), |revision| format!(" revision {revision}"));
+            lines.push(format!(
+                "{} {label} Superseded: the template has changed, and the rollout of{revision} ends with {} of {} available",
+                time(assessment.now),
+                before.new_available(),
+                counted(before.counts.desired, "new pod"),
+            ));
+            self.last = None;
+        }
         if let Some(end_of_wait) = ended {
             self.has_ended = true;
-            return vec![end(end_of_wait, assessment, label)];
+            lines.push(end(end_of_wait, assessment, label));
+            return lines;
         }
         let shown = Shown::of(assessment);
         let is_due = match &self.last {
@@ -67,11 +81,11 @@ impl Lines {
                 passed >= HEARTBEAT || (passed >= PAUSE && *before != shown)
             }
         };
-        if !is_due {
-            return Vec::new();
+        if is_due {
+            self.last = Some((assessment.now, shown));
+            lines.push(line(assessment, label));
         }
-        self.last = Some((assessment.now, shown));
-        vec![line(assessment, label)]
+        lines
     }
 }
 

@@ -58,17 +58,20 @@ impl Screen {
         Ok(Screen { terminal, keys, style, top: 0, rows: Vec::new(), is_stale: true })
     }
 
-    /// Draws the trees if they have changed.
+    /// Draws the trees if there is news and they have changed.
     ///
     /// # Errors
     /// When the terminal cannot be written.
-    pub fn draw(&mut self, followers: &[Follower]) -> Result<(), CommandError> {
+    pub fn draw(&mut self, followers: &[Follower], is_news: bool) -> Result<(), CommandError> {
+        if !is_news && !self.is_stale {
+            return Ok(());
+        }
         let rows: Vec<Row> = followers
             .iter()
             .filter_map(Follower::assessment)
             .flat_map(|assessment| tree::rows(assessment, self.style))
             .chain(followers.iter().filter_map(|follower| {
-                Some(vec![(format!("{}: {}", follower.label(), follower.trouble()?), Tone::Bad)])
+                Some(vec![(format!("{}: {}", follower.label(), follower.lasting_trouble()?), Tone::Bad)])
             }))
             .collect();
         if rows == self.rows && !self.is_stale {

@@ -97,7 +97,65 @@ fn what_does_not_exist_is_named_with_what_is_alike() {
         error(&["explain", "web", "-n", "nowhere"]),
         "error: deployment web: namespace nowhere does not exist\n"
     );
-    assert!(error(&["explain", "rs/web-1"]).contains("Deployment that owns it"));
+    assert!(error(&["explain", "rs/web-1"]).contains("replicaset default/web-1 does not exist"));
     assert!(error(&["explain", "-l", "app=none"]).contains("no Deployment in namespace default is selected"));
     assert!(error(&["explain", "web", "--context", "x"]).contains("context \"x\" does not exist"));
+}
+
+#[test]
+fn a_replica_set_and_a_pod_are_answered_with_their_owner() {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app:1", &Value::Null);
+    sandbox.web_reports("NewReplicaSetAvailable");
+    let first = |path: &str| {
+        let all = sandbox.get(path);
+        all["items"][0]["metadata"]["name"].as_str().unwrap().to_owned()
+    };
+    let set = first("/apis/apps/v1/namespaces/default/replicasets");
+    let pod = first("/api/v1/namespaces/default/pods");
+    for command in ["explain", "status", "history"] {
+        let ended = sandbox.plugin(&[command, &format!("rs/{set}")]);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        let text = format!("replicaset/{set} is controlled by deployment/web: name deployment/web instead");
+        assert!(ended.err.contains(&text), "{ended:?}");
+        let ended = sandbox.plugin(&[command, &format!("pod/{pod}")]);
+        let text = format!(
+            "pod/{pod} is controlled by replicaset/{set}, which is controlled by deployment/web: name deployment/web \
+             instead"
+        );
+        assert!(ended.err.contains(&text), "{ended:?}");
+    }
+}
+
+#[test]
+fn no_object_and_names_beside_a_selector_are_usage_errors() {
+    let sandbox = Sandbox::start(&["--no-controllers"]);
+    for command in ["explain", "status", "undo", "history"] {
+        for more in [&[][..], &["web", "-l", "app=web"]] {
+            let ended = sandbox.plugin(&[&[command], more].concat());
+            assert_eq!(ended.code, Some(2), "{command} {more:?}: {ended:?}");
+        }
+    }
+}
+
+#[test]
+fn a_replication_controller_that_does_not_exist_is_named_with_what_is_alike() {
+    let sandbox = Sandbox::start(&["--no-controllers"]);
+    let body = json!({
+        "apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "backend"},
+        "spec": {"replicas": 1, "selector": {"app": "b"}, "template": {
+            "metadata": {"labels": {"app": "b"}}, "spec": {"containers": [{"name": "a", "image": "a:1"}]}}}
+    });
+    sandbox.call("POST", "/api/v1/namespaces/default/replicationcontrollers", &body);
+    for args in [&["explain", "rc/backed"][..], &["rolling-update", "backed", "--image=a:2"]] {
+        let ended = sandbox.plugin(args);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        let text = "replicationcontroller default/backed does not exist; there is backend";
+        assert!(ended.err.contains(text), "{ended:?}");
+        let ended = sandbox.plugin(&[args, &["-n", "nowhere"]].concat());
+        assert!(
+            ended.err.contains("replicationcontroller backed: namespace nowhere does not exist"),
+            "{ended:?}"
+        );
+    }
 }

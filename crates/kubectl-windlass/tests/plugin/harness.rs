@@ -84,6 +84,19 @@ impl Sandbox {
         Sandbox { directory, client, runtime, stop: Some(stop), session: Some(session) }
     }
 
+    /// Where it serves.
+    pub fn address(&self) -> std::net::SocketAddr {
+        let text = std::fs::read_to_string(self.file("kubeconfig")).unwrap();
+        let server = text.split("http://").nth(1).unwrap();
+        server.lines().next().unwrap().trim().parse().unwrap()
+    }
+
+    /// Runs the plugin to its end against what stands in front of the sandbox.
+    pub fn plugin_through(&self, front: &crate::front::Front, args: &[&str]) -> Ended {
+        let server = format!("--server=http://{}", front.address);
+        self.plugin(&[args, &[server.as_str()]].concat())
+    }
+
     /// A file of the test.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)

@@ -2,11 +2,16 @@
 
 mod create;
 mod explain;
+mod front;
 mod harness;
 mod history;
 mod kubectl;
 mod plan;
+mod proxies;
 mod real_cluster;
 mod rolling_update;
+mod rolling_update_forms;
+mod rolling_update_trouble;
 mod server_side;
+mod signals;
 mod status;

@@ -2,6 +2,10 @@
 //! passes.
 
 use http::{Method, Request};
+use kubectl_windlass::api::Api;
+use kubectl_windlass::cli::GlobalArgs;
+use kubectl_windlass::connection::connect;
+use kubectl_windlass::write;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use windlass_testkit::apiserver::{ApiServer, TOKEN, on_a_real_server, run_the_rest_of_the_cluster};
@@ -45,6 +49,7 @@ fn it_works_on_the_rollouts_of_kube_controller_manager() {
         let _upstream = Side::Upstream.start(assets, &config, controllers, &["--leader-elect=false"], &log);
         let client = server.client().await;
         rollouts(&server, &client).await;
+        conflicts(&server, &client).await;
         rolling_updates(&server, &client).await;
         end.cancel();
     });
@@ -80,6 +85,46 @@ async fn rollouts(server: &ApiServer, client: &kube::Client) {
     call(client, Method::PATCH, &web, &json!({"spec": spec("app:1", &selector)})).await;
     let ended = plugin(server, &["status", "web", "--timeout=60s"]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
+    call(client, Method::DELETE, &web, &Value::Null).await;
+}
+
+/// A patch of an object that has changed, or was created again, is a conflict; and a test of a JSON patch that fails is
+/// answered without a reason.
+async fn conflicts(server: &ApiServer, client: &kube::Client) {
+    let web = format!("{DEPLOYMENTS}/web");
+    let body = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+                      "spec": spec("app:1", &json!({"matchLabels": {"app": "web"}}))});
+    let seen = call(client, Method::POST, DEPLOYMENTS, &body).await;
+    call(client, Method::PATCH, &web, &json!({"metadata": {"labels": {"a": "b"}}})).await;
+    let args = GlobalArgs { kubeconfig: Some(server.kubeconfig(TOKEN)), ..GlobalArgs::default() };
+    let api = Api::new(connect(&args, &|_| None).await.unwrap(), args.request_timeout);
+    let operation = json!({"op": "add", "path": "/spec/replicas", "value": 1});
+    let replace = async |seen: &Value| write::replace(&api, "web", &web, seen, vec![operation.clone()]).await;
+    assert_eq!(replace(&seen).await.unwrap_err().code(), Some(409), "changed");
+    let mut namesake = seen.clone();
+    namesake["metadata"]["uid"] = json!("11111111-2222-3333-4444-555555555555");
+    assert_eq!(replace(&namesake).await.unwrap_err().code(), Some(409), "created again");
+    // Its controllers write the status at any time.
+    let mut written = Err(String::new());
+    for _ in 0..20 {
+        let current = call(client, Method::GET, &web, &Value::Null).await;
+        written = replace(&current).await.map_err(|error| error.to_string());
+        if written.is_ok() {
+            break;
+        }
+    }
+    assert_eq!(written.unwrap()["spec"]["replicas"], 1);
+    let test = json!([{"op": "test", "path": "/metadata/name", "value": "other"}]);
+    let request = Request::builder().method(Method::PATCH).uri(&web);
+    let request =
+        request.header("content-type", "application/json-patch+json").body(test.to_string().into_bytes());
+    let Err(kube::Error::Api(status)) = client.request::<Value>(request.unwrap()).await else {
+        panic!("no refusal")
+    };
+    assert_eq!(
+        (status.code, status.message.as_str()),
+        (422, "the server rejected our request due to an error in our request")
+    );
     call(client, Method::DELETE, &web, &Value::Null).await;
 }
 

@@ -129,6 +129,29 @@ fn without_a_controller_the_request_is_taken_back() {
     assert_eq!(sandbox.get(&path("next"))["spec"]["replicas"], 0);
 }
 
+/// The controller writes no second condition for the same refusal.
+#[test]
+fn a_request_that_is_refused_again_is_reported_as_refused() {
+    let sandbox = with_web();
+    let mut greedy = controller("greedy", "app:1", &json!({"app": "web"}));
+    greedy["spec"]["replicas"] = json!(0);
+    sandbox.call("POST", CONTROLLERS, &greedy);
+    let refused = |args: &[&str]| {
+        let ended = submit(&sandbox, args);
+        assert_eq!(ended.code, Some(3), "{ended:?}");
+        assert!(ended.err.contains("refused: greedy selects the pods of next"), "{ended:?}");
+        assert!(!ended.err.contains("has answered"), "{ended:?}");
+    };
+    refused(&["web", "next", "--image=app:2"]);
+    // The same request once more, another one, and one after the first was removed.
+    refused(&["web", "next", "--image=app:2"]);
+    refused(&["web", "next", "--image=app:2", "--max-surge=2"]);
+    let removed = json!({"metadata": {"annotations": {REQUEST: null}}});
+    sandbox.call("PATCH", &path("web"), &removed);
+    sandbox.eventually(&path("web"), |web| reason(web) == "Stopped");
+    refused(&["web", "next", "--image=app:2"]);
+}
+
 #[test]
 fn an_update_goes_on_without_a_client_and_is_watched_again() {
     let sandbox = with_web();
@@ -198,8 +221,10 @@ fn what_the_cluster_refuses_is_said_and_flags_that_do_not_go_together_are_usage_
     assert_eq!(ended.code, Some(3), "{ended:?}");
     assert!(ended.err.contains("greedy selects the pods of next"), "{ended:?}");
     for (args, part) in [
-        (&["web", "--image=a", "--fail-fast"][..], "--server-side"),
-        (&["web", "--image=a", "--watch=false"], "--server-side"),
+        (&["web", "--image=a", "--watch=false"][..], "--server-side"),
+        (&["web", "--rollback", "--fail-fast"], "--fail-fast needs --image or -f"),
+        (&["web", "--rollback", "--replace"], "--replace"),
+        (&["web", "--image=a", "--poll-interval=0"], "at least 100ms"),
         (&["web", "--image=a", "--server-side", "--min-ready-seconds=5"], "--min-ready-seconds"),
         (&["web", "--pause", "--resume"], "--resume"),
         (&["web", "next", "--pause"], "leave next out"),

@@ -1,9 +1,11 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::front::{Fate, Front};
 use crate::harness::{DEPLOYMENTS, Ended, PLUGIN, Sandbox};
 
 #[test]
@@ -155,6 +157,50 @@ fn a_reader_that_goes_away_ends_it_quietly() {
     drop(lines);
     let ended = Ended::of(&child.wait_with_output().unwrap());
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
+}
+
+#[test]
+fn a_template_that_changes_midway_is_followed_and_reported_as_superseded() {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app:broken", &Value::Null);
+    let mut command = sandbox.command(PLUGIN, &["status", "web", "--timeout=60s"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("ImagePullBackOff")));
+    sandbox.set_image("app:2");
+    let rest: Vec<String> = lines.collect();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{rest:?}");
+    let told = rest.iter().filter(|line| line.contains("default/web Superseded:")).count();
+    assert_eq!(told, 1, "{rest:?}");
+}
+
+#[test]
+fn events_that_cannot_be_read_are_not_asked_for_again_at_once() {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app:broken", &Value::Null);
+    let pods = "/api/v1/namespaces/default/pods";
+    sandbox.eventually(pods, |pods| pods["items"].as_array().is_some_and(|all| all.len() == 3));
+    let front = Front::start(sandbox.address(), |_, target| {
+        if target.contains("/events") { Fate::Answer(500) } else { Fate::Forward }
+    });
+    let ended = sandbox.plugin_through(&front, &["status", "web", "--timeout=6s"]);
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+    let asked = front.requests().iter().filter(|request| request.contains("/events")).count();
+    assert!((1..=3).contains(&asked), "{asked} in 6 s");
+}
+
+#[test]
+fn a_watch_that_breaks_for_a_moment_is_no_news() {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app:broken", &Value::Null);
+    let failures = AtomicUsize::new(0);
+    let front = Front::start(sandbox.address(), move |_, target| {
+        let fails = target.contains("/pods") && failures.fetch_add(1, Ordering::SeqCst) < 2;
+        if fails { Fate::Reset } else { Fate::Forward }
+    });
+    let ended = sandbox.plugin_through(&front, &["status", "web", "--timeout=5s"]);
+    assert_eq!((ended.code, ended.err.as_str()), (Some(4), ""), "{ended:?}");
+    assert!(ended.out.contains("ImagePullBackOff"), "{ended:?}");
 }
 
 #[test]

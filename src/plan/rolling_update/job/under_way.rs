@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{Observed, Plan, Side, Write, end, second};
-use crate::model::{Condition, Record as _, ReplicaSet};
+use crate::model::{Condition, Record as _, ReplicaSet, StringMap};
 use crate::plan::rolling_update::bookkeeping::{
     DESIRED_REPLICAS, HANDING_OVER, LABEL_KEY, ORIGINAL_REPLICAS, SOURCE, moved, size, source_of,
 };
@@ -114,6 +114,15 @@ impl<'a> Job<'a> {
                 let rival = &rival.meta.key.name;
                 return Err(format!(
                     "{rival} selects the pods of {target}, too ({}): change one of the selectors",
+                    new.selector
+                ));
+            }
+            if request.cleanup == Cleanup::KeepName
+                && let Some((kind, rival)) = adopter(observed, labels)
+            {
+                return Err(format!(
+                    "{kind} {rival} selects the pods of {target}, too ({}), and could adopt them while the name changes: \
+                     change one of the selectors, or choose the cleanup Delete or Preserve",
                     new.selector
                 ));
             }
@@ -302,6 +311,16 @@ impl<'a> Job<'a> {
             other.map_or(String::new(), of_other)
         )
     }
+}
+
+/// A controller of another kind that adopts pods with these labels once they have no controller.
+fn adopter<'a>(observed: &Observed<'a>, labels: &StringMap) -> Option<(&'static str, &'a str)> {
+    let mut sets = observed.replica_sets.iter().filter(|set| set.selector.matches(labels));
+    if let Some(set) = sets.next() {
+        return Some(("ReplicaSet", &set.meta.key.name));
+    }
+    let mut sets = observed.daemon_sets.iter().filter(|set| set.selector.matches(labels));
+    sets.next().map(|set| ("DaemonSet", &*set.meta.key.name))
 }
 
 /// The label key that tells the pods of the two apart, in the midst of a hand-over, too.
