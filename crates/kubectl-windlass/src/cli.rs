@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 pub use create::{CreateArgs, ObjectFormat, Trial, Validate};
 pub use plan::{PlanArgs, PlanOutput, StrategyName};
@@ -121,11 +122,42 @@ pub enum Command {
     Undo(UndoArgs),
     /// The versions of the plugin and of the server, and which controller manager leads.
     Version(VersionArgs),
-    /// Print the completion script of a shell.
+    /// Print the completion script of a shell, or let kubectl complete the plugin.
     Completion {
-        /// The shell.
-        shell: clap_complete::Shell,
+        /// The shell, or install.
+        target: CompletionTarget,
     },
+}
+
+/// What completes the plugin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CompletionTarget {
+    /// Put a link beside the plugin, by which kubectl completes `kubectl windlass`.
+    Install,
+    /// The script of Bash, for kubectl-windlass as a command of its own.
+    Bash,
+    /// The same for Elvish.
+    Elvish,
+    /// The same for fish.
+    Fish,
+    /// The same for PowerShell.
+    Powershell,
+    /// The same for Z shell.
+    Zsh,
+}
+
+impl CompletionTarget {
+    /// The shell, if it is one.
+    pub fn shell(self) -> Option<Shell> {
+        match self {
+            CompletionTarget::Install => None,
+            CompletionTarget::Bash => Some(Shell::Bash),
+            CompletionTarget::Elvish => Some(Shell::Elvish),
+            CompletionTarget::Fish => Some(Shell::Fish),
+            CompletionTarget::Powershell => Some(Shell::PowerShell),
+            CompletionTarget::Zsh => Some(Shell::Zsh),
+        }
+    }
 }
 
 /// The objects of a command.

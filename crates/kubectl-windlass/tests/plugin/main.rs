@@ -1,5 +1,6 @@
 //! The plugin as a process: on a sandbox, and started by the real kubectl where there is one.
 
+mod completion;
 mod create;
 mod explain;
 mod harness;
