@@ -12,6 +12,10 @@ pub const COMPLETE: &str = "kubectl_complete-";
 /// The hidden command that completes, for shells and tests that call the program by its own name.
 const COMPLETE_COMMAND: &str = "__complete";
 
+/// The hidden command that writes the manual pages into a directory, for archives. Like the other it is no command of
+/// clap: the scripts of the shells would offer it.
+const MAN_COMMAND: &str = "__man";
+
 /// The first argument of the process: the name that the program was called by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
@@ -52,6 +56,14 @@ impl Invocation {
             _ => return None,
         };
         Some(words.iter().map(|word| word.to_string_lossy().into_owned()).collect())
+    }
+
+    /// The directory for the manual pages, if that is what the process was called for.
+    pub fn writes_manual(arguments: &[OsString]) -> Option<PathBuf> {
+        match arguments {
+            [command, directory] if command == MAN_COMMAND => Some(directory.into()),
+            _ => None,
+        }
     }
 
     /// Where the file is that was called: as the caller wrote it, or as the first of its name in these directories.

@@ -32,6 +32,9 @@ pub mod version;
 pub mod watch;
 pub mod write;
 
+use std::path::Path;
+
+use clap::CommandFactory as _;
 use cli::{Args, Command, GlobalArgs};
 use completion::install::Installed;
 use exit::{CommandError, Exit};
@@ -99,6 +102,17 @@ pub async fn complete(words: Vec<String>) -> Exit {
     let text = completion::complete(words).await;
     let _ = Output::of_process(&GlobalArgs::default()).text(&text);
     Exit::Success
+}
+
+/// Writes the manual pages, one for each command, into a directory.
+pub fn write_manual(directory: &Path) -> Exit {
+    match clap_mangen::generate_to(Args::command(), directory) {
+        Ok(()) => Exit::Success,
+        Err(error) => {
+            refuse(&format!("cannot write manual pages into {}: {error}", directory.display()));
+            Exit::Error
+        }
+    }
 }
 
 /// Says on stderr why the program cannot run.

@@ -27,6 +27,9 @@ async fn run() -> Exit {
     if let Some(words) = invocation.completes(&arguments) {
         return kubectl_windlass::complete(words).await;
     }
+    if let Some(directory) = Invocation::writes_manual(&arguments) {
+        return kubectl_windlass::write_manual(&directory);
+    }
     let matches = Args::command().bin_name(invocation.command()).get_matches();
     let args = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     kubectl_windlass::run(args).await

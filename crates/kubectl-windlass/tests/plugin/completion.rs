@@ -99,3 +99,22 @@ fn a_credential_plugin_that_hangs_does_not_hold_the_completion_up() {
     assert_eq!((ended.code, ended.out.as_str(), ended.err.as_str()), (Some(0), ":4\n", ""), "{ended:?}");
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
 }
+
+#[test]
+fn each_command_has_a_manual_page() {
+    let sandbox = Sandbox::start(&["--no-controllers"]);
+    let directory = sandbox.file("man");
+    std::fs::create_dir(&directory).unwrap();
+    let ended = sandbox.plugin(&["__man", directory.to_str().unwrap()]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), ""), "{ended:?}");
+    let page = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
+    let commands = words(&sandbox.plugin(&["__complete", ""]));
+    for command in commands.iter().filter(|word| !["watch", "help", ":4"].contains(&word.as_str())) {
+        let page = page(&format!("kubectl-windlass-{command}.1"));
+        assert!(page.contains(&format!("kubectl windlass {command}").replace('-', "\\-")), "{page}");
+        assert!(page.contains("\\-\\-namespace"), "{page}");
+    }
+    let whole = page("kubectl-windlass.1");
+    assert!(whole.contains("explain") && !whole.contains("__complete"), "{whole}");
+    assert_eq!(sandbox.plugin(&["__man", "/missing"]).code, Some(1));
+}
