@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::Request;
 use http::header::{DATE, WARNING};
 use http_body_util::BodyExt as _;
@@ -130,6 +131,25 @@ impl Api {
     /// # Errors
     /// As [`Api::send`].
     pub async fn exchange(&self, what: &str, request: Request<Vec<u8>>) -> Result<Answer, ApiError> {
+        let (body, warnings) = self.answer(what, request).await?;
+        let object = serde_json::from_slice(&body).map_err(|error| ApiError::Unanswered {
+            what: what.to_owned(),
+            message: format!("the answer is not JSON: {error}"),
+        })?;
+        Ok(Answer { object, warnings })
+    }
+
+    /// Reads a text, such as the log of a container.
+    ///
+    /// # Errors
+    /// When there is no answer in time, or the server refuses.
+    pub async fn text(&self, what: &str, path: &str, query: &[(&str, &str)]) -> Result<String, ApiError> {
+        let (body, _) = self.answer(what, request::get_as("*/*", path, query)).await?;
+        Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// The body of an answer that is no refusal, and the warnings.
+    async fn answer(&self, what: &str, request: Request<Vec<u8>>) -> Result<(Bytes, Vec<String>), ApiError> {
         let unanswered = |message: String| ApiError::Unanswered { what: what.to_owned(), message };
         let exchange = async {
             let response = self.client.send(request.map(kube::client::Body::from)).await?;
@@ -149,17 +169,16 @@ impl Api {
                 .map_err(|_| unanswered(format!("no answer within --request-timeout {:?}", self.timeout)))?
         };
         let (code, warnings, body) = exchanged.map_err(|error| unanswered(explain(&error)))?;
-        let answer: Result<Value, _> = serde_json::from_slice(&body);
         if code.is_success() {
-            let object = answer.map_err(|error| unanswered(format!("the answer is not JSON: {error}")))?;
-            return Ok(Answer { object, warnings });
+            return Ok((body, warnings));
         }
-        let field = |name: &str| match &answer {
-            Ok(status) => status[name].as_str().unwrap_or_default().to_owned(),
-            Err(_) => String::new(),
-        };
+        // What is no Status is a sentence at most, such as that of a daemon.
+        let status: Value = serde_json::from_slice(&body).unwrap_or_else(
+            |_| serde_json::json!({"message": String::from_utf8_lossy(&body).lines().next().unwrap_or_default()}),
+        );
+        let field = |name: &str| status[name].as_str().unwrap_or_default().to_owned();
         let mut message = harmless(&field("message"));
-        if message.is_empty() {
+        if message.is_empty() || message.starts_with('<') {
             message = format!("the server answered {code}");
         }
         Err(ApiError::Refused {
@@ -167,7 +186,7 @@ impl Api {
             code: code.as_u16(),
             reason: field("reason"),
             message,
-            causes: answer.map(|status| causes(&status)).unwrap_or_default(),
+            causes: causes(&status),
         })
     }
 

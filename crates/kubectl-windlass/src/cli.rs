@@ -182,7 +182,32 @@ pub struct ExplainArgs {
     pub objects: Objects,
     /// The output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: Format,
+    pub output: ExplainFormat,
+    /// Also print so many last lines of the crashed container of each pod that is shown.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub logs: Option<u32>,
+    /// The URL of a daemon of Windlass, for what only it knows: earlier plans, the write that failed, and when it looks
+    /// again. The credentials of the kubeconfig are not sent to it.
+    #[arg(long, value_name = "URL", env = "WINDLASS_ENDPOINT", hide_env_values = true)]
+    pub endpoint: Option<String>,
+    /// The file with the bearer token for --endpoint.
+    #[arg(long, value_name = "FILE")]
+    pub endpoint_token_file: Option<PathBuf>,
+    /// The file with the CA of --endpoint.
+    #[arg(long, value_name = "FILE")]
+    pub endpoint_ca: Option<PathBuf>,
+}
+
+/// How `explain` prints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ExplainFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+    /// The same as JSON has.
+    Yaml,
 }
 
 /// `status`.

@@ -3,6 +3,8 @@
 mod completion;
 mod create;
 mod explain;
+mod explain_more;
+mod front;
 mod harness;
 mod history;
 mod kubectl;
