@@ -240,6 +240,20 @@ pub struct StatusArgs {
     /// Print lines in a terminal, too.
     #[arg(long)]
     pub plain: bool,
+    /// What a job of a CI gets of a rollout that does not complete. auto: in GitHub Actions an annotation, and a table in
+    /// the summary of the job.
+    #[arg(long, value_name = "WHAT", default_value = "auto")]
+    pub ci: Ci,
+}
+
+/// What a job of a CI gets besides the exit code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Ci {
+    /// What the CI understands.
+    #[default]
+    Auto,
+    /// Nothing.
+    None,
 }
 
 /// An output format.

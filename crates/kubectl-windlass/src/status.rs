@@ -1,6 +1,7 @@
 //! `status`: follows rollouts to their end.
 
 mod follower;
+mod github;
 mod json;
 mod lines;
 mod screen;
@@ -21,6 +22,7 @@ use crate::explain::{deployments, missing};
 use crate::output::Output;
 use crate::target;
 use follower::{Follower, Message};
+use github::GitHub;
 use verdicts::End;
 
 /// How often the state is looked at without a change: for times that pass.
@@ -67,6 +69,10 @@ pub async fn run(global: &GlobalArgs, args: StatusArgs, output: &mut Output) -> 
                 output.line(&lines::end(end, assessment, &follower.label()))?;
             }
         }
+    }
+    if let Some(github) = GitHub::find(&args, &|name| std::env::var(name).ok()) {
+        let ends: Vec<_> = followers.iter().filter_map(Follower::ended).collect();
+        github.report(&ends, output)?;
     }
     ended
 }
