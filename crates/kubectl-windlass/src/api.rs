@@ -9,11 +9,13 @@ use http::header::{DATE, WARNING};
 use http_body_util::BodyExt as _;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
+use tokio::time::Instant;
 use windlass::clock::Clock;
 use windlass::runtime::request;
 
 use crate::connection::{Connection, explain};
 use crate::text::harmless;
+use crate::trace;
 
 /// The objects of a page of a list.
 const PAGE: &str = "500";
@@ -151,6 +153,8 @@ impl Api {
     /// The body of an answer that is no refusal, and the warnings.
     async fn answer(&self, what: &str, request: Request<Vec<u8>>) -> Result<(Bytes, Vec<String>), ApiError> {
         let unanswered = |message: String| ApiError::Unanswered { what: what.to_owned(), message };
+        let (method, uri, started) = (request.method().clone(), request.uri().clone(), Instant::now());
+        let traced = |outcome: &str| trace::request(&method, &uri, outcome, started.elapsed());
         let exchange = async {
             let response = self.client.send(request.map(kube::client::Body::from)).await?;
             self.set_clock(response.headers().get(DATE).and_then(|date| date.to_str().ok()));
@@ -165,10 +169,16 @@ impl Api {
             exchange.await
         } else {
             let limited = tokio::time::timeout(self.timeout, exchange).await;
-            limited
-                .map_err(|_| unanswered(format!("no answer within --request-timeout {:?}", self.timeout)))?
+            limited.map_err(|_| {
+                traced("no answer");
+                unanswered(format!("no answer within --request-timeout {:?}", self.timeout))
+            })?
         };
-        let (code, warnings, body) = exchanged.map_err(|error| unanswered(explain(&error)))?;
+        let (code, warnings, body) = exchanged.map_err(|error| {
+            traced("no answer");
+            unanswered(explain(&error))
+        })?;
+        traced(&code.to_string());
         if code.is_success() {
             return Ok((body, warnings));
         }

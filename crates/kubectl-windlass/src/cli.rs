@@ -87,6 +87,9 @@ pub struct GlobalArgs {
     /// Draw bars and branches without Unicode.
     #[arg(long, global = true)]
     pub ascii: bool,
+    /// What to log on stderr; from 6 on, each request with its answer's code and the time it took.
+    #[arg(short = 'v', long = "v", global = true, value_name = "LEVEL", default_value_t = 0)]
+    pub verbosity: u8,
 }
 
 /// Whether to use colours.

@@ -8,7 +8,7 @@
 //! * [`rollout`]: what the objects of one Deployment say. Pure, and on the daemon's own planner.
 //! * [`explain`], [`status`], [`plan`], [`create`], [`rolling_update`], [`history`], [`undo`], [`mod@version`]: the
 //!   commands; [`mod@write`]: the only writes.
-//! * [`exit`], [`output`], [`text`]: exit codes, the streams, and texts of other people.
+//! * [`exit`], [`output`], [`text`], [`trace`]: exit codes, the streams, texts of other people, and `-v`.
 
 pub mod api;
 pub mod cli;
@@ -27,6 +27,7 @@ pub mod rollout;
 pub mod status;
 pub mod target;
 pub mod text;
+pub mod trace;
 pub mod undo;
 pub mod version;
 pub mod watch;
@@ -44,6 +45,7 @@ use output::Output;
 /// Runs a command line to its end, and reports an error on stderr.
 pub async fn run(args: Args) -> Exit {
     let mut output = Output::of_process(&args.global);
+    trace::set_level(args.global.verbosity);
     let after_interruption = match &args.command {
         Command::RollingUpdate(args) => Some(args.after_interruption()),
         _ => None,
