@@ -165,3 +165,28 @@ fn requests_are_logged_from_level_6_on() {
     assert!(logged(&["status", "web", "--v=9"]).contains("watch=true"), "a watch is a request, too");
     assert_eq!(sandbox.plugin(&["history", "web", "-v", "much"]).code, Some(2));
 }
+
+#[test]
+fn an_undo_previews_the_rollout_and_warns_of_what_brings_the_change_back() {
+    let sandbox = with_two_revisions();
+    let quiet = sandbox.plugin(&["undo", "web", "--dry-run=client"]);
+    assert_eq!((quiet.code, quiet.err.as_str()), (Some(0), ""), "{quiet:?}");
+    // The steps of the planner, behind the difference.
+    let (difference, steps) = quiet.out.split_once("\nDeployment default/web").unwrap();
+    assert!(difference.starts_with("--- now\n") && steps.contains("STEP"), "{quiet:?}");
+    assert!(steps.contains("complete") && steps.contains("template of revision 1"), "{quiet:?}");
+
+    let applied = serde_json::json!({"metadata": {"annotations":
+        {"kubectl.kubernetes.io/last-applied-configuration": "{}"}}});
+    sandbox.call("PATCH", &format!("{DEPLOYMENTS}/web"), &applied);
+    let autoscaler = serde_json::json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "elastic"}, "spec": {"minReplicas": 2, "maxReplicas": 9,
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}});
+    let autoscalers = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    sandbox.call("POST", autoscalers, &autoscaler);
+    let warned = sandbox.plugin(&["undo", "web", "--yes"]);
+    assert_eq!(warned.code, Some(0), "{warned:?}");
+    assert!(warned.err.contains("warning: it was applied from a file"), "{warned:?}");
+    assert!(warned.err.contains("HorizontalPodAutoscaler elastic scales it, from 2 to 9"), "{warned:?}");
+    assert_eq!(image(&sandbox), "app:1");
+}

@@ -13,3 +13,5 @@ mod real_cluster;
 mod rolling_update;
 mod server_side;
 mod status;
+#[cfg(target_os = "linux")]
+mod terminal;
