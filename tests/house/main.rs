@@ -3,6 +3,7 @@
 mod differences;
 mod manifests;
 mod operations;
+mod packaging;
 mod pipeline;
 mod plugin;
 mod tidy;

@@ -3,16 +3,19 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::Request;
 use http::header::{DATE, WARNING};
 use http_body_util::BodyExt as _;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
+use tokio::time::Instant;
 use windlass::clock::Clock;
 use windlass::runtime::request;
 
 use crate::connection::{Connection, explain};
 use crate::text::harmless;
+use crate::trace;
 
 /// The objects of a page of a list.
 const PAGE: &str = "500";
@@ -130,7 +133,28 @@ impl Api {
     /// # Errors
     /// As [`Api::send`].
     pub async fn exchange(&self, what: &str, request: Request<Vec<u8>>) -> Result<Answer, ApiError> {
+        let (body, warnings) = self.answer(what, request).await?;
+        let object = serde_json::from_slice(&body).map_err(|error| ApiError::Unanswered {
+            what: what.to_owned(),
+            message: format!("the answer is not JSON: {error}"),
+        })?;
+        Ok(Answer { object, warnings })
+    }
+
+    /// Reads a text, such as the log of a container.
+    ///
+    /// # Errors
+    /// When there is no answer in time, or the server refuses.
+    pub async fn text(&self, what: &str, path: &str, query: &[(&str, &str)]) -> Result<String, ApiError> {
+        let (body, _) = self.answer(what, request::get_as("*/*", path, query)).await?;
+        Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// The body of an answer that is no refusal, and the warnings.
+    async fn answer(&self, what: &str, request: Request<Vec<u8>>) -> Result<(Bytes, Vec<String>), ApiError> {
         let unanswered = |message: String| ApiError::Unanswered { what: what.to_owned(), message };
+        let (method, uri, started) = (request.method().clone(), request.uri().clone(), Instant::now());
+        let traced = |outcome: &str| trace::request(&method, &uri, outcome, started.elapsed());
         let exchange = async {
             let response = self.client.send(request.map(kube::client::Body::from)).await?;
             self.set_clock(response.headers().get(DATE).and_then(|date| date.to_str().ok()));
@@ -145,21 +169,26 @@ impl Api {
             exchange.await
         } else {
             let limited = tokio::time::timeout(self.timeout, exchange).await;
-            limited
-                .map_err(|_| unanswered(format!("no answer within --request-timeout {:?}", self.timeout)))?
+            limited.map_err(|_| {
+                traced("no answer");
+                unanswered(format!("no answer within --request-timeout {:?}", self.timeout))
+            })?
         };
-        let (code, warnings, body) = exchanged.map_err(|error| unanswered(explain(&error)))?;
-        let answer: Result<Value, _> = serde_json::from_slice(&body);
+        let (code, warnings, body) = exchanged.map_err(|error| {
+            traced("no answer");
+            unanswered(explain(&error))
+        })?;
+        traced(&code.to_string());
         if code.is_success() {
-            let object = answer.map_err(|error| unanswered(format!("the answer is not JSON: {error}")))?;
-            return Ok(Answer { object, warnings });
+            return Ok((body, warnings));
         }
-        let field = |name: &str| match &answer {
-            Ok(status) => status[name].as_str().unwrap_or_default().to_owned(),
-            Err(_) => String::new(),
-        };
+        // What is no Status is a sentence at most, such as that of a daemon.
+        let status: Value = serde_json::from_slice(&body).unwrap_or_else(
+            |_| serde_json::json!({"message": String::from_utf8_lossy(&body).lines().next().unwrap_or_default()}),
+        );
+        let field = |name: &str| status[name].as_str().unwrap_or_default().to_owned();
         let mut message = harmless(&field("message"));
-        if message.is_empty() {
+        if message.is_empty() || message.starts_with('<') {
             message = format!("the server answered {code}");
         }
         Err(ApiError::Refused {
@@ -167,7 +196,7 @@ impl Api {
             code: code.as_u16(),
             reason: field("reason"),
             message,
-            causes: answer.map(|status| causes(&status)).unwrap_or_default(),
+            causes: causes(&status),
         })
     }
 

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 pub use create::{CreateArgs, ObjectFormat, Trial, Validate};
 pub use plan::{PlanArgs, PlanOutput, StrategyName};
@@ -86,6 +87,9 @@ pub struct GlobalArgs {
     /// Draw bars and branches without Unicode.
     #[arg(long, global = true)]
     pub ascii: bool,
+    /// What to log on stderr; from 6 on, each request with its answer's code and the time it took.
+    #[arg(short = 'v', long = "v", global = true, value_name = "LEVEL", default_value_t = 0)]
+    pub verbosity: u8,
 }
 
 /// Whether to use colours.
@@ -121,11 +125,42 @@ pub enum Command {
     Undo(UndoArgs),
     /// The versions of the plugin and of the server, and which controller manager leads.
     Version(VersionArgs),
-    /// Print the completion script of a shell.
+    /// Print the completion script of a shell, or let kubectl complete the plugin.
     Completion {
-        /// The shell.
-        shell: clap_complete::Shell,
+        /// The shell, or install.
+        target: CompletionTarget,
     },
+}
+
+/// What completes the plugin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CompletionTarget {
+    /// Put a link beside the plugin, by which kubectl completes `kubectl windlass`.
+    Install,
+    /// The script of Bash, for kubectl-windlass as a command of its own.
+    Bash,
+    /// The same for Elvish.
+    Elvish,
+    /// The same for fish.
+    Fish,
+    /// The same for PowerShell.
+    Powershell,
+    /// The same for Z shell.
+    Zsh,
+}
+
+impl CompletionTarget {
+    /// The shell, if it is one.
+    pub fn shell(self) -> Option<Shell> {
+        match self {
+            CompletionTarget::Install => None,
+            CompletionTarget::Bash => Some(Shell::Bash),
+            CompletionTarget::Elvish => Some(Shell::Elvish),
+            CompletionTarget::Fish => Some(Shell::Fish),
+            CompletionTarget::Powershell => Some(Shell::PowerShell),
+            CompletionTarget::Zsh => Some(Shell::Zsh),
+        }
+    }
 }
 
 /// The objects of a command.
@@ -150,7 +185,32 @@ pub struct ExplainArgs {
     pub objects: Objects,
     /// The output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: Format,
+    pub output: ExplainFormat,
+    /// Also print so many last lines of the crashed container of each pod that is shown.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub logs: Option<u32>,
+    /// The URL of a daemon of Windlass, for what only it knows: earlier plans, the write that failed, and when it looks
+    /// again. The credentials of the kubeconfig are not sent to it.
+    #[arg(long, value_name = "URL", env = "WINDLASS_ENDPOINT", hide_env_values = true)]
+    pub endpoint: Option<String>,
+    /// The file with the bearer token for --endpoint.
+    #[arg(long, value_name = "FILE")]
+    pub endpoint_token_file: Option<PathBuf>,
+    /// The file with the CA of --endpoint.
+    #[arg(long, value_name = "FILE")]
+    pub endpoint_ca: Option<PathBuf>,
+}
+
+/// How `explain` prints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ExplainFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+    /// The same as JSON has.
+    Yaml,
 }
 
 /// `status`.
@@ -183,6 +243,20 @@ pub struct StatusArgs {
     /// Print lines in a terminal, too.
     #[arg(long)]
     pub plain: bool,
+    /// What a job of a CI gets of a rollout that does not complete. auto: in GitHub Actions an annotation, and a table in
+    /// the summary of the job.
+    #[arg(long, value_name = "WHAT", default_value = "auto")]
+    pub ci: Ci,
+}
+
+/// What a job of a CI gets besides the exit code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Ci {
+    /// What the CI understands.
+    #[default]
+    Auto,
+    /// Nothing.
+    None,
 }
 
 /// An output format.

@@ -1,6 +1,8 @@
 //! `explain`: why a rollout is as it is. Reads only, and needs no daemon.
 
 mod controller;
+pub mod daemon;
+pub mod logs;
 
 use std::collections::BTreeMap;
 
@@ -11,15 +13,18 @@ use windlass::plan::deployment::PlanReason;
 
 use crate::absent;
 use crate::api::Api;
-use crate::cli::{ExplainArgs, Format, GlobalArgs, Objects};
+use crate::cli::{ExplainArgs, ExplainFormat, GlobalArgs, Objects};
 use crate::connection::connect;
 use crate::exit::{CommandError, Exit};
+use crate::invocation::Invocation;
 use crate::output::Output;
+use crate::revisions;
 use crate::rollout::last_writes::Actor;
 use crate::rollout::pods::{PodView, SHOWN};
 use crate::rollout::{self, Assessment, Verdict, live};
 use crate::target::{self, Kind, Target};
 use crate::text::{age, columns, counted, span};
+use daemon::Daemon;
 
 /// Runs `explain`.
 ///
@@ -27,6 +32,7 @@ use crate::text::{age, columns, counted, span};
 /// When an object cannot be found or read.
 pub async fn run(global: &GlobalArgs, args: ExplainArgs, output: &mut Output) -> Result<Exit, CommandError> {
     let targets = target::targets(&args.objects)?;
+    let daemon = Daemon::of(&args, global.request_timeout).await?;
     let connection = connect(global, &|name| std::env::var(name).ok()).await?;
     let api = Api::new(connection, global.request_timeout);
     target::refuse_owned(&api, &targets).await?;
@@ -35,29 +41,43 @@ pub async fn run(global: &GlobalArgs, args: ExplainArgs, output: &mut Output) ->
     // Each as text and as data.
     let mut explained: Vec<(String, Value)> = Vec::new();
     for controller in &controllers {
-        explained.push(controller::explain(&api, &controller.name).await?);
+        explained.push(controller::explain(&api, &controller.name, args.logs).await?);
     }
     let names = match controllers.is_empty() || !targets.is_empty() {
         true => deployments(&api, &targets, &args.objects).await?,
         false => Vec::new(),
     };
+    let plugin = Invocation::of_process().as_plugin();
     for (namespace, name) in names {
-        let Some(assessment) = assess(&api, &namespace, &name).await? else {
+        let Some((assessment, pods)) = assess(&api, &namespace, &name).await? else {
             return Err(missing(&api, &namespace, &name).await);
         };
-        let data = rollout::json::assessment(&assessment, &next(&assessment));
-        explained.push((text(&assessment), data));
+        let mut data = rollout::json::assessment(&assessment, &next(&assessment));
+        let mut text = text(&assessment, plugin.as_deref());
+        if let Some(count) = args.logs {
+            let logs = logs::read(&api, &namespace, &assessment.pods, &pods, count).await;
+            text.push_str(&logs::text(&logs));
+            data["logs"] = logs::data(&logs);
+        }
+        if let Some(daemon) = &daemon {
+            let known = daemon.explanation(&namespace, &name).await;
+            text.push_str(&daemon::text(&known, api.now()));
+            data["daemon"] = daemon::data(known);
+        }
+        explained.push((text, data));
     }
     let (texts, values): (Vec<String>, Vec<Value>) = explained.into_iter().unzip();
+    if args.output == ExplainFormat::Text {
+        output.text(&texts.join("\n"))?;
+        return Ok(Exit::Success);
+    }
+    let value = match <[Value; 1]>::try_from(values) {
+        Ok([value]) => value,
+        Err(values) => json!({"kind": "List", "items": values}),
+    };
     match args.output {
-        Format::Text => output.text(&texts.join("\n"))?,
-        Format::Json => {
-            let value = match <[Value; 1]>::try_from(values) {
-                Ok([value]) => value,
-                Err(values) => json!({"kind": "List", "items": values}),
-            };
-            output.line(&format!("{value:#}"))?;
-        }
+        ExplainFormat::Yaml => output.text(&revisions::yaml(&value).map_err(CommandError::Argument)?)?,
+        _ => output.line(&format!("{value:#}"))?,
     }
     Ok(Exit::Success)
 }
@@ -100,8 +120,12 @@ pub async fn missing(api: &Api, namespace: &str, name: &str) -> CommandError {
     absent::error(api, &Deployment::RESOURCE, namespace, name).await
 }
 
-/// Reads and assesses one Deployment, with the events of the pods in its way.
-async fn assess(api: &Api, namespace: &str, name: &str) -> Result<Option<Assessment>, CommandError> {
+/// Reads and assesses one Deployment, with the events of the pods in its way. Also returns the pods that it selects.
+async fn assess(
+    api: &Api,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<(Assessment, Vec<Value>)>, CommandError> {
     let Some(mut workload) = live::read(api, namespace, name).await? else { return Ok(None) };
     let unreadable =
         |error| CommandError::Unreadable { object: format!("deployment {namespace}/{name}"), error };
@@ -117,7 +141,8 @@ async fn assess(api: &Api, namespace: &str, name: &str) -> Result<Option<Assessm
             }
         }
     }
-    rollout::assess(&workload, api.now()).map(Some).map_err(unreadable)
+    let assessment = rollout::assess(&workload, api.now()).map_err(unreadable)?;
+    Ok(Some((assessment, workload.pods)))
 }
 
 /// What happens next, and what the user can do.
@@ -161,19 +186,18 @@ pub fn next(assessment: &Assessment) -> Vec<String> {
     next
 }
 
-/// A command that may help.
-fn advice(assessment: &Assessment) -> Option<String> {
+/// A command that may help: our own where the user calls the plugin through kubectl, as he calls it, else kubectl's.
+fn advice(assessment: &Assessment, plugin: Option<&str>) -> Option<String> {
     let is_failing = assessment.pods.iter().any(|pod| pod.is_new && pod.is_failing);
     let is_in_trouble = matches!(assessment.verdict, Verdict::Stuck | Verdict::Waiting | Verdict::Blocked);
     let (revision, images) = assessment.previous.as_ref().filter(|_| is_failing && is_in_trouble)?;
     let (namespace, name) = (&assessment.namespace, &assessment.name);
-    Some(format!(
-        "kubectl rollout undo -n {namespace} deploy/{name}    (revision {revision}, image {images})"
-    ))
+    let command = plugin.map_or("kubectl rollout undo".to_owned(), |plugin| format!("{plugin} undo"));
+    Some(format!("{command} -n {namespace} deploy/{name}    (revision {revision}, image {images})"))
 }
 
 /// The explanation as text.
-fn text(assessment: &Assessment) -> String {
+fn text(assessment: &Assessment, plugin: Option<&str>) -> String {
     let Assessment { namespace, name, verdict, counts, now, .. } = assessment;
     let revision = assessment.revision.map_or(String::new(), |revision| format!(", revision {revision}"));
     let since = assessment.since.map_or(String::new(), |since| format!(" for {}", age(since, *now)));
@@ -200,7 +224,7 @@ fn text(assessment: &Assessment) -> String {
         "ACTS    {}\n",
         acts(assessment.acts.as_ref(), assessment.observed_generation > 0, *now)
     ));
-    if let Some(advice) = advice(assessment) {
+    if let Some(advice) = advice(assessment, plugin) {
         text.push_str(&format!("TRY     {advice}\n"));
     }
     for missing in &assessment.unreadable {

@@ -1,5 +1,7 @@
 //! `history`: the revisions of Deployments, and what differs between two of them.
 
+mod external;
+
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -11,7 +13,7 @@ use crate::output::Output;
 use crate::revisions::{self, Revision};
 use crate::rollout::live;
 use crate::target;
-use crate::text::{age, columns};
+use crate::text::{age, columns, harmless};
 
 /// Runs `history`.
 ///
@@ -29,6 +31,12 @@ pub async fn run(
     if ranges.len() > 1 || (!ranges.is_empty() && args.revision.is_some()) {
         return Err(CommandError::Usage("give one range of revisions, or --revision".to_owned()));
     }
+    let is_text = matches!(args.output, HistoryFormat::Table | HistoryFormat::Wide);
+    let variable = std::env::var(external::VARIABLE).unwrap_or_default();
+    let external = match ranges.is_empty() || !is_text {
+        true => None,
+        false => external::words(&variable).map_err(CommandError::Argument)?,
+    };
     let targets = target::targets(&args.objects)?;
     let api = Api::new(connect(global, &|name| std::env::var(name).ok()).await?, global.request_timeout);
     target::refuse_owned(&api, &targets).await?;
@@ -43,19 +51,29 @@ pub async fn run(
         let text = match (ranges.first(), args.revision) {
             (Some(range), _) => {
                 let (from, to) = revisions::range(&history, range).map_err(wrong)?;
-                let (old, new) = (format!("revision {}", from.number), format!("revision {}", to.number));
-                revisions::difference((&old, &from.template), (&new, &to.template)).map_err(wrong)?
+                match &external {
+                    Some(program) if is_text && from.template != to.template => {
+                        if are_several {
+                            output.line(&object)?;
+                        }
+                        let both = [(from.number, &from.template), (to.number, &to.template)];
+                        external::run(program, &name, both).map_err(CommandError::Argument)?;
+                        continue;
+                    }
+                    _ => between(from, to, args.output).map_err(wrong)?,
+                }
             }
             (None, Some(number)) => {
                 let revision = revisions::numbered(&history, number).map_err(wrong)?;
                 match args.output {
                     HistoryFormat::Json => format!("{:#}\n", revision.template),
+                    HistoryFormat::Name => format!("{}\n", resource_name(revision)),
                     _ => revisions::yaml(&revision.template).map_err(wrong)?,
                 }
             }
             (None, None) => shown(&api, &history, args.output).map_err(wrong)?,
         };
-        if are_several && args.output == HistoryFormat::Table {
+        if are_several && is_text {
             output.line(&object)?;
         }
         output.text(&text)?;
@@ -79,49 +97,82 @@ pub async fn read(
     Ok(Some((deployment, history)))
 }
 
+/// What differs between two revisions.
+fn between(from: &Revision, to: &Revision, format: HistoryFormat) -> Result<String, String> {
+    let (old, new) = (format!("revision {}", from.number), format!("revision {}", to.number));
+    let difference = revisions::difference((&old, &from.template), (&new, &to.template))?;
+    let value =
+        || json!({"kind": "RevisionDifference", "from": one(from), "to": one(to), "difference": difference});
+    match format {
+        HistoryFormat::Table | HistoryFormat::Wide => Ok(difference),
+        HistoryFormat::Json => Ok(format!("{:#}\n", value())),
+        HistoryFormat::Yaml => revisions::yaml(&value()),
+        HistoryFormat::Name => Ok(format!("{}\n{}\n", resource_name(from), resource_name(to))),
+    }
+}
+
+fn resource_name(revision: &Revision) -> String {
+    format!("replicaset.apps/{}", revision.replica_set)
+}
+
 fn shown(api: &Api, history: &[Revision], format: HistoryFormat) -> Result<String, String> {
     match format {
-        HistoryFormat::Table => Ok(table(api, history)),
+        HistoryFormat::Table | HistoryFormat::Wide => Ok(table(api, history, format == HistoryFormat::Wide)),
         HistoryFormat::Name => {
-            Ok(history.iter().map(|revision| format!("replicaset.apps/{}\n", revision.replica_set)).collect())
+            Ok(history.iter().map(|revision| format!("{}\n", resource_name(revision))).collect())
         }
         HistoryFormat::Json => Ok(format!("{:#}\n", data(history))),
         HistoryFormat::Yaml => revisions::yaml(&data(history)),
     }
 }
 
-fn table(api: &Api, history: &[Revision]) -> String {
-    let heads = ["REVISION", "AGE", "REPLICASET", "PODS", "IMAGES", "CHANGE-CAUSE"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+fn table(api: &Api, history: &[Revision], is_wide: bool) -> String {
+    let mut heads = vec!["REVISION", "AGE", "REPLICASET", "PODS", "IMAGES"];
+    if is_wide {
+        heads.extend(["CONTAINERS", "CREATED"]);
+    }
+    heads.push("CHANGE-CAUSE");
+    let mut rows = vec![heads.into_iter().map(str::to_owned).collect()];
     rows.extend(history.iter().map(|revision| {
         let current = if revision.is_current { " (current)" } else { "" };
-        vec![
+        let unknown = || "<unknown>".to_owned();
+        let mut row = vec![
             format!("{}{current}", revision.number),
-            revision.created.map_or("<unknown>".to_owned(), |created| age(created, api.now())),
+            revision.created.map_or_else(unknown, |created| age(created, api.now())),
             revision.replica_set.clone(),
             revision.pods.to_string(),
             revision.images.clone(),
-            revision.cause.clone().unwrap_or_else(|| "<none>".to_owned()),
-        ]
+        ];
+        if is_wide {
+            row.push(containers(&revision.template));
+            row.push(revision.created.map_or_else(unknown, |created| created.to_string()));
+        }
+        row.push(revision.cause.clone().unwrap_or_else(|| "<none>".to_owned()));
+        row
     }));
     columns(&rows)
 }
 
+/// The names of the containers, in their order.
+fn containers(template: &Value) -> String {
+    let all = template["spec"]["containers"].as_array();
+    let names = all.into_iter().flatten().filter_map(|container| container["name"].as_str());
+    names.map(harmless).collect::<Vec<_>>().join(", ")
+}
+
 fn data(history: &[Revision]) -> Value {
-    let items: Vec<Value> = history
-        .iter()
-        .map(|revision| {
-            json!({
-                "revision": revision.number,
-                "current": revision.is_current,
-                "replicaSet": revision.replica_set,
-                "created": revision.created.map(|created| created.to_string()),
-                "pods": revision.pods,
-                "images": revision.images,
-                "changeCause": revision.cause,
-                "template": revision.template,
-            })
-        })
-        .collect();
-    json!({"kind": "RevisionList", "items": items})
+    json!({"kind": "RevisionList", "items": history.iter().map(one).collect::<Value>()})
+}
+
+fn one(revision: &Revision) -> Value {
+    json!({
+        "revision": revision.number,
+        "current": revision.is_current,
+        "replicaSet": revision.replica_set,
+        "created": revision.created.map(|created| created.to_string()),
+        "pods": revision.pods,
+        "images": revision.images,
+        "changeCause": revision.cause,
+        "template": revision.template,
+    })
 }

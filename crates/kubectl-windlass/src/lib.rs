@@ -2,24 +2,27 @@
 //!
 //! The modules, in reading order:
 //!
-//! * [`cli`], [`target`]: the command line.
+//! * [`cli`], [`target`], [`invocation`], [`completion`]: the command line, and how it is completed.
 //! * [`connection`], [`api`], [`watch`]: the kubeconfig, reads and watches.
 //! * [`revisions`]: the history of a Deployment, and the way back. Pure.
 //! * [`rollout`]: what the objects of one Deployment say. Pure, and on the daemon's own planner.
 //! * [`explain`], [`status`], [`plan`], [`create`], [`rolling_update`], [`history`], [`undo`], [`mod@version`]: the
 //!   commands; [`mod@write`]: the only writes.
 //! * [`absent`]: objects that do not exist.
-//! * [`exit`], [`interruption`], [`output`], [`text`]: exit codes, signals, the streams, and texts of other people.
+//! * [`exit`], [`interruption`], [`output`], [`text`], [`trace`]: exit codes, signals, the streams, texts of other people,
+//!   and `-v`.
 
 pub mod absent;
 pub mod api;
 pub mod cli;
+pub mod completion;
 pub mod connection;
 pub mod create;
 pub mod exit;
 pub mod explain;
 pub mod history;
 pub mod interruption;
+pub mod invocation;
 pub mod output;
 pub mod plan;
 pub mod revisions;
@@ -28,19 +31,25 @@ pub mod rollout;
 pub mod status;
 pub mod target;
 pub mod text;
+pub mod trace;
 pub mod undo;
 pub mod version;
 pub mod watch;
 pub mod write;
 
+use std::path::Path;
+
 use clap::CommandFactory as _;
-use cli::{Args, Command};
+use cli::{Args, Command, GlobalArgs};
+use completion::install::Installed;
 use exit::{CommandError, Exit};
+use invocation::Invocation;
 use output::Output;
 
 /// Runs a command line to its end, and reports an error on stderr.
 pub async fn run(args: Args) -> Exit {
     let mut output = Output::of_process(&args.global);
+    trace::set_level(args.global.verbosity);
     let after_interruption = match &args.command {
         Command::RollingUpdate(args) => Some(args.after_interruption()),
         _ => None,
@@ -73,11 +82,43 @@ async fn command(args: Args, output: &mut Output) -> Result<Exit, CommandError> 
         Command::History(args) => history::run(&global, args, output).await,
         Command::Undo(args) => undo::run(&global, args, output).await,
         Command::Version(args) => version::run(&global, args, output).await,
-        Command::Completion { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Args::command(), "kubectl-windlass", &mut script);
-            output.text(&String::from_utf8_lossy(&script))?;
+        Command::Completion { target } => {
+            let Some(shell) = target.shell() else { return install_completion(output) };
+            output.text(&completion::script(shell))?;
             Ok(Exit::Success)
         }
     }
+}
+
+fn install_completion(output: &mut Output) -> Result<Exit, CommandError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let directories: Vec<_> = std::env::split_paths(&path).collect();
+    let installed = completion::install::install(&Invocation::of_process(), &directories);
+    let Installed { link, was_there } = installed.map_err(CommandError::Argument)?;
+    let verb = if was_there { "is there already" } else { "created" };
+    output.line(&format!("{} {verb}: kubectl completes the plugin with it", link.display()))?;
+    Ok(Exit::Success)
+}
+
+/// Writes the candidates for a command line on stdout. Whoever asks for them has no use for an error.
+pub async fn complete(words: Vec<String>) -> Exit {
+    let text = completion::complete(words).await;
+    let _ = Output::of_process(&GlobalArgs::default()).text(&text);
+    Exit::Success
+}
+
+/// Writes the manual pages, one for each command, into a directory.
+pub fn write_manual(directory: &Path) -> Exit {
+    match clap_mangen::generate_to(Args::command(), directory) {
+        Ok(()) => Exit::Success,
+        Err(error) => {
+            refuse(&format!("cannot write manual pages into {}: {error}", directory.display()));
+            Exit::Error
+        }
+    }
+}
+
+/// Says on stderr why the program cannot run.
+pub fn refuse(problem: &str) {
+    Output::of_process(&GlobalArgs::default()).error(problem);
 }

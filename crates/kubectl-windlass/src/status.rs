@@ -1,6 +1,7 @@
 //! `status`: follows rollouts to their end.
 
 mod follower;
+mod github;
 mod json;
 mod lines;
 mod screen;
@@ -22,6 +23,7 @@ use crate::output::Output;
 use crate::target;
 use crate::text::json as json_line;
 use follower::{Follower, Message};
+use github::GitHub;
 use verdicts::End;
 
 /// How often changes are assessed, and how long a change waits at most.
@@ -69,6 +71,10 @@ pub async fn run(global: &GlobalArgs, args: StatusArgs, output: &mut Output) -> 
                 output.line(&lines::end(end, assessment, &follower.label()))?;
             }
         }
+    }
+    if let Some(github) = GitHub::find(&args, &|name| std::env::var(name).ok()) {
+        let ends: Vec<_> = followers.iter().filter_map(Follower::ended).collect();
+        github.report(&ends, output)?;
     }
     ended
 }

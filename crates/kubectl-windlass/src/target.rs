@@ -52,7 +52,10 @@ impl Kind {
     }
 
     /// Reads a resource name. `None` for a word that names no resource at all.
-    fn parse(word: &str) -> Option<Result<Kind, String>> {
+    ///
+    /// # Errors
+    /// Inside, for a kind that no command works on: with what to do.
+    pub fn parse(word: &str) -> Option<Result<Kind, String>> {
         let word = word.to_ascii_lowercase();
         let other = |advice: &str| Some(Err(format!("{word}: {advice}")));
         match word.as_str() {

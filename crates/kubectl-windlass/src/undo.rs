@@ -1,20 +1,32 @@
 //! `undo`: takes a Deployment back to an earlier revision, once the user has seen what that changes.
 
+mod warnings;
+
 use std::io::{BufRead as _, Write as _};
 
-use windlass::model::{Deployment, ObjectKey, Record as _};
+use clap::Parser as _;
+use serde_json::Value;
+use windlass::model::{Deployment, ObjectKey, Record as _, Resource};
 
 use crate::api::Api;
-use crate::cli::{DryRun, GlobalArgs, UndoArgs};
+use crate::cli::{Args, Command, DryRun, GlobalArgs, UndoArgs};
 use crate::connection::connect;
 use crate::exit::{CommandError, Exit};
 use crate::explain::missing;
 use crate::history;
 use crate::interruption::on_a_thread;
 use crate::output::Output;
-use crate::revisions::{self, LAST_APPLIED, WayBack};
+use crate::plan;
+use crate::revisions::{self, WayBack};
 use crate::target::{self, Kind};
 use crate::write;
+
+const AUTOSCALERS: Resource = Resource {
+    group: "autoscaling",
+    version: "v2",
+    kind: "HorizontalPodAutoscaler",
+    plural: "horizontalpodautoscalers",
+};
 
 /// Runs `undo`.
 ///
@@ -53,10 +65,9 @@ pub async fn run(global: &GlobalArgs, args: UndoArgs, output: &mut Output) -> Re
         return Ok(Exit::Success);
     }
     output.text(&difference)?;
-    if deployment["metadata"]["annotations"][LAST_APPLIED].is_string() {
-        output.note(
-            "note: it was applied from a file: the next `kubectl apply` of that file brings this change back",
-        );
+    preview(global, &name, revision.number, output).await?;
+    for warning in warnings::of(&deployment, &autoscalers(&api, &namespace).await) {
+        output.note(&format!("warning: {warning}"));
     }
     let done = format!("{object} rolled back to revision {}", revision.number);
     let suffix = match args.dry_run {
@@ -87,6 +98,34 @@ pub async fn run(global: &GlobalArgs, args: UndoArgs, output: &mut Output) -> Re
     };
     output.line(&format!("{done}{suffix}"))?;
     Ok(Exit::Success)
+}
+
+/// Shows what the rollout would do, as `plan --to-revision` does. Without a dry run by the server: that takes rights which
+/// an undo does not need. A preview that cannot be made is a note.
+async fn preview(
+    global: &GlobalArgs,
+    name: &str,
+    revision: i64,
+    output: &mut Output,
+) -> Result<(), CommandError> {
+    let (name, revision) = (format!("deploy/{name}"), format!("--to-revision={revision}"));
+    let line = ["kubectl-windlass", "plan", &name, &revision, "--server-dry-run=false"];
+    let parsed = Args::try_parse_from(line).map_err(|error| CommandError::Argument(error.to_string()))?;
+    let Command::Plan(args) = parsed.command else { return Ok(()) };
+    match plan::run(global, args, output).await {
+        Ok(_) => Ok(()),
+        Err(CommandError::OutputClosed) => Err(CommandError::OutputClosed),
+        Err(error) => {
+            output.note(&format!("note: no preview: {error}"));
+            Ok(())
+        }
+    }
+}
+
+/// The autoscalers of a namespace; none if they may not be read.
+async fn autoscalers(api: &Api, namespace: &str) -> Vec<Value> {
+    let listed = api.list(AUTOSCALERS.plural, &AUTOSCALERS.path(Some(namespace)), &[]).await;
+    listed.map(|listed| listed.items).unwrap_or_default()
 }
 
 /// Asks on the terminal. Everything but a yes is a no.

@@ -12,6 +12,7 @@ use windlass::model::Resource;
 use windlass::runtime::request;
 
 use crate::api::{Api, ApiError};
+use crate::trace;
 
 /// How long the server keeps a watch open.
 const WATCH_SECONDS: &str = "290";
@@ -152,7 +153,11 @@ async fn list_and_watch<M>(
             ("resourceVersion", &version),
         ]);
         let request = request::get(&path, &query);
-        let events = api.client.request_events::<Value>(request).await.map_err(|error| failed(&error))?;
+        let (method, uri, started) = (request.method().clone(), request.uri().clone(), Instant::now());
+        let events = api.client.request_events::<Value>(request).await;
+        let outcome = if events.is_ok() { "watch began" } else { "no watch" };
+        trace::request(&method, &uri, outcome, started.elapsed());
+        let events = events.map_err(|error| failed(&error))?;
         let mut events = std::pin::pin!(events);
         let mut newest = None;
         loop {

@@ -24,6 +24,8 @@ pub enum HistoryFormat {
     /// A line for each revision; templates as YAML.
     #[default]
     Table,
+    /// The same with the names of the containers and the times of creation.
+    Wide,
     /// With the templates.
     Json,
     /// With the templates.

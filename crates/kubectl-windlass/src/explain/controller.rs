@@ -9,7 +9,7 @@ use windlass::plan::rolling_update::bookkeeping::{DESIRED_REPLICAS, ORIGINAL_REP
 use windlass::plan::rolling_update::report::ROLLING_UPDATE;
 use windlass::plan::rolling_update::request::REQUEST;
 
-use super::{acts, pod_table};
+use super::{acts, logs, pod_table};
 use crate::absent;
 use crate::api::Api;
 use crate::exit::CommandError;
@@ -23,7 +23,11 @@ use crate::text::{counted, harmless};
 ///
 /// # Errors
 /// When it does not exist or cannot be read.
-pub(super) async fn explain(api: &Api, name: &str) -> Result<(String, Value), CommandError> {
+pub(super) async fn explain(
+    api: &Api,
+    name: &str,
+    log_lines: Option<u32>,
+) -> Result<(String, Value), CommandError> {
     let (namespace, resource) = (api.namespace.as_str(), ReplicationController::RESOURCE);
     let refused =
         |problem: String| CommandError::Argument(format!("replicationcontroller {name}: {problem}"));
@@ -61,7 +65,13 @@ pub(super) async fn explain(api: &Api, name: &str) -> Result<(String, Value), Co
     let unready = unready(&controller, &pods, &events, api);
     let others = api.list("replicationcontrollers", &resource.path(Some(namespace)), &[]).await?.items;
     let why = reasons(&object, &controller, &others).map_err(CommandError::Argument)?;
-    Ok(told(&object, &controller, &why, &unready, &unreadable, api))
+    let (mut text, mut data) = told(&object, &controller, &why, &unready, &unreadable, api);
+    if let Some(count) = log_lines {
+        let logs = logs::read(api, namespace, &unready, &pods, count).await;
+        text.push_str(&logs::text(&logs));
+        data["logs"] = logs::data(&logs);
+    }
+    Ok((text, data))
 }
 
 /// The pods of the controller that are not ready, those that fail first.

@@ -97,6 +97,11 @@ impl Sandbox {
         self.plugin(&[args, &[server.as_str()]].concat())
     }
 
+    /// A client of the API server.
+    pub fn client(&self) -> kube::Client {
+        self.client.clone()
+    }
+
     /// A file of the test.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
@@ -166,7 +171,9 @@ impl Sandbox {
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(args).env("KUBECONFIG", self.file("kubeconfig")).env("LC_ALL", "C.UTF-8");
-        for variable in ["GITHUB_ACTIONS", "HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy"] {
+        for variable in
+            ["GITHUB_ACTIONS", "WINDLASS_ENDPOINT", "HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy"]
+        {
             command.env_remove(variable);
         }
         command.stdin(Stdio::null());

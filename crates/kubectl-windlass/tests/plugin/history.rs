@@ -1,6 +1,6 @@
 use serde_json::Value;
 
-use crate::harness::{DEPLOYMENTS, Sandbox};
+use crate::harness::{DEPLOYMENTS, Ended, PLUGIN, Sandbox};
 
 /// `web` with the revisions 1 (app:1) and 2 (app:2).
 fn with_two_revisions() -> Sandbox {
@@ -103,4 +103,90 @@ fn each_shell_gets_a_completion_script() {
         assert_eq!(ended.code, Some(0), "{ended:?}");
         assert!(ended.out.contains("rolling-update"), "{shell}");
     }
+}
+
+#[test]
+fn a_difference_and_a_list_have_each_format() {
+    let sandbox = with_two_revisions();
+    let shown = |args: &[&str]| {
+        let ended = sandbox.plugin(&[&["history", "web"], args].concat());
+        assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
+        ended.out
+    };
+    let wide = shown(&["-o", "wide"]);
+    let heads: Vec<&str> = wide.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(heads[4..], ["IMAGES", "CONTAINERS", "CREATED", "CHANGE-CAUSE"]);
+    assert!(wide.lines().nth(1).unwrap().contains("app:1   app         20"), "{wide}");
+    let json: Value = serde_json::from_str(&shown(&["..", "-o", "json"])).unwrap();
+    assert_eq!((&json["from"]["revision"], &json["to"]["revision"]), (&1.into(), &2.into()));
+    assert!(json["difference"].as_str().unwrap().contains("+  - image: app:2\n"), "{json:#}");
+    let yaml = windlass_testkit::manifests::object(&shown(&["..", "-o", "yaml"]));
+    assert_eq!(yaml, json);
+    let names = shown(&["..", "-o", "name"]);
+    let all = shown(&["-o", "name"]);
+    assert_eq!((names.lines().count(), &names), (2, &all));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_program_of_the_user_shows_the_difference() {
+    let sandbox = with_two_revisions();
+    let history = |program: &str, args: &[&str]| {
+        let mut command = sandbox.command(PLUGIN, &[&["history", "web"], args].concat());
+        Ended::of(&command.env("KUBECTL_EXTERNAL_DIFF", program).output().unwrap())
+    };
+    let ended = history("diff -u", &[".."]);
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
+    assert!(
+        ended.out.contains("web-revision-1.yaml") && ended.out.contains("\n+  - image: app:2\n"),
+        "{ended:?}"
+    );
+    // It is a program for texts, and for differences only.
+    let none = history("diff -u", &["2..2"]);
+    assert_eq!((none.code, none.out.as_str()), (Some(0), ""), "{none:?}");
+    assert!(history("false", &["..", "-o", "json"]).out.contains("RevisionDifference"));
+    let failed = history("diff --no-such-flag", &[".."]);
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    assert!(failed.err.contains("KUBECTL_EXTERNAL_DIFF: diff ended with"), "{failed:?}");
+    let refused = history("diff -u;id", &[".."]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.err.contains("\"-u;id\""), "{refused:?}");
+    assert!(history("/missing/diff", &[".."]).err.contains("/missing/diff"));
+}
+
+#[test]
+fn requests_are_logged_from_level_6_on() {
+    let sandbox = with_two_revisions();
+    let logged = |args: &[&str]| sandbox.plugin(args).err;
+    assert_eq!(logged(&["-v", "5", "history", "web"]), "");
+    let lines = logged(&["history", "web", "-v=6"]);
+    let get = format!("GET {DEPLOYMENTS}/web 200 OK in ");
+    assert!(lines.starts_with(&get) && lines.contains("/replicasets?labelSelector="), "{lines}");
+    assert!(logged(&["status", "web", "--v=9"]).contains("watch=true"), "a watch is a request, too");
+    assert_eq!(sandbox.plugin(&["history", "web", "-v", "much"]).code, Some(2));
+}
+
+#[test]
+fn an_undo_previews_the_rollout_and_warns_of_what_brings_the_change_back() {
+    let sandbox = with_two_revisions();
+    let quiet = sandbox.plugin(&["undo", "web", "--dry-run=client"]);
+    assert_eq!((quiet.code, quiet.err.as_str()), (Some(0), ""), "{quiet:?}");
+    // The steps of the planner, behind the difference.
+    let (difference, steps) = quiet.out.split_once("\nDeployment default/web").unwrap();
+    assert!(difference.starts_with("--- now\n") && steps.contains("STEP"), "{quiet:?}");
+    assert!(steps.contains("complete") && steps.contains("template of revision 1"), "{quiet:?}");
+
+    let applied = serde_json::json!({"metadata": {"annotations":
+        {"kubectl.kubernetes.io/last-applied-configuration": "{}"}}});
+    sandbox.call("PATCH", &format!("{DEPLOYMENTS}/web"), &applied);
+    let autoscaler = serde_json::json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "elastic"}, "spec": {"minReplicas": 2, "maxReplicas": 9,
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}});
+    let autoscalers = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    sandbox.call("POST", autoscalers, &autoscaler);
+    let warned = sandbox.plugin(&["undo", "web", "--yes"]);
+    assert_eq!(warned.code, Some(0), "{warned:?}");
+    assert!(warned.err.contains("warning: it was applied from a file"), "{warned:?}");
+    assert!(warned.err.contains("HorizontalPodAutoscaler elastic scales it, from 2 to 9"), "{warned:?}");
+    assert_eq!(image(&sandbox), "app:1");
 }

@@ -1,25 +1,31 @@
 //! The real kubectl finds the plugin in PATH. Without kubectl these tests say so and pass.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use crate::harness::{Ended, PLUGIN, Sandbox, kubectl};
 
-/// Runs kubectl with the plugin in PATH; `None` without kubectl.
-#[allow(clippy::print_stderr)] // A skipped test says so.
-fn run(sandbox: &Sandbox, args: &[&str]) -> Option<Ended> {
-    let Some(kubectl) = kubectl() else {
-        eprintln!("skipped: no kubectl in KUBEBUILDER_ASSETS or PATH");
-        return None;
-    };
-    // Alone: cargo's own files beside the program have names that begin like that of a plugin.
+/// A directory with the plugin and nothing else: cargo's own files beside the program have names that begin like that of
+/// a plugin.
+pub fn plugin_directory(sandbox: &Sandbox) -> PathBuf {
     let directory = sandbox.file("bin");
     std::fs::create_dir_all(&directory).unwrap();
     let plugin = directory.join(Path::new(PLUGIN).file_name().unwrap());
     if !plugin.exists() {
         std::fs::hard_link(PLUGIN, &plugin).or_else(|_| std::fs::copy(PLUGIN, &plugin).map(drop)).unwrap();
     }
+    directory
+}
+
+/// Runs kubectl with the plugin in PATH; `None` without kubectl.
+#[allow(clippy::print_stderr)] // A skipped test says so.
+pub fn run(sandbox: &Sandbox, args: &[&str]) -> Option<Ended> {
+    let Some(kubectl) = kubectl() else {
+        eprintln!("skipped: no kubectl in KUBEBUILDER_ASSETS or PATH");
+        return None;
+    };
+    let directory = plugin_directory(sandbox);
     Some(Ended::of(&sandbox.command(kubectl, args).env("PATH", directory).output().unwrap()))
 }
 

@@ -1,7 +1,10 @@
 //! The plugin as a process: on a sandbox, and started by the real kubectl where there is one.
 
+mod answering_front;
+mod completion;
 mod create;
 mod explain;
+mod explain_more;
 mod front;
 mod harness;
 mod history;
@@ -15,3 +18,5 @@ mod rolling_update_trouble;
 mod server_side;
 mod signals;
 mod status;
+#[cfg(target_os = "linux")]
+mod terminal;

@@ -211,3 +211,36 @@ fn several_deployments_are_followed_at_once() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.out.contains("default/web revision 1 complete"), "{ended:?}");
 }
+
+#[test]
+fn github_actions_gets_an_annotation_and_a_table_of_a_failure() {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app|x:broken", &json!({"progressDeadlineSeconds": 2}));
+    let summary = sandbox.file("summary.md");
+    std::fs::write(&summary, "before\n").unwrap();
+    let status = |args: &[&str]| {
+        let mut command = sandbox.command(PLUGIN, &[&["status", "web"], args].concat());
+        command.env("GITHUB_ACTIONS", "true").env("GITHUB_STEP_SUMMARY", &summary);
+        Ended::of(&command.output().unwrap())
+    };
+    let ended = status(&["--ci=none"]);
+    assert_eq!((ended.code, ended.out.contains("::error")), (Some(3), false), "{ended:?}");
+    assert_eq!(std::fs::read_to_string(&summary).unwrap(), "before\n");
+
+    let ended = status(&[]);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let commands: Vec<&str> = ended.out.lines().filter(|line| line.starts_with("::")).collect();
+    let [command] = commands[..] else { panic!("{ended:?}") };
+    let start = "::error title=Rollout of default/web::the rollout exceeded its progress deadline";
+    assert!(command.starts_with(start) && command.contains("ImagePullBackOff"), "{command}");
+    let table = std::fs::read_to_string(&summary).unwrap();
+    assert!(table.starts_with("before\n### Rollouts that did not complete\n"), "{table}");
+    assert!(table.contains("| `default/web` | 1 | 0 of 3 | `the rollout exceeded"), "{table}");
+    assert!(table.contains("| `ImagePullBackOff` | 0 |") && table.contains("app\\|x:broken"), "{table}");
+    // The rows have the columns of their heads, whatever the texts contain.
+    let bars = |line: &str| line.replace("\\|", "").matches('|').count();
+    assert!(
+        table.lines().filter(|line| line.starts_with('|')).all(|line| [5, 6].contains(&bars(line))),
+        "{table}"
+    );
+}

@@ -1,0 +1,163 @@
+//! The plugin at a terminal, which `script` of util-linux provides. Without it these tests say so and pass.
+
+use std::io::{Read as _, Write as _};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::harness::{Ended, PLUGIN, Sandbox, kubectl};
+use crate::kubectl::{plugin_directory, run};
+
+/// A program at a terminal of 120 columns.
+struct Terminal {
+    child: Child,
+    shown: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Terminal {
+    #[allow(clippy::print_stderr)] // A skipped test says so.
+    fn start(sandbox: &Sandbox, line: &str) -> Option<Self> {
+        if !Command::new("script").arg("--version").output().is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: no `script` of util-linux");
+            return None;
+        }
+        let line = format!("stty cols 120 rows 40; exec {line}");
+        let mut command = sandbox.command("script", &["-q", "-e", "-c", &line, "/dev/null"]);
+        command.env("TERM", "xterm").env("SHELL", "/bin/sh").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let shown: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let (mut out, seen) = (child.stdout.take().unwrap(), shown.clone());
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(count) = out.read(&mut buffer)
+                && count > 0
+            {
+                seen.lock().unwrap().extend_from_slice(&buffer[..count]);
+            }
+        });
+        Some(Terminal { child, shown })
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
+    }
+
+    /// Waits until the terminal has been sent this text.
+    fn shows(&self, part: &str) {
+        for _ in 0..600 {
+            if self.text().contains(part) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("{part:?} is not in {:?}", self.text());
+    }
+
+    fn press(&mut self, keys: &[u8]) {
+        self.child.stdin.as_mut().unwrap().write_all(keys).unwrap();
+    }
+
+    /// The exit code.
+    fn end(mut self) -> (Option<i32>, String) {
+        let code = self.child.wait().unwrap().code();
+        std::thread::sleep(Duration::from_millis(200));
+        (code, self.text())
+    }
+}
+
+/// `web` with a rollout to an image that never starts.
+fn with_a_broken_rollout() -> Sandbox {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app:1", &Value::Null);
+    sandbox.web_reports("NewReplicaSetAvailable");
+    sandbox.set_image("app:broken");
+    sandbox
+}
+
+#[test]
+fn a_terminal_gets_a_live_tree_that_ctrl_c_and_q_leave() {
+    let sandbox = with_a_broken_rollout();
+    for keys in [b"\x03", b"q"] {
+        let Some(mut terminal) = Terminal::start(&sandbox, &format!("{PLUGIN} status web")) else { return };
+        terminal.shows("ImagePullBackOff");
+        // Spaces are not sent: the screen is empty there.
+        terminal.shows("leave");
+        terminal.press(keys);
+        let (code, text) = terminal.end();
+        assert_eq!(code, Some(130), "{text:?}");
+        // On the alternate screen, given back; the last frame stays printed behind it.
+        let (screen, after) = text.rsplit_once("\u{1b}[?1049l").unwrap();
+        assert!(screen.contains("\u{1b}[?1049h") && screen.contains("├─"), "{text:?}");
+        assert!(after.contains("default/web  revision 2  ") && after.contains("└─ web-"), "{after:?}");
+        assert!(!after.contains("q: leave"), "{after:?}");
+    }
+}
+
+#[test]
+fn the_tree_ends_with_the_rollout() {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app:1", &Value::Null);
+    let Some(terminal) = Terminal::start(&sandbox, &format!("{PLUGIN} status web --ascii")) else { return };
+    let (code, text) = terminal.end();
+    assert_eq!(code, Some(0), "{text:?}");
+    let (screen, after) = text.rsplit_once("\u{1b}[?1049l").unwrap();
+    assert!(
+        !screen.contains('█') && after.contains("default/web  revision 1  ############ 3/3 available"),
+        "{text:?}"
+    );
+    assert!(after.contains("revision 1 complete: 3 of 3 new pods available"), "{after:?}");
+}
+
+#[test]
+fn an_undo_asks_at_a_terminal_and_ctrl_c_is_no_answer() {
+    let sandbox = with_a_broken_rollout();
+    sandbox.eventually("/apis/apps/v1/namespaces/default/deployments/web", |web| {
+        web["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "2"
+    });
+    let Some(mut terminal) = Terminal::start(&sandbox, &format!("{PLUGIN} undo web")) else { return };
+    terminal.shows("back to revision 1? [y/N] ");
+    terminal.press(b"\x03");
+    let (code, text) = terminal.end();
+    assert_eq!(code, Some(130), "{text:?}");
+    let web = sandbox.get("/apis/apps/v1/namespaces/default/deployments/web");
+    assert_eq!(web["spec"]["template"]["spec"]["containers"][0]["image"], "app:broken");
+    let mut terminal = Terminal::start(&sandbox, &format!("{PLUGIN} undo web")).unwrap();
+    terminal.shows("[y/N] ");
+    terminal.press(b"y\n");
+    let (code, text) = terminal.end();
+    assert_eq!(code, Some(0), "{text:?}");
+    assert!(text.contains("rolled back to revision 1"), "{text:?}");
+}
+
+#[test]
+fn kubectl_refuses_a_flag_before_the_name_of_the_plugin() {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app:1", &Value::Null);
+    let Some(before) = run(&sandbox, &["-n", "default", "windlass", "status", "web"]) else { return };
+    assert_eq!(before.code, Some(1), "{before:?}");
+    assert!(before.err.contains("flags cannot be placed before plugin name"), "{before:?}");
+    let behind = run(&sandbox, &["windlass", "-n", "default", "status", "web", "--timeout=60s"]).unwrap();
+    assert_eq!(behind.code, Some(0), "{behind:?}");
+}
+
+#[test]
+fn a_reader_that_goes_away_and_ctrl_c_end_the_plugin_under_kubectl() {
+    let sandbox = with_a_broken_rollout();
+    let Some(kubectl) = kubectl() else { return };
+    let path = plugin_directory(&sandbox);
+    // Nobody reads: the first line that the plugin writes finds a closed pipe.
+    let mut command = sandbox.command(&kubectl, &["windlass", "status", "web"]);
+    let mut child = command.env("PATH", &path).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let ended = Ended::of(&child.wait_with_output().unwrap());
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
+
+    let line = format!("env PATH={} {} windlass status web --plain", path.display(), kubectl.display());
+    let Some(mut terminal) = Terminal::start(&sandbox, &line) else { return };
+    terminal.shows("ImagePullBackOff");
+    terminal.press(b"\x03");
+    let (code, text) = terminal.end();
+    assert_eq!(code, Some(130), "{text:?}");
+}
