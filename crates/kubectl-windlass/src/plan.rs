@@ -11,7 +11,7 @@ mod shown;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use serde_json::Value;
 use windlass::model::{Deployment, Interner, ObjectKey, Pod, Record, ReplicaSet, Resource};
 use windlass::plan::preview::{End, Kubelet, Preview, Room, Start, preview};
 
@@ -209,11 +209,15 @@ async fn judge(
     let free_replica_sets = sets_left.as_ref().map(|(free, _)| *free);
     let start = Start { rooms, free_replica_sets, ..start };
     let with = preview(start.clone());
-    let mut quota = limits::quota_lines(&headrooms, &with, &without);
+    let mut quota = match &refusal {
+        // Each pod is refused in any case.
+        Some(_) => Vec::new(),
+        None => limits::quota_lines(&headrooms, &with, &without),
+    };
     if let (true, Some((_, name))) = (with.is_replica_set_refused, sets_left) {
         quota.push(format!("{name}: count/replicasets.apps is used up: the new ReplicaSet is refused"));
     }
-    let broken = (args.assume.is_none() && with.steps.len() > 1 && !is_paused)
+    let broken = (args.assume.is_none() && refusal.is_none() && with.steps.len() > 1 && !is_paused)
         .then(|| preview(Start { kubelet: Kubelet { broken: usize::MAX, ..kubelet }, ..start }))
         .filter(|broken| broken.end != End::Complete);
     let template_labels = &wanted["spec"]["template"]["metadata"]["labels"];
@@ -354,6 +358,8 @@ fn start(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -172,8 +172,10 @@ fn reason(error: &ApiError) -> String {
     let text = match error {
         ApiError::Refused { message, .. } | ApiError::Unanswered { message, .. } => message.as_str(),
     };
-    let after_name = text.starts_with("pods \"windlass-plan-").then(|| text.split_once(" is forbidden: "));
-    after_name.flatten().map_or(text, |(_, why)| why).to_owned()
+    let after = |start: &str, end: &str| Some(text.strip_prefix(start)?.split_once(end)?.1);
+    let why = after("pods \"windlass-plan-", " is forbidden: ")
+        .or_else(|| after("Pod \"windlass-plan-", " is invalid: "));
+    why.unwrap_or(text).to_owned()
 }
 
 /// A dry run of one pod of a template.
@@ -245,6 +247,8 @@ mod tests {
             "pods \"windlass-plan-x7k2q\" is forbidden: failed quota: q: must specify cpu for: c",
         );
         assert_eq!(reason(&quota), "failed quota: q: must specify cpu for: c");
+        let invalid = refused(422, "Pod \"windlass-plan-x7k2q\" is invalid: spec.x: Invalid value: 1");
+        assert_eq!(reason(&invalid), "spec.x: Invalid value: 1");
         assert_eq!(reason(&refused(400, "denied")), "denied");
     }
 }

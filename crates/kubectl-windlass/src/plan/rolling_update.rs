@@ -177,7 +177,7 @@ pub(super) async fn judge(api: &Api, args: &PlanArgs, name: &str) -> Result<Repo
     let without = preview_rolling_update(start.clone());
     let start = RollingStart { rooms, ..start };
     let with = preview_rolling_update(start.clone());
-    let broken = (args.assume.is_none() && with.steps.len() > 1)
+    let broken = (args.assume.is_none() && refusal.is_none() && with.steps.len() > 1)
         .then(|| {
             preview_rolling_update(RollingStart {
                 kubelet: Kubelet { broken: usize::MAX, ..kubelet },
