@@ -33,10 +33,8 @@ pub fn apply(kind: &str, object: &mut Value) {
             }
         }
         "LimitRange" => {
-            if let Some(spec) = child(object, "spec")
-                && let Some(items) = spec.get_mut("limits").and_then(Value::as_array_mut)
-            {
-                items.iter_mut().for_each(crate::admission::limit_range::fill_item);
+            if let Some(spec) = child(object, "spec") {
+                objects(spec, "limits").for_each(crate::admission::limit_range::fill_item);
             }
         }
         "PersistentVolume" => storage(object, "persistentVolumeReclaimPolicy", "Retain"),

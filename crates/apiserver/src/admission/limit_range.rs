@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::pod_resources::{self, Amounts, amounts};
 use crate::kinds::Kind;
@@ -61,7 +61,7 @@ pub(crate) fn set_defaults(pod: &mut Value, ranges: &[Arc<Value>]) {
 }
 
 /// Which of the defaults were missing.
-fn fill(resources: &mut serde_json::Map<String, Value>, field: &str, defaults: &Value) -> Vec<String> {
+fn fill(resources: &mut Map<String, Value>, field: &str, defaults: &Value) -> Vec<String> {
     let Some(defaults) = defaults.as_object().filter(|defaults| !defaults.is_empty()) else {
         return Vec::new();
     };
@@ -160,16 +160,16 @@ fn bounds(item: &Value, of: &str, requests: &Amounts, limits: &Amounts, why: &mu
 
 /// What a stored LimitRange says of containers without being asked: a maximum is the default limit, a default limit the
 /// default request, and a minimum the default request of what is left.
-pub(crate) fn fill_item(item: &mut Value) {
-    if item["type"] != "Container" {
+pub(crate) fn fill_item(item: &mut Map<String, Value>) {
+    if item.get("type").is_none_or(|kind| kind != "Container") {
         return;
     }
     for (into, from) in [("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min")] {
-        let source = item[from].as_object().cloned().unwrap_or_default();
+        let source = item.get(from).and_then(Value::as_object).cloned().unwrap_or_default();
         if source.is_empty() {
             continue;
         }
-        let target = map_mut(item, into);
+        let target = as_map(item.entry(into).or_insert(Value::Null));
         for (name, amount) in source {
             target.entry(name).or_insert(amount);
         }
