@@ -10,6 +10,7 @@ mod daemon_sets;
 mod garbage;
 mod installation;
 mod namespaces;
+mod quotas;
 mod test_bed;
 
 use std::process::ExitCode;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
         ServerAndChart: test_bed::the_chart_gives_the_controllers_of_the_cluster_exactly_the_rights_that_they_need,
         ServerAndUpstream: garbage::the_situations_of_upstreams_tests_end_as_with_kube_controller_manager,
         ServerAndUpstream: namespaces::the_conditions_are_those_of_kube_controller_manager,
+        ServerAndUpstream: quotas::quotas_and_limit_ranges_admit_refuse_and_count_as_a_real_api_server_does,
         ServerAndChart: installation::the_rendered_chart_is_accepted,
         ServerAndChart: installation::the_chart_gives_a_daemon_of_one_namespace_the_permissions_that_it_needs,
     ];

@@ -32,6 +32,11 @@ pub fn apply(kind: &str, object: &mut Value) {
                 fill(status, "allocatable", capacity);
             }
         }
+        "LimitRange" => {
+            if let Some(spec) = child(object, "spec") {
+                objects(spec, "limits").for_each(crate::admission::limit_range::fill_item);
+            }
+        }
         "PersistentVolume" => storage(object, "persistentVolumeReclaimPolicy", "Retain"),
         "PersistentVolumeClaim" => storage(object, "volumeMode", "Filesystem"),
         "Secret" => secret(object),
@@ -297,10 +302,19 @@ fn downward_items(source: &mut Object) {
 fn qos_class(spec: &Object) -> &'static str {
     let mut any = false;
     let mut guaranteed = true;
+    let is_set = |resources: &&Value| {
+        ["requests", "limits"]
+            .iter()
+            .any(|field| resources[*field].as_object().is_some_and(|map| !map.is_empty()))
+    };
     let containers =
         ["containers", "initContainers"].into_iter().filter_map(|list| spec.get(list)?.as_array()).flatten();
-    for container in containers {
-        let resources = &container["resources"];
+    // What a pod says as a whole stands above its containers (KEP-2837).
+    let all: Vec<&Value> = match spec.get("resources").filter(is_set) {
+        Some(resources) => vec![resources],
+        None => containers.map(|container| &container["resources"]).collect(),
+    };
+    for resources in all {
         for name in ["cpu", "memory"] {
             let amount = |kind: &str| {
                 let text = resources[kind][name].as_str()?;

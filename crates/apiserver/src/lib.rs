@@ -25,6 +25,7 @@
 //! ```
 
 // The path of a request: HTTP, kinds, objects.
+mod admission;
 mod conversion;
 mod custom;
 mod discovery;

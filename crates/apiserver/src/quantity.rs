@@ -49,6 +49,41 @@ impl Ord for Quantity {
 }
 
 impl Quantity {
+    /// Nothing. A sum that begins with it is written as its first part is.
+    pub const ZERO: Quantity = Quantity { nanos: 0, format: Format::DecimalSi };
+
+    /// A number of objects.
+    pub fn count(number: i32) -> Quantity {
+        Quantity { nanos: i128::from(number) * NANOS, format: Format::DecimalSi }
+    }
+
+    /// A quantity in JSON: a text or a number.
+    pub fn of(value: &serde_json::Value) -> Option<Quantity> {
+        match value {
+            serde_json::Value::String(text) => Quantity::parse(text),
+            serde_json::Value::Number(number) => Quantity::parse(&number.to_string()),
+            _ => None,
+        }
+    }
+
+    /// The sum, in the format of the first part that is not zero.
+    #[must_use]
+    pub fn plus(self, other: Quantity) -> Quantity {
+        let format = if self.is_zero() { other.format } else { self.format };
+        Quantity { nanos: self.nanos.saturating_add(other.nanos).clamp(-MAX, MAX), format }
+    }
+
+    /// The difference, in the format of this quantity.
+    #[must_use]
+    pub fn minus(self, other: Quantity) -> Quantity {
+        self.plus(Quantity { nanos: -other.nanos, ..other })
+    }
+
+    /// How many times the other one is in this.
+    pub fn ratio(self, other: Quantity) -> f64 {
+        self.nanos as f64 / other.nanos as f64
+    }
+
     /// Parses a number with an optional suffix: `n u m k M G T P E`, `Ki` to `Ei`, or `e3`.
     pub fn parse(text: &str) -> Option<Quantity> {
         let (negative, text) = match text.as_bytes().first()? {

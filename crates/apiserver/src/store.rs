@@ -5,6 +5,7 @@
 //! prefix of that kind's history, which is what a watch promises.
 
 mod log;
+mod quotas;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -19,6 +20,7 @@ use super::object::recent::Recent;
 use super::object::{Object, set_meta};
 use log::Log;
 pub(crate) use log::{Cursor, Limits};
+use quotas::{QUOTA, Written};
 
 /// Where an object of a kind is: namespace ("" for cluster-scoped kinds) and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -140,6 +142,8 @@ impl Store {
     ) -> Result<Arc<Object>, Raced> {
         let mut state = self.state.write();
         let revision = state.revision + 1;
+        // What a quota says is used is the server's to know.
+        let value = if kind == QUOTA { state.counted(&key.namespace, value) } else { value };
         let shelf = state.shelves.get_mut(kind).ok_or(Raced)?;
         let stored = shelf.objects.get_key_value(key);
         if !same(stored.map(|(_, object)| object), expected) {
@@ -148,8 +152,11 @@ impl Store {
         let key = stored.map_or_else(|| Arc::new(key.clone()), |(key, _)| key.clone());
         let after = Arc::new(at_revision(value, revision, &self.recent));
         let before = shelf.objects.insert(key.clone(), after.clone());
-        shelf.record(self.limits, revision, key, before, Some(after.clone()));
+        shelf.record(self.limits, revision, key.clone(), before.clone(), Some(after.clone()));
         state.revision = revision;
+        let (namespace, before) = (key.namespace.as_str(), before.as_ref());
+        let written = Written { kind, namespace, before, after: Some(&after) };
+        state.charge(self.limits, &self.recent, &written);
         Ok(after)
     }
 
@@ -163,8 +170,10 @@ impl Store {
             return Err(Raced);
         }
         let (key, before) = shelf.objects.remove_entry(key).ok_or(Raced)?;
-        let departed = shelf.record(self.limits, revision, key, Some(before), None);
+        let departed = shelf.record(self.limits, revision, key.clone(), Some(before.clone()), None);
         state.revision = revision;
+        let written = Written { kind, namespace: &key.namespace, before: Some(&before), after: None };
+        state.charge(self.limits, &self.recent, &written);
         departed.ok_or(Raced)
     }
 

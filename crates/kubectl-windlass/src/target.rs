@@ -42,7 +42,8 @@ impl Kind {
         }
     }
 
-    fn resource(self) -> Resource {
+    /// Where its objects are.
+    pub fn resource(self) -> Resource {
         match self {
             Kind::Deployment => Deployment::RESOURCE,
             Kind::ReplicationController => ReplicationController::RESOURCE,

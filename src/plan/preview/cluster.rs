@@ -1,4 +1,4 @@
-//! Copies of a Deployment's objects, on which the planners act instead of on the API server's.
+//! Copies of the objects of a rollout, on which the planners act instead of on the API server's.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,13 +29,20 @@ struct Member {
 
 /// The objects.
 pub(super) struct Cluster {
-    pub(super) deployment: Deployment,
+    /// The Deployment that owns the ReplicaSets; `None` where these are ReplicationControllers, which nobody owns.
+    deployment: Option<Deployment>,
+    /// The template that new pods get.
+    template: Template,
     replica_sets: BTreeMap<Arc<str>, ReplicaSet>,
     pods: BTreeMap<Arc<str>, Member>,
     rooms: Vec<Room>,
     kubelet: Kubelet,
     /// How many more pods of the new template never become ready.
     broken: usize,
+    /// How many ReplicaSets a quota still allows.
+    free_replica_sets: Option<i64>,
+    /// Whether it has refused one.
+    pub(super) is_replica_set_refused: bool,
     /// Creations that a quota refused in this moment.
     pub(super) refused: i64,
     pub(super) now: Timestamp,
@@ -56,13 +63,28 @@ impl Round {
 }
 
 impl Cluster {
+    /// A Deployment's.
     pub(super) fn new(start: Start) -> Self {
-        let Start { deployment, replica_sets, pods, now, kubelet, rooms } = start;
+        let Start { deployment, replica_sets, pods, now, kubelet, rooms, free_replica_sets } = start;
+        let template = deployment.template.clone();
+        let sets = Self::of_sets(replica_sets, template, pods, now, kubelet, rooms);
+        Cluster { deployment: Some(deployment), free_replica_sets, ..sets }
+    }
+
+    /// Those of ReplicationControllers.
+    pub(super) fn of_sets(
+        replica_sets: Vec<ReplicaSet>,
+        template: Template,
+        pods: Vec<Arc<Pod>>,
+        now: Timestamp,
+        kubelet: Kubelet,
+        rooms: Vec<Room>,
+    ) -> Self {
         let replica_sets: BTreeMap<Arc<str>, ReplicaSet> =
             replica_sets.into_iter().map(|set| (set.meta.key.name.clone(), set)).collect();
         let owners: BTreeMap<&Uid, bool> = replica_sets
             .values()
-            .map(|set| (&set.meta.uid, set.template.asks_for_the_same_as(&deployment.template)))
+            .map(|set| (&set.meta.uid, set.template.asks_for_the_same_as(&template)))
             .collect();
         let member = |pod: Arc<Pod>| {
             let is_new = pod.meta.controller.as_ref().and_then(|owner| owners.get(&owner.uid)).copied();
@@ -75,11 +97,43 @@ impl Cluster {
         };
         let pods = pods.into_iter().map(member).collect();
         let broken = kubelet.broken;
-        Cluster { deployment, replica_sets, pods, rooms, kubelet, broken, refused: 0, now, serial: 0 }
+        Cluster {
+            deployment: None,
+            template,
+            replica_sets,
+            pods,
+            rooms,
+            kubelet,
+            broken,
+            free_replica_sets: None,
+            is_replica_set_refused: false,
+            refused: 0,
+            now,
+            serial: 0,
+        }
+    }
+
+    /// A ReplicaSet by its name.
+    pub(super) fn replica_set(&self, name: &str) -> Option<&ReplicaSet> {
+        self.replica_sets.get(name)
+    }
+
+    /// All pods.
+    pub(super) fn pods(&self) -> Vec<Arc<Pod>> {
+        self.pods.values().map(|member| member.pod.clone()).collect()
+    }
+
+    /// Gives a ReplicaSet another size.
+    pub(super) fn resize(&mut self, name: &str, size: i32) {
+        if let Some(set) = self.replica_sets.get_mut(name) {
+            set.replicas = size;
+            set.meta.generation = set.meta.generation.saturating_add(1);
+        }
     }
 
     fn owned(&self) -> impl Iterator<Item = &ReplicaSet> {
-        self.replica_sets.values().filter(|set| self.deployment.controls(&set.meta))
+        let owns = |set: &&ReplicaSet| self.deployment.as_ref().is_none_or(|owner| owner.controls(&set.meta));
+        self.replica_sets.values().filter(owns)
     }
 
     /// The name and the size of each ReplicaSet of the Deployment.
@@ -90,7 +144,7 @@ impl Cluster {
     /// The revision of a ReplicaSet, and whether it has the Deployment's template.
     pub(super) fn describe(&self, name: &str) -> Option<(Option<i64>, bool)> {
         let set = self.replica_sets.get(name)?;
-        Some((revision::revision_of(set), set.template.asks_for_the_same_as(&self.deployment.template)))
+        Some((revision::revision_of(set), set.template.asks_for_the_same_as(&self.template)))
     }
 
     /// How many pods exist that are not being deleted, and how many of them are available.
@@ -109,21 +163,22 @@ impl Cluster {
 
     /// Whether the rollout is done, as `kubectl rollout status` has it: deleted pods may still be ending.
     pub(super) fn is_complete(&self) -> bool {
-        let (wanted, status) = (self.deployment.replicas, &self.deployment.status);
+        let Some(Deployment { meta, replicas, status, .. }) = &self.deployment else { return false };
         let counts = [status.replicas, status.updated, status.available];
-        status.observed_generation >= self.deployment.meta.generation
-            && counts.iter().all(|count| *count == wanted)
+        status.observed_generation >= meta.generation && counts.iter().all(|count| count == replicas)
     }
 
     /// Whether the progress deadline has passed.
     pub(super) fn is_past_deadline(&self) -> bool {
-        condition::find(&self.deployment.status.conditions, progress::PROGRESSING)
+        let conditions = self.deployment.as_ref().map(|deployment| &deployment.status.conditions);
+        conditions
+            .and_then(|conditions| condition::find(conditions, progress::PROGRESSING))
             .is_some_and(|condition| &*condition.reason == progress::TIMED_OUT)
     }
 
     /// One sync of the Deployment.
     pub(super) fn sync_deployment(&mut self) -> Round {
-        let deployment = self.deployment.clone();
+        let Some(deployment) = self.deployment.clone() else { return Round::default() };
         let owned = self.owned().cloned().map(Arc::new).collect();
         let observed = deployment::Observed::gather(
             &deployment,
@@ -137,6 +192,11 @@ impl Cluster {
         let mut outcome = progress::Outcome::default();
         let mut round = Round::default();
         for write in &plan.writes {
+            if matches!(write, Write::Create(_)) && self.free_replica_sets.is_some_and(|free| free < 1) {
+                self.is_replica_set_refused = true;
+                outcome.could_not_create("exceeded quota".to_owned());
+                break;
+            }
             if !self.write(write) {
                 outcome.name_taken();
                 break;
@@ -146,16 +206,17 @@ impl Cluster {
         }
         let settled = progress::settle(&observed, &plan, &outcome);
         round.look_after(self.now, settled.requeue_after);
+        let Some(stored) = &mut self.deployment else { return round };
         if let Some(number) = &settled.revision
-            && self.deployment.annotations.get(revision::REVISION) != Some(number)
+            && stored.annotations.get(revision::REVISION) != Some(number)
         {
-            let kept = self.deployment.annotations.iter().filter(|(key, _)| *key != revision::REVISION);
-            self.deployment.annotations =
-                Arc::new(kept.chain([(revision::REVISION, number.as_str())]).collect());
+            let kept = stored.annotations.iter().filter(|(key, _)| *key != revision::REVISION);
+            let all = kept.chain([(revision::REVISION, number.as_str())]).collect();
+            stored.annotations = Arc::new(all);
             round.is_busy = true;
         }
-        round.is_busy |= settled.status != self.deployment.status;
-        self.deployment.status = settled.status;
+        round.is_busy |= settled.status != stored.status;
+        stored.status = settled.status;
         round
     }
 
@@ -166,6 +227,7 @@ impl Cluster {
                 let made = !self.replica_sets.contains_key(&*new.name);
                 let Some(set) = made.then(|| self.made(new)).flatten() else { return false };
                 self.replica_sets.insert(set.meta.key.name.clone(), set);
+                self.free_replica_sets = self.free_replica_sets.map(|free| free.saturating_sub(1));
             }
             Write::Change(set, change) => {
                 let Some(stored) = self.replica_sets.get_mut(&set.meta.key.name) else { return true };
@@ -180,6 +242,7 @@ impl Cluster {
             }
             Write::Delete(set) => {
                 self.replica_sets.remove(&set.meta.key.name);
+                self.free_replica_sets = self.free_replica_sets.map(|free| free.saturating_add(1));
             }
             Write::Adopt(set) | Write::Release(set) => {
                 if let Some(stored) = self.replica_sets.get_mut(&set.meta.key.name) {
@@ -194,20 +257,22 @@ impl Cluster {
     fn roll_back(&mut self, back: Option<&(Box<serde_json::value::RawValue>, BTreeMap<String, String>)>) {
         let template =
             back.and_then(|(template, _)| Template::decode(template, &mut Interner::default()).ok());
+        let Some(stored) = &mut self.deployment else { return };
         if let (Some(template), Some((_, annotations))) = (template, back) {
             let annotations = annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-            self.deployment.annotations = Arc::new(annotations.collect());
-            self.deployment.template = template;
-            self.deployment.meta.generation = self.deployment.meta.generation.saturating_add(1);
+            stored.annotations = Arc::new(annotations.collect());
+            self.template = template.clone();
+            stored.template = template;
+            stored.meta.generation = stored.meta.generation.saturating_add(1);
             return;
         }
-        let kept = self.deployment.annotations.iter().filter(|(key, _)| *key != revision::ROLLBACK_TO);
-        self.deployment.annotations = Arc::new(kept.collect());
+        let kept = stored.annotations.iter().filter(|(key, _)| *key != revision::ROLLBACK_TO);
+        stored.annotations = Arc::new(kept.collect());
     }
 
     /// The new ReplicaSet as the API server would store it.
     fn made(&mut self, new: &deployment::NewReplicaSet) -> Option<ReplicaSet> {
-        let body = replica_set_body(&self.deployment, new).ok()?;
+        let body = replica_set_body(self.deployment.as_ref()?, new).ok()?;
         let mut object: Value = serde_json::from_slice(&body).ok()?;
         self.serial += 1;
         let metadata = object.get_mut("metadata")?.as_object_mut()?;
@@ -280,7 +345,7 @@ impl Cluster {
 
     /// Creates a pod, unless a quota has no room for it.
     fn create_pod(&mut self, set: &ReplicaSet) -> bool {
-        let is_new = set.template.asks_for_the_same_as(&self.deployment.template);
+        let is_new = set.template.asks_for_the_same_as(&self.template);
         if self.rooms.iter().any(|room| room.free < room.of(is_new)) {
             self.refused += 1;
             return false;
@@ -290,6 +355,11 @@ impl Cluster {
         }
         self.serial += 1;
         let name: Arc<str> = format!("preview-{}", self.serial).into();
+        let resource = set.resource();
+        let api_version = match resource.group {
+            "" => resource.version.to_owned(),
+            group => format!("{group}/{}", resource.version),
+        };
         let meta = Meta {
             key: ObjectKey { namespace: set.meta.key.namespace.clone(), name: name.clone() },
             uid: Uid::new(&name),
@@ -297,8 +367,8 @@ impl Cluster {
             created: self.now,
             labels: set.template.labels.clone(),
             controller: Some(Arc::new(ControllerRef {
-                api_version: "apps/v1".into(),
-                kind: "ReplicaSet".into(),
+                api_version: api_version.into(),
+                kind: resource.kind.into(),
                 name: set.meta.key.name.clone(),
                 uid: set.meta.uid.clone(),
             })),

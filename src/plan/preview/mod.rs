@@ -3,6 +3,7 @@
 //! its deletion. Scheduling, images and probes are not judged.
 
 mod cluster;
+mod rolling_update;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::model::{Deployment, Pod, ReplicaSet, Strategy};
 use cluster::Cluster;
+pub use rolling_update::{RollingStart, preview_rolling_update};
 
 /// The rules of the kubelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +57,8 @@ pub struct Start {
     pub kubelet: Kubelet,
     /// The quotas of the namespace.
     pub rooms: Vec<Room>,
+    /// How many ReplicaSets a quota still allows; `None` without one.
+    pub free_replica_sets: Option<i64>,
 }
 
 /// What is there at one moment, after everybody has acted.
@@ -109,6 +113,8 @@ pub struct Preview {
     pub most_allowed: i64,
     /// The fewest pods that must be available; 0 under Recreate.
     pub least_allowed: i64,
+    /// Whether a quota refuses the new ReplicaSet.
+    pub is_replica_set_refused: bool,
 }
 
 impl Preview {
@@ -138,6 +144,20 @@ pub fn preview(start: Start) -> Preview {
     let mut steps = vec![step(&cluster, began)];
     let mut names = cluster.sizes();
     let end = loop_until_the_end(&mut cluster, began, &mut steps, &mut names);
+    let parts = parts(&cluster, names, &steps);
+    Preview {
+        parts,
+        steps,
+        end,
+        took: cluster.since(began),
+        most_allowed: replicas + if is_rolling { i64::from(surge) } else { 0 },
+        least_allowed: if is_rolling { (replicas - i64::from(unavailable)).max(0) } else { 0 },
+        is_replica_set_refused: cluster.is_replica_set_refused,
+    }
+}
+
+/// The ReplicaSets that have pods at any step.
+fn parts(cluster: &Cluster, names: BTreeMap<Arc<str>, i32>, steps: &[Step]) -> Vec<Part> {
     let mut parts: Vec<Part> = names
         .into_keys()
         .filter(|name| steps.iter().any(|step| step.sizes.get(name).is_some_and(|size| *size > 0)))
@@ -147,14 +167,7 @@ pub fn preview(start: Start) -> Preview {
         })
         .collect();
     parts.sort_by_key(|part| (part.is_new, part.revision, part.name.clone()));
-    Preview {
-        parts,
-        steps,
-        end,
-        took: cluster.since(began),
-        most_allowed: replicas + if is_rolling { i64::from(surge) } else { 0 },
-        least_allowed: if is_rolling { (replicas - i64::from(unavailable)).max(0) } else { 0 },
-    }
+    parts
 }
 
 fn loop_until_the_end(

@@ -73,6 +73,7 @@ fn start(replicas: i32, change: impl FnOnce(&mut Value)) -> Start {
             broken: 0,
         },
         rooms: Vec::new(),
+        free_replica_sets: None,
     }
 }
 
@@ -148,6 +149,21 @@ fn a_quota_refuses_pods_until_old_ones_are_gone() {
 }
 
 #[test]
+fn a_quota_without_room_for_a_replica_set_stops_a_new_template_and_no_other_change() {
+    let of = |free: i64, change: fn(&mut Value)| {
+        let mut start = start(3, change);
+        start.free_replica_sets = Some(free);
+        preview(start)
+    };
+    let refused = of(0, new_image);
+    assert_eq!(rows(&refused), ["0 3 3/3"]);
+    assert!(refused.is_replica_set_refused && refused.end != End::Complete);
+    let scaled = of(0, |spec| spec["replicas"] = 4.into());
+    assert_eq!((scaled.end, scaled.is_replica_set_refused), (End::Complete, false));
+    assert_eq!(of(1, new_image).end, End::Complete);
+}
+
+#[test]
 fn recreate_ends_all_old_pods_first() {
     let preview = preview(start(3, |spec| {
         new_image(spec);
@@ -199,4 +215,100 @@ fn every_pair_of_bounds_is_kept_at_every_step() {
             assert!(preview.most() <= i64::from(replicas + surge), "{case}");
         }
     }
+}
+
+/// A ReplicationController of this size that has run for an hour, with its pods.
+fn controller(name: &str, size: i32) -> (ReplicaSet, Vec<Arc<Pod>>) {
+    let created = "2026-01-01T00:00:00Z";
+    let labels = json!({"app": "api", "deployment": name});
+    let template =
+        json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": name}]}});
+    let object = json!({
+        "metadata": {"name": name, "namespace": "shop", "uid": name, "resourceVersion": "8", "generation": 1,
+                     "creationTimestamp": created},
+        "spec": {"replicas": size, "selector": labels, "template": template},
+        "status": {"observedGeneration": 1, "replicas": size, "readyReplicas": size, "availableReplicas": size},
+    });
+    let owner = json!([{"apiVersion": "v1", "kind": "ReplicationController", "name": name, "uid": name, "controller": true}]);
+    let pod = |nth: i32| {
+        let name = format!("{name}-{nth}");
+        Arc::new(decode(&json!({
+            "metadata": {"name": name, "namespace": "shop", "uid": name, "resourceVersion": "7",
+                         "creationTimestamp": created, "labels": labels, "ownerReferences": owner},
+            "spec": {"nodeName": "n1"},
+            "status": {"phase": "Running",
+                       "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": created}]},
+        })))
+    };
+    (decode::<crate::model::ReplicationController>(&object).0, (0..size).map(pod).collect())
+}
+
+fn rolling(size: i32, surge: i64, unavailable: i64) -> RollingStart {
+    use crate::model::int_or_percent::IntOrPercent;
+    let ((old, pods), (new, _)) = (controller("old", size), controller("new", 0));
+    let (surge, unavailable) = (IntOrPercent::Int(surge), IntOrPercent::Int(unavailable));
+    RollingStart {
+        old,
+        new,
+        pods,
+        bounds: crate::plan::rolling_update::Bounds::resolve(size, surge, unavailable),
+        period: SignedDuration::ZERO,
+        timeout: SignedDuration::from_mins(5),
+        now: NOW.parse().unwrap(),
+        kubelet: Kubelet {
+            ready_after: SignedDuration::from_secs(12),
+            stop_after: SignedDuration::from_secs(1),
+            broken: 0,
+        },
+        rooms: Vec::new(),
+    }
+}
+
+#[test]
+fn a_rolling_update_takes_one_resize_a_look_within_its_bounds() {
+    let preview = preview_rolling_update(rolling(3, 1, 0));
+    assert_eq!(
+        rows(&preview),
+        [
+            "0 3+0 3/3",
+            "0 3+1 3/4",
+            "12 3+1 4/4",
+            "12 2+1 3/3",
+            "12 2+2 3/4",
+            "24 2+2 4/4",
+            "24 1+2 3/3",
+            "24 1+3 3/4",
+            "36 1+3 4/4",
+            "36 0+3 3/3"
+        ]
+    );
+    assert_eq!((preview.end, preview.most(), preview.least_allowed), (End::Complete, 4, 3));
+    assert_eq!(preview.parts.iter().map(|part| part.is_new).collect::<Vec<_>>(), [false, true]);
+}
+
+#[test]
+fn a_pause_stands_between_new_pods_and_the_end_of_old_ones() {
+    let preview =
+        preview_rolling_update(RollingStart { period: SignedDuration::from_secs(60), ..rolling(1, 1, 0) });
+    assert_eq!(rows(&preview), ["0 1+0 1/1", "0 1+1 1/2", "12 1+1 2/2", "60 0+1 1/1"]);
+}
+
+#[test]
+fn a_rolling_update_to_broken_pods_stops_without_fewer_than_must_be_available() {
+    let mut start = rolling(3, 1, 0);
+    start.kubelet.broken = usize::MAX;
+    let preview = preview_rolling_update(start);
+    assert_eq!(
+        (rows(&preview), preview.end),
+        (vec!["0 3+0 3/3".to_owned(), "0 3+1 3/4".to_owned()], End::Stuck)
+    );
+    assert_eq!(preview.took.as_secs(), 300);
+}
+
+#[test]
+fn a_quota_holds_a_rolling_update_up_too() {
+    let mut start = rolling(3, 1, 0);
+    start.rooms = vec![Room { free: 0, new_pod: 1, old_pod: 1 }];
+    let preview = preview_rolling_update(start);
+    assert!(preview.end == End::Stuck && preview.steps[1].refused == 1, "{:?}", rows(&preview));
 }

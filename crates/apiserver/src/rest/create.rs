@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use super::body::{self, Decoded};
 use super::{Reply, Server, strategy};
+use crate::admission::{limit_range, quota};
 use crate::kinds::{self, Kind};
-use crate::object::{Object, is_deleting, meta, metadata_mut, set_meta};
+use crate::object::{Object, is_deleting, map_mut, meta, metadata_mut, set_meta};
 use crate::request::Request;
 use crate::status::Failure;
 use crate::store::{Key, Raced};
@@ -41,6 +42,7 @@ pub(crate) fn insert(
     if kind.namespaced {
         admit_to_namespace(server, kind, &namespace, if given.is_empty() { &base } else { &given })?;
     }
+    let ranges = limit_range::of(&server.store, kind, &namespace);
     let generated = given.is_empty() && !base.is_empty();
     let mut tries = if generated { NAME_TRIES } else { 1 };
     loop {
@@ -50,11 +52,19 @@ pub(crate) fn insert(
         }
         strategy::prepare_create(server, kind, &mut object);
         strategy::fill(kind, &mut object);
+        if !ranges.is_empty() {
+            limit_range::set_defaults(&mut object, &ranges);
+            // The class follows from what the containers got.
+            map_mut(&mut object, "status").remove("qosClass");
+            strategy::fill(kind, &mut object);
+        }
         let name = meta(&object, "name").to_owned();
         let errors = validate::create_of(kind, &object);
         if !errors.is_empty() {
             return Err(Failure::invalid(kind, &name, &errors));
         }
+        limit_range::check(kind, &name, &object, &ranges)?;
+        let _charged_alone = quota::admit(server, kind, &namespace, &name, &object)?;
         let key = Key::new(&namespace, &name);
         // Held until the object is stored, so that its definition does not end in between.
         let registry = kind.custom.map(|_| server.registry.read());

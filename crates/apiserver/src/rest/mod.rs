@@ -62,6 +62,8 @@ pub(crate) struct Server {
     /// Held while the registry is brought in step with the definitions.
     definitions: Mutex<()>,
     pub(crate) fault_injector: RwLock<Option<FaultInjector>>,
+    /// Held from the check of a quota until the object is stored.
+    pub(crate) quotas: Mutex<()>,
     /// Cancelled to break the watches that are open.
     watches: Mutex<CancellationToken>,
 }
@@ -71,7 +73,8 @@ impl Server {
         let fault_injector = RwLock::new(options.on_request.clone());
         let (store, names) = (Store::new(limits(&options)), Names::new(options.seed));
         let (registry, definitions) = (RwLock::default(), Mutex::default());
-        Server { options, store, names, registry, definitions, fault_injector, watches: Mutex::default() }
+        let (quotas, watches) = (Mutex::default(), Mutex::default());
+        Server { options, store, names, registry, definitions, fault_injector, quotas, watches }
     }
 
     /// The token that breaks the watches open now.

@@ -43,12 +43,12 @@ fn field(name: &str, value: &mut Value, path: &mut Vec<Segment>) -> Result<(), S
         (
             "limits" | "requests" | "capacity" | "allocatable" | "overhead" | "allocatedResources",
             Value::Object(resources),
-        ) => {
-            for (name, amount) in resources {
-                path.push(Segment::Key(name.clone()));
-                quantity(amount, path)?;
-                path.pop();
-            }
+        ) => quantities(resources, path)?,
+        ("hard" | "used", Value::Object(resources)) => quantities(resources, path)?,
+        ("default" | "defaultRequest" | "max" | "min" | "maxLimitRequestRatio", Value::Object(resources))
+            if is_in_a_limit_range(path) =>
+        {
+            quantities(resources, path)?;
         }
         ("sizeLimit" | "divisor", amount) => quantity(amount, path)?,
         ("eventTime" | "lastObservedTime" | "acquireTime" | "renewTime", Value::String(text)) => {
@@ -80,6 +80,20 @@ fn field(name: &str, value: &mut Value, path: &mut Vec<Segment>) -> Result<(), S
             }
         }
         _ => rewrite(value, path)?,
+    }
+    Ok(())
+}
+
+/// Whether the path leads to a field of an item of `spec.limits`; only a LimitRange has these.
+fn is_in_a_limit_range(path: &[Segment]) -> bool {
+    matches!(path, [Segment::Key(spec), Segment::Key(limits), Segment::Index(_), _] if spec == "spec" && limits == "limits")
+}
+
+fn quantities(resources: &mut serde_json::Map<String, Value>, path: &mut Vec<Segment>) -> Result<(), String> {
+    for (name, amount) in resources {
+        path.push(Segment::Key(name.clone()));
+        quantity(amount, path)?;
+        path.pop();
     }
     Ok(())
 }

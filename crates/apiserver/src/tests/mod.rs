@@ -10,6 +10,7 @@ mod documents;
 mod faults;
 mod lists;
 mod patches;
+mod quotas;
 mod replicationcontrollers;
 mod watches;
 mod writes;

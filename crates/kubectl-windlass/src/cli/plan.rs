@@ -11,7 +11,7 @@ use super::{Objects, duration};
 /// `plan`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PlanArgs {
-    /// The Deployment to change.
+    /// The Deployment to change, or the ReplicationController to update.
     #[command(flatten)]
     pub objects: Objects,
     /// A file with the Deployment as it is to be, or - for stdin.
@@ -41,6 +41,9 @@ pub struct PlanArgs {
     /// Replace all pods by pods of the same template, as `kubectl rollout restart` does.
     #[arg(long)]
     pub restart: bool,
+    /// For a ReplicationController: the pause between new pods and the end of old ones, 1m by default.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub update_period: Option<Duration>,
     /// From the creation of a pod to its readiness. Default: the median of the pods that run.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub ready_after: Option<Duration>,

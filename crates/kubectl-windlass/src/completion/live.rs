@@ -1,7 +1,7 @@
 //! Candidates from the cluster: the names of objects, containers, revisions and namespaces. Reads only.
 
 use serde_json::Value;
-use windlass::model::{Deployment, Namespace, ObjectKey, Record as _, ReplicationController};
+use windlass::model::{Namespace, ObjectKey, Record as _};
 use windlass::runtime::request;
 
 use super::Candidate;
@@ -22,11 +22,7 @@ async fn names(api: &Api, path: &str) -> Vec<String> {
 }
 
 async fn names_of(api: &Api, kind: Kind) -> Vec<String> {
-    let resource = match kind {
-        Kind::Deployment => Deployment::RESOURCE,
-        Kind::ReplicationController => ReplicationController::RESOURCE,
-    };
-    names(api, &resource.path(Some(&api.namespace))).await
+    names(api, &kind.resource().path(Some(&api.namespace))).await
 }
 
 /// The namespaces.
@@ -81,13 +77,13 @@ pub(super) async fn revisions(api: &Api, line: &Line<'_>) -> Vec<Candidate> {
 
 /// The containers of a pod template, each with its image.
 pub(super) async fn containers(api: &Api, line: &Line<'_>, kind: Kind) -> Vec<Candidate> {
-    let (name, resource) = match kind {
-        Kind::Deployment => (named(line, kind), Deployment::RESOURCE),
-        // Its arguments are names without a kind.
-        Kind::ReplicationController => (line.names.first().cloned(), ReplicationController::RESOURCE),
+    // The names of ReplicationControllers are written without their kind.
+    let name = match kind {
+        Kind::ReplicationController => line.names.first().cloned(),
+        Kind::Deployment | Kind::ReplicaSet | Kind::Pod => named(line, kind),
     };
     let Some(name) = name else { return Vec::new() };
-    let path = resource.path_of(&ObjectKey::new(api.namespace.as_str(), name.as_str()));
+    let path = kind.resource().path_of(&ObjectKey::new(api.namespace.as_str(), name.as_str()));
     let Ok(Some(object)) = api.get("it", &path).await else { return Vec::new() };
     let containers = object["spec"]["template"]["spec"]["containers"].as_array();
     let shown = containers.into_iter().flatten().filter_map(|container| {

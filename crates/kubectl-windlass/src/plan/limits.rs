@@ -6,6 +6,7 @@ use serde_json::Value;
 use windlass::model::quantity;
 use windlass::plan::preview::{Preview, Room, Step};
 
+use super::scopes::{self, Matches};
 use crate::text::harmless;
 
 /// The requests and limits of a pod, by the key that a quota has for them, in thousandths.
@@ -73,7 +74,10 @@ pub fn needs(pod: &Value) -> Needs {
         let overhead = pod["overhead"].as_object().into_iter().flatten();
         let overhead: Needs =
             overhead.filter_map(|(resource, amount)| Some((resource.clone(), millis(amount)?))).collect();
-        let known: Needs = overhead.into_iter().filter(|(resource, _)| sum.contains_key(resource)).collect();
+        // An overhead is requested in any case; it raises only those limits that there are.
+        let known =
+            overhead.into_iter().filter(|(resource, _)| field == "requests" || sum.contains_key(resource));
+        let known: Needs = known.collect();
         add(&mut sum, &known);
         all.extend(sum.into_iter().map(|(resource, amount)| (format!("{prefix}{resource}"), amount)));
     }
@@ -93,60 +97,92 @@ pub struct Headroom {
     pub is_missing: bool,
 }
 
-/// The quotas that judge pods, and a note for each that cannot be judged.
-pub fn headrooms(quotas: &[Value], new_pod: &Needs, old_pod: &Needs) -> (Vec<Headroom>, Vec<String>) {
-    let (mut rooms, mut notes) = (Vec::new(), Vec::new());
+/// What the quotas of a namespace leave.
+#[derive(Debug, Default)]
+pub struct Left {
+    /// Of what pods take.
+    pub rooms: Vec<Headroom>,
+    /// How many ReplicaSets may still be created, and by which quota.
+    pub replica_sets: Option<(i64, String)>,
+    /// What cannot be judged.
+    pub notes: Vec<String>,
+}
+
+/// What the quotas leave for pods like these two.
+pub fn left(quotas: &[Value], new_pod: &Value, old_pod: &Value) -> Left {
+    let mut left = Left::default();
+    let needs = [needs(&new_pod["spec"]), needs(&old_pod["spec"])];
     for quota in quotas {
         let name = harmless(quota["metadata"]["name"].as_str().unwrap_or_default());
-        let has_scopes = quota["spec"]["scopes"].as_array().is_some_and(|scopes| !scopes.is_empty());
-        if has_scopes || quota["spec"]["scopeSelector"].is_object() {
-            notes.push(format!("quota {name}: it has scopes"));
+        let counts = [new_pod, old_pod].map(|pod| scopes::matches(quota, pod));
+        if let Some(Matches::Unknown(scope)) =
+            counts.iter().find(|counts| matches!(counts, Matches::Unknown(_)))
+        {
+            left.notes.push(format!("quota {name}: its scope {} is not known", harmless(scope)));
             continue;
         }
-        let hard = &quota["status"]["hard"];
-        if !hard.is_object() {
-            notes.push(format!("quota {name}: no controller has counted what is used"));
+        if !quota["status"]["hard"].is_object() && quota["spec"]["hard"].is_object() {
+            left.notes.push(format!("quota {name}: no controller has counted what is used"));
             continue;
         }
-        for (key, limit) in hard.as_object().into_iter().flatten() {
-            // `cpu` is another name of `requests.cpu`.
-            let resource = if matches!(key.as_str(), "cpu" | "memory" | "ephemeral-storage") {
-                format!("requests.{key}")
-            } else {
-                key.clone()
-            };
-            let is_count = matches!(key.as_str(), "pods" | "count/pods");
-            let is_of_pods = is_count || resource.starts_with("requests.") || resource.starts_with("limits.");
-            // Storage is asked for by claims, not by pods.
-            if !is_of_pods || resource.contains("storageclass") || resource == "requests.storage" {
-                continue;
+        judge(quota, &name, &needs, &counts.map(|counts| counts == Matches::Yes), &mut left);
+    }
+    left
+}
+
+/// A quota whose scopes are known.
+fn judge(quota: &Value, name: &str, needs: &[Needs; 2], counts: &[bool; 2], left: &mut Left) {
+    let [new_needs, old_needs] = needs;
+    for (key, limit) in quota["status"]["hard"].as_object().into_iter().flatten() {
+        // Short names of what pods request.
+        let is_short = matches!(key.as_str(), "cpu" | "memory" | "ephemeral-storage");
+        let resource = match key.as_str() {
+            _ if is_short || key.starts_with("hugepages-") => format!("requests.{key}"),
+            _ => key.clone(),
+        };
+        let is_of_pods = matches!(key.as_str(), "pods" | "count/pods");
+        let is_of_sets = key == "count/replicasets.apps";
+        let is_amount = resource.starts_with("requests.") || resource.starts_with("limits.");
+        // Storage is asked for by claims, not by pods; other objects are not created by a rollout.
+        let is_of_claims = resource.contains("storageclass") || resource == "requests.storage";
+        if is_of_claims || !(is_of_pods || is_of_sets || is_amount) {
+            continue;
+        }
+        let Some(limit) = millis(limit) else {
+            left.notes.push(format!("quota {name}: {key} is no quantity"));
+            continue;
+        };
+        let free = limit.saturating_sub(millis(&quota["status"]["used"][key]).unwrap_or(0));
+        if is_of_sets {
+            let free = i64::try_from(free.div_euclid(1000)).unwrap_or(i64::MAX);
+            if left.replica_sets.as_ref().is_none_or(|(least, _)| free < *least) {
+                left.replica_sets = Some((free, name.to_owned()));
             }
-            let Some(limit) = millis(limit) else {
-                notes.push(format!("quota {name}: {key} is no quantity"));
-                continue;
-            };
-            let used = millis(&quota["status"]["used"][key]).unwrap_or(0);
-            let takes =
-                |needs: &Needs| if is_count { 1000 } else { needs.get(&resource).copied().unwrap_or(0) };
-            let is_basic = ["requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
-            let is_missing = is_basic.contains(&resource.as_str()) && !new_pod.contains_key(&resource);
-            let room = Room {
-                free: if is_missing { 0 } else { limit.saturating_sub(used) },
-                new_pod: if is_missing { 1 } else { takes(new_pod) },
-                old_pod: takes(old_pod),
-            };
-            if room.new_pod > 0 {
-                rooms.push(Headroom { quota: name.clone(), resource, room, is_missing });
-            }
+            continue;
+        }
+        let takes = |needs: &Needs, counts: bool| match counts {
+            false => 0,
+            true if is_of_pods => 1000,
+            true => needs.get(&resource).copied().unwrap_or(0),
+        };
+        let demanded = ["requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
+        let is_missing =
+            counts[0] && demanded.contains(&resource.as_str()) && !new_needs.contains_key(&resource);
+        let room = Room {
+            free: if is_missing { 0 } else { free },
+            new_pod: if is_missing { 1 } else { takes(new_needs, counts[0]) },
+            old_pod: takes(old_needs, counts[1]),
+        };
+        if room.new_pod > 0 {
+            left.rooms.push(Headroom { quota: name.to_owned(), resource, room, is_missing });
         }
     }
-    (rooms, notes)
 }
 
 /// What the quotas do to a rollout, a line for each that is too small.
 pub fn quota_lines(headrooms: &[Headroom], with: &Preview, without: &Preview) -> Vec<String> {
     let refused = with.steps.iter().enumerate().find(|(_, step)| step.refused > 0);
-    let Some((nth, step)) = refused else { return Vec::new() };
+    let Some((nth, step)) = refused.filter(|_| !headrooms.is_empty()) else { return Vec::new() };
     // What the first refused step asks for: the pods of the new template that the first step does not have.
     let new_pods = |step: &Step| -> i64 {
         let new = with.parts.iter().filter(|part| part.is_new);
@@ -241,11 +277,11 @@ fn selects(selector: &Value, labels: &Value) -> bool {
         })
 }
 
-/// The autoscaler that scales this Deployment, in words.
-pub fn autoscaler_line(autoscalers: &[Value], name: &str, sets_replicas: bool) -> Option<String> {
+/// The autoscaler that scales the object of this kind and name, in words.
+pub fn autoscaler_line(autoscalers: &[Value], kind: &str, name: &str, sets_replicas: bool) -> Option<String> {
     let aims = |autoscaler: &&Value| {
         let target = &autoscaler["spec"]["scaleTargetRef"];
-        target["kind"] == "Deployment" && target["name"] == name
+        target["kind"] == kind && target["name"] == name
     };
     let found = autoscalers.iter().find(aims)?;
     let spec = &found["spec"];
@@ -283,28 +319,62 @@ mod tests {
         assert!(!needs.contains_key("limits.cpu"));
     }
 
+    fn pod(requests: Value) -> Value {
+        json!({"spec": {"containers": [{"resources": {"requests": requests}}]}})
+    }
+
+    fn seen(left: &Left) -> Vec<(&str, i128)> {
+        let each = left.rooms.iter();
+        each.map(|room| (room.resource.as_str(), room.room.free / room.room.new_pod)).collect()
+    }
+
+    fn counted(name: &str, hard: Value, used: Value) -> Value {
+        json!({"metadata": {"name": name}, "spec": {"hard": hard}, "status": {"hard": hard, "used": used}})
+    }
+
     #[test]
-    fn a_quota_leaves_what_is_not_used_and_scopes_are_not_judged() {
-        let quota = json!({"metadata": {"name": "compute"},
-            "spec": {"hard": {"memory": "4Gi", "pods": "10", "services": "5"}},
-            "status": {"hard": {"memory": "4Gi", "pods": "10"}, "used": {"memory": "3584Mi", "pods": "4"}}});
+    fn a_quota_leaves_what_is_not_used() {
+        let hard = json!({"memory": "4Gi", "pods": "10", "services": "5", "requests.storage": "1Gi"});
+        let quota = counted("compute", hard, json!({"memory": "3584Mi", "pods": "4"}));
         let uncounted = json!({"metadata": {"name": "new"}, "spec": {"hard": {"pods": "1"}}});
-        let scoped =
-            json!({"metadata": {"name": "best"}, "spec": {"scopes": ["BestEffort"], "hard": {"pods": "1"}}});
-        let pod = needs(&json!({"containers": [container("1", "512Mi")]}));
-        let (rooms, notes) = headrooms(&[quota, scoped, uncounted], &pod, &pod);
-        let seen: Vec<(&str, i128)> =
-            rooms.iter().map(|room| (room.resource.as_str(), room.room.free / room.room.new_pod)).collect();
-        assert_eq!(seen, [("requests.memory", 1), ("pods", 6)]);
-        assert_eq!(notes, ["quota best: it has scopes", "quota new: no controller has counted what is used"]);
+        let pod = pod(json!({"cpu": "1", "memory": "512Mi"}));
+        let left = left(&[quota, uncounted], &pod, &pod);
+        assert_eq!(seen(&left), [("requests.memory", 1), ("pods", 6)]);
+        assert_eq!(left.notes, ["quota new: no controller has counted what is used"]);
+    }
+
+    #[test]
+    fn scopes_decide_which_pods_a_quota_counts_and_an_unknown_one_is_not_judged() {
+        let scoped = |scope: &str| {
+            let mut quota = counted(scope, json!({"pods": "3"}), json!({"pods": "1"}));
+            quota["spec"]["scopes"] = json!([scope]);
+            quota
+        };
+        let (bare, sized) = (pod(json!({})), pod(json!({"cpu": "1m"})));
+        let left = left(&[scoped("BestEffort"), scoped("NotBestEffort"), scoped("Tomorrow")], &sized, &bare);
+        assert_eq!(seen(&left), [("pods", 2)]);
+        assert_eq!((&*left.rooms[0].quota, left.rooms[0].room.old_pod), ("NotBestEffort", 0));
+        assert_eq!(left.notes, ["quota Tomorrow: its scope Tomorrow Exists is not known"]);
+    }
+
+    #[test]
+    fn huge_pages_extended_resources_and_replica_sets_are_judged() {
+        let hard =
+            json!({"hugepages-2Mi": "4Mi", "requests.example.com/gpu": "3", "count/replicasets.apps": "5"});
+        let used =
+            json!({"hugepages-2Mi": "0", "requests.example.com/gpu": "1", "count/replicasets.apps": "5"});
+        let pod = pod(json!({"hugepages-2Mi": "2Mi", "example.com/gpu": "1"}));
+        let left = left(&[counted("q", hard, used)], &pod, &pod);
+        assert_eq!(seen(&left), [("requests.hugepages-2Mi", 2), ("requests.example.com/gpu", 2)]);
+        assert_eq!(left.replica_sets, Some((0, "q".to_owned())));
     }
 
     #[test]
     fn a_quota_that_demands_a_request_refuses_pods_without_it() {
-        let quota = json!({"metadata": {"name": "compute"}, "status": {"hard": {"limits.cpu": "10"}}});
-        let pod = needs(&json!({"containers": [container("1", "512Mi")]}));
-        let (rooms, _) = headrooms(&[quota], &pod, &pod);
-        assert!(rooms[0].is_missing && rooms[0].room.free < rooms[0].room.new_pod);
+        let quota = counted("compute", json!({"limits.cpu": "10"}), json!({"limits.cpu": "0"}));
+        let pod = pod(json!({"cpu": "1"}));
+        let left = left(&[quota], &pod, &pod);
+        assert!(left.rooms[0].is_missing && left.rooms[0].room.free < left.rooms[0].room.new_pod);
     }
 
     #[test]
@@ -324,9 +394,9 @@ mod tests {
     fn an_autoscaler_is_named_with_its_bounds() {
         let autoscaler = json!({"metadata": {"name": "web"}, "spec": {"minReplicas": 2, "maxReplicas": 9,
             "scaleTargetRef": {"kind": "Deployment", "name": "web"}}});
-        let line = |sets| autoscaler_line(std::slice::from_ref(&autoscaler), "web", sets);
+        let line = |sets| autoscaler_line(std::slice::from_ref(&autoscaler), "Deployment", "web", sets);
         assert_eq!(line(false).unwrap(), "web: 2 to 9 replicas");
         assert!(line(true).unwrap().contains("not this change"));
-        assert_eq!(autoscaler_line(std::slice::from_ref(&autoscaler), "api", false), None);
+        assert_eq!(autoscaler_line(std::slice::from_ref(&autoscaler), "Deployment", "api", false), None);
     }
 }

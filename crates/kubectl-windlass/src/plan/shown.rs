@@ -57,6 +57,9 @@ fn remarks(report: &Report) -> Vec<(&'static str, String)> {
     lines.push(match preview.end {
         _ if report.said.is_empty() => ("end", "nothing to roll out".to_owned()),
         End::Complete => ("end", format!("complete after about {} if {law}", span(preview.took))),
+        End::Stuck if report.is_rolling_update => {
+            ("end", format!("stuck: no progress any more after {}, if {law}", span(preview.took)))
+        }
         End::Stuck => {
             ("end", format!("stuck: the progress deadline passes after {}, if {law}", span(preview.took)))
         }
@@ -70,6 +73,7 @@ fn remarks(report: &Report) -> Vec<(&'static str, String)> {
         lines.push(("lowest", format!("{} available at step {nth}", step.available)));
     }
     lines.push(("most", most(report)));
+    lines.extend(report.refusal.iter().map(|why| ("refused", format!("each new pod, by the server: {why}"))));
     lines.extend(report.quota.iter().map(|line| ("quota", line.clone())));
     lines.extend(report.budgets.iter().map(|line| ("pdb", line.clone())));
     lines.extend(report.autoscaler.iter().map(|line| ("hpa", line.clone())));
@@ -194,6 +198,7 @@ pub(super) fn json(report: &Report) -> Value {
         "lowestAvailable": report.preview.lowest().map(|(_, step)| step.available),
         "mostPods": report.preview.most(),
         "readyAfterSeconds": report.ready_after.as_secs(),
+        "refusal": report.refusal,
         "quota": report.quota,
         "disruptionBudgets": report.budgets,
         "autoscaler": report.autoscaler,

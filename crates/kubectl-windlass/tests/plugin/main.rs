@@ -1,6 +1,7 @@
 //! The plugin as a process: on a sandbox, and started by the real kubectl where there is one.
 
 mod answering_front;
+mod as_the_daemon;
 mod completion;
 mod create;
 mod explain;
@@ -12,6 +13,7 @@ mod kubectl;
 mod plan;
 mod proxies;
 mod real_cluster;
+mod rights;
 mod rolling_update;
 mod rolling_update_forms;
 mod rolling_update_trouble;

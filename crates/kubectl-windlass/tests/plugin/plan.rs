@@ -101,7 +101,10 @@ fn a_change_that_the_server_refuses_is_an_error_and_a_wrong_flag_a_usage() {
         (&["web", "--max-surge", "0", "--max-unavailable", "0"], 2, "--max-surge and --max-unavailable"),
         (&["web", "--image", "proxy=app:2"], 1, "no container \"proxy\"; there are "),
         (&["web", "--to-revision", "7"], 1, "--to-revision: revision 7 is not in the history; it has 1"),
-        (&["rc/old", "--image", "app:2"], 1, "rolling-update --dry-run"),
+        (&["rc/old", "--image", "app:2"], 1, "replicationcontroller default/old does not exist"),
+        (&["rc/old", "--image", "app:2", "--restart"], 2, "--restart: a rolling update"),
+        (&["rc/old", "--max-surge", "2"], 2, "--image: a rolling update"),
+        (&["web", "--image", "app:2", "--update-period", "1s"], 2, "--update-period"),
         (&["wbe", "--image", "app:2"], 1, "there is web"),
         (&["-f", "/nonexistent/x.yaml"], 1, "-f /nonexistent/x.yaml"),
     ] {
@@ -134,15 +137,193 @@ fn each_deployment_of_a_file_is_previewed_and_the_others_are_named() {
     assert!(ended.out.contains("Not judged: the Deployment by the server"), "{ended:?}");
 }
 
+/// The Deployment `web` as a file would have it that created it.
+fn web_file(sandbox: &Sandbox, name: &str, change: impl FnOnce(&mut Value)) -> String {
+    let mut web = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 3, "selector": {"matchLabels": {"app": "web"}},
+            "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "template": {"metadata": {"labels": {"app": "web"}},
+                         "spec": {"containers": [{"name": "app", "image": "app:1"}]}}
+        }
+    });
+    change(&mut web);
+    let file = sandbox.file(name);
+    std::fs::write(&file, web.to_string()).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_file_is_compared_after_the_servers_defaults() {
+    let sandbox = with_web();
+    let same = web_file(&sandbox, "same.json", |_| {});
+    let ended = sandbox.plugin(&["plan", "-f", &same]);
+    assert!(ended.code == Some(0) && ended.out.contains("no change"), "{ended:?}");
+    assert!(ended.out.contains("nothing to roll out"), "{ended:?}");
+    let ended = sandbox.plugin(&["plan", "-f", &same, "--server-dry-run=false"]);
+    assert!(ended.code == Some(0) && ended.out.contains("nothing to roll out"), "{ended:?}");
+    let without_replicas = web_file(&sandbox, "size.json", |web| {
+        web["spec"].as_object_mut().unwrap().remove("replicas");
+    });
+    let ended = sandbox.plugin(&["plan", "-f", &without_replicas]);
+    assert!(ended.out.contains("3 replicas") && ended.out.contains("nothing to roll out"), "{ended:?}");
+}
+
+#[test]
+fn what_a_file_no_longer_has_is_removed() {
+    let sandbox = with_web();
+    let labelled = json!({"spec": {"template": {"metadata": {"annotations": {"a": "1"}}}}});
+    sandbox.call("PATCH", &format!("{DEPLOYMENTS}/web"), &labelled);
+    sandbox.web_reports("NewReplicaSetAvailable");
+    let file = web_file(&sandbox, "web.json", |_| {});
+    let ended = sandbox.plugin(&["plan", "-f", &file, "-o", "json"]);
+    let plan: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(plan["changes"], json!([format!("-f {file}")]), "the annotation goes: {plan:#}");
+    // Applied by kubectl, what others have set stays.
+    let mut applied = sandbox.get(&format!("{DEPLOYMENTS}/web"));
+    applied = json!({"spec": applied["spec"].take()});
+    applied["spec"]["template"]["metadata"].as_object_mut().unwrap().remove("annotations");
+    let annotation = json!({"kubectl.kubernetes.io/last-applied-configuration": applied.to_string()});
+    sandbox.call("PATCH", &format!("{DEPLOYMENTS}/web"), &json!({"metadata": {"annotations": annotation}}));
+    let ended = sandbox.plugin(&["plan", "-f", &file]);
+    assert!(ended.out.contains("nothing to roll out"), "{ended:?}");
+}
+
+#[test]
+fn one_refused_deployment_does_not_keep_the_others_from_being_previewed() {
+    let sandbox = with_web();
+    let bad = web_file(&sandbox, "bad.json", |web| {
+        let mut refused = web.clone();
+        refused["metadata"]["name"] = "refused".into();
+        refused["spec"]["template"]["metadata"]["labels"] = json!({"app": "other"});
+        web["spec"]["replicas"] = 4.into();
+        *web = json!({"apiVersion": "v1", "kind": "List", "items": [refused, web.clone()]});
+    });
+    let ended = sandbox.plugin(&["plan", "-f", &bad]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.err.contains("deployment default/refused") && ended.err.contains("selector"), "{ended:?}");
+    assert!(ended.out.contains("Deployment default/web: -f ") && ended.out.contains("complete"), "{ended:?}");
+}
+
+#[test]
+fn a_file_that_is_not_built_as_a_deployment_is_refused_with_its_field() {
+    let sandbox = with_web();
+    for (field, value) in [("spec", json!("text")), ("strategy", json!("Recreate")), ("template", json!([1]))]
+    {
+        let file = web_file(&sandbox, "shape.json", |web| match field {
+            "spec" => web["spec"] = value.clone(),
+            field => web["spec"][field] = value.clone(),
+        });
+        let ended = sandbox.plugin(&["plan", "-f", &file, "--max-surge", "2"]);
+        assert!(ended.code == Some(1) && ended.err.contains(field), "{ended:?}");
+        assert!(ended.err.contains("must be a map"), "{ended:?}");
+    }
+}
+
+#[test]
+fn pods_that_the_server_refuses_are_an_obstacle_with_the_servers_reason() {
+    let sandbox = with_web();
+    let post = |kind: &str, spec: Value| {
+        let path = format!("/api/v1/namespaces/default/{kind}");
+        sandbox.call("POST", &path, &json!({"metadata": {"name": "x"}, "spec": spec}));
+    };
+    let delete = |kind: &str| {
+        sandbox.call("DELETE", &format!("/api/v1/namespaces/default/{kind}/x"), &Value::Null);
+    };
+    let refused = |reason: &str| {
+        let ended = sandbox.plugin(&["plan", "web", "--image", "app:2"]);
+        assert_eq!(ended.code, Some(5), "{ended:?}");
+        let line = ended.out.lines().find(|line| line.starts_with("refused ")).unwrap_or_default();
+        assert!(line.contains(reason), "{reason} is not in {ended:?}");
+        assert!(ended.out.contains("stuck: the progress deadline passes"), "{ended:?}");
+    };
+    let limits =
+        json!([{"type": "Container", "min": {"cpu": "10m"}, "maxLimitRequestRatio": {"memory": "2"}}]);
+    post("limitranges", json!({"limits": limits}));
+    refused("each new pod, by the server: memory max limit to request ratio per Container is 2");
+    delete("limitranges");
+    post("resourcequotas", json!({"hard": {"limits.cpu": "4"}}));
+    refused("each new pod, by the server: failed quota: x: must specify limits.cpu for: app");
+    // Where the pods exist already, nothing is refused.
+    let ended = sandbox.plugin(&["plan", "web", "--replicas", "2"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    delete("resourcequotas");
+    // A quota that is used up for now is judged step by step.
+    post("resourcequotas", json!({"hard": {"pods": "3"}}));
+    let ended =
+        sandbox.plugin(&["plan", "web", "--image", "app:2", "--max-surge", "0", "--max-unavailable", "1"]);
+    assert!(ended.code == Some(0) && ended.out.contains("exceeded quota: x"), "{ended:?}");
+    let ended = sandbox.plugin(&["plan", "web", "--image", "app:2"]);
+    assert!(ended.code == Some(5) && ended.out.contains("x: 0 of pods left"), "{ended:?}");
+}
+
+#[test]
+fn a_quota_of_replica_sets_is_an_obstacle_for_a_new_template_only() {
+    let sandbox = with_web();
+    let quota = json!({"metadata": {"name": "sets"}, "spec": {"hard": {"count/replicasets.apps": "1"}}});
+    sandbox.call("POST", "/api/v1/namespaces/default/resourcequotas", &quota);
+    let ended = sandbox.plugin(&["plan", "web", "--image", "app:2"]);
+    assert!(ended.code == Some(5) && ended.out.contains("the new ReplicaSet is refused"), "{ended:?}");
+    let ended = sandbox.plugin(&["plan", "web", "--replicas", "4"]);
+    assert!(ended.code == Some(0) && !ended.out.contains("refused"), "{ended:?}");
+}
+
+#[test]
+fn a_rolling_update_takes_the_sizes_that_were_foretold() {
+    let sandbox = Sandbox::start(&[]);
+    let controllers = "/api/v1/namespaces/default/replicationcontrollers";
+    let body = json!({"metadata": {"name": "old"}, "spec": {"replicas": 3, "selector": {"app": "old"}, "template": {
+        "metadata": {"labels": {"app": "old"}}, "spec": {"containers": [{"name": "app", "image": "app:1"}]}}}});
+    sandbox.call("POST", controllers, &body);
+    sandbox.eventually(&format!("{controllers}/old"), |old| old["status"]["availableReplicas"] == 3);
+    let ended = sandbox.plugin(&["plan", "rc/old", "--image", "app:2", "-o", "json", "--update-period", "0"]);
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
+    let plan: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(sandbox.get(controllers)["items"].as_array().unwrap().len(), 1, "nothing is written");
+    assert_eq!((&plan["changes"], &plan["end"]), (&json!(["image app:1 -> app:2"]), &json!("complete")));
+    let sizes = |old: &str| -> Vec<(i64, i64)> {
+        let mut sizes: Vec<(i64, i64)> = Vec::new();
+        for step in plan["steps"].as_array().unwrap() {
+            let size = |is_old: bool| {
+                let all = step["replicaSets"].as_object().unwrap().iter();
+                all.filter(|(name, _)| (*name == old) == is_old)
+                    .map(|(_, size)| size.as_i64().unwrap())
+                    .sum::<i64>()
+            };
+            let both = (size(true), size(false));
+            if sizes.last() != Some(&both) {
+                sizes.push(both);
+            }
+        }
+        sizes
+    };
+    let quick = ["--update-period=0", "--poll-interval=100ms"];
+    let ended = sandbox.plugin(&[&["rolling-update", "old", "new", "--image=app:2"], &quick[..]].concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let mut now = (3, 0);
+    let mut taken = vec![now];
+    for line in ended.out.lines().filter_map(|line| line.strip_prefix("Scaling ")) {
+        let to: i64 = line.rsplit_once(' ').unwrap().1.parse().unwrap();
+        if line.starts_with("old ") {
+            now.0 = to
+        } else {
+            now.1 = to
+        }
+        taken.push(now);
+    }
+    assert_eq!(taken, sizes("old"));
+    let ended = sandbox.plugin(&["plan", "rc/new", "--image", "app:3", "--assume", "broken"]);
+    assert!(ended.code == Some(5) && ended.out.contains("stuck: no progress any more after"), "{ended:?}");
+}
+
 #[test]
 fn limits_of_the_namespace_are_judged() {
     let sandbox = with_web();
     let labels = sandbox.get(&format!("{DEPLOYMENTS}/web"))["spec"]["selector"]["matchLabels"].clone();
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"},
         "spec": {"hard": {"pods": "5"}}});
-    let status = json!({"status": {"hard": {"pods": "5"}, "used": {"pods": "3"}}});
     sandbox.call("POST", "/api/v1/namespaces/default/resourcequotas", &quota);
-    sandbox.call("PATCH", "/api/v1/namespaces/default/resourcequotas/pods/status", &status);
     let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
         "spec": {"minAvailable": "100%", "selector": {"matchLabels": labels}}});
     sandbox.call("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", &budget);

@@ -1,0 +1,76 @@
+//! Each write charges the quotas of its namespace, in the same critical section.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Key, Limits, Recent, State, at_revision};
+use crate::admission::quota;
+use crate::object::{Object, as_map};
+
+/// Under which name the store keeps quotas.
+pub(super) const QUOTA: &str = "ResourceQuota";
+
+/// A write that has happened.
+pub(super) struct Written<'a> {
+    pub(super) kind: &'a str,
+    pub(super) namespace: &'a str,
+    pub(super) before: Option<&'a Arc<Object>>,
+    pub(super) after: Option<&'a Arc<Object>>,
+}
+
+impl State {
+    /// A quota with its status.
+    pub(super) fn counted(&self, namespace: &str, mut quota: Value) -> Value {
+        let objects = |resource: &str| -> Vec<Arc<Value>> {
+            let shelf = self.shelves.iter().find(|(kind, _)| quota::resource_of(kind) == resource);
+            let start = Key::new(namespace, "");
+            let objects = shelf
+                .map(|(_, shelf)| shelf.objects.range::<Key, _>((Bound::Included(&start), Bound::Unbounded)));
+            let objects = objects.into_iter().flatten();
+            objects
+                .take_while(|(key, _)| key.namespace == namespace)
+                .map(|(_, object)| object.peek())
+                .collect()
+        };
+        let is_served = |resource: &str| self.shelves.keys().any(|kind| quota::resource_of(kind) == resource);
+        let status = quota::status(&quota, objects, &is_served);
+        as_map(&mut quota).insert("status".to_owned(), status);
+        quota
+    }
+
+    /// Charges the quotas of the namespace with what a write has changed.
+    pub(super) fn charge(&mut self, limits: Limits, recent: &Arc<Recent>, written: &Written<'_>) {
+        if written.namespace.is_empty() {
+            return;
+        }
+        let start = Key::new(written.namespace, "");
+        let Some(shelf) = self.shelves.get(QUOTA) else { return };
+        let quotas: Vec<(Arc<Key>, Arc<Object>)> = shelf
+            .objects
+            .range::<Key, _>((Bound::Included(&start), Bound::Unbounded))
+            .take_while(|(key, _)| key.namespace == written.namespace)
+            .map(|(key, quota)| (key.clone(), quota.clone()))
+            .collect();
+        if quotas.is_empty() {
+            return;
+        }
+        let resource = quota::resource_of(written.kind);
+        let (before, after) =
+            (written.before.map(|object| object.peek()), written.after.map(|object| object.peek()));
+        for (key, quota) in quotas {
+            let mut value = Value::clone(&quota.value());
+            let Some(status) = quota::charged(&value, &resource, before.as_deref(), after.as_deref()) else {
+                continue;
+            };
+            as_map(&mut value).insert("status".to_owned(), status);
+            let revision = self.revision + 1;
+            let Some(shelf) = self.shelves.get_mut(QUOTA) else { return };
+            let after = Arc::new(at_revision(value, revision, recent));
+            let before = shelf.objects.insert(key.clone(), after.clone());
+            shelf.record(limits, revision, key, before, Some(after));
+            self.revision = revision;
+        }
+    }
+}

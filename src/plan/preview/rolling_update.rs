@@ -1,0 +1,120 @@
+//! Rolling updates of ReplicationControllers before they begin: the planner of [`rolling_update`] decides, one resize a
+//! look, as the client and the daemon do.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::cluster::Cluster;
+use super::{End, Kubelet, MOST_ROUNDS, Preview, Room, Step, parts, step};
+use crate::model::{Pod, ReplicaSet};
+use crate::plan::rolling_update::{self, Bounds, Cleanup, Observed};
+
+/// The objects at the beginning.
+#[derive(Clone, Debug)]
+pub struct RollingStart {
+    /// The ReplicationController that shrinks.
+    pub old: ReplicaSet,
+    /// The one that grows.
+    pub new: ReplicaSet,
+    /// The pods of both.
+    pub pods: Vec<Arc<Pod>>,
+    /// The bounds.
+    pub bounds: Bounds,
+    /// The pause between new pods and the end of old ones.
+    pub period: SignedDuration,
+    /// The longest time without progress.
+    pub timeout: SignedDuration,
+    /// The time of the beginning.
+    pub now: Timestamp,
+    /// What becomes of pods.
+    pub kubelet: Kubelet,
+    /// The quotas of the namespace.
+    pub rooms: Vec<Room>,
+}
+
+/// Plays a rolling update until the sizes are reached and the new pods are available. What becomes of the old controller
+/// changes no pod.
+pub fn preview_rolling_update(start: RollingStart) -> Preview {
+    let RollingStart { old, new, pods, bounds, period, timeout, now: began, kubelet, rooms } = start;
+    let (old_name, new_name) = (old.meta.key.name.clone(), new.meta.key.name.clone());
+    let template = new.template.clone();
+    let mut cluster = Cluster::of_sets(vec![old, new], template, pods, began, kubelet, rooms);
+    let mut steps = vec![step(&cluster, began)];
+    let end = play(&mut cluster, &mut steps, &Play { old_name, new_name, bounds, period, timeout, began });
+    Preview {
+        parts: parts(&cluster, cluster.sizes(), &steps),
+        end,
+        took: cluster.since(began),
+        most_allowed: bounds.max_total,
+        least_allowed: bounds.min_available,
+        is_replica_set_refused: false,
+        steps,
+    }
+}
+
+struct Play {
+    old_name: Arc<str>,
+    new_name: Arc<str>,
+    bounds: Bounds,
+    period: SignedDuration,
+    timeout: SignedDuration,
+    began: Timestamp,
+}
+
+fn play(cluster: &mut Cluster, steps: &mut Vec<Step>, play: &Play) -> End {
+    let Play { old_name, new_name, bounds, period, timeout, began } = play;
+    // Nothing shrinks before this; progress is a resize, or another pod available.
+    let (mut not_before, mut progress) = (*began, *began);
+    for _ in 0..MOST_ROUNDS {
+        cluster.refused = 0;
+        let rounds = [cluster.sync_replica_sets(), cluster.run_kubelet()];
+        if rounds.iter().any(|round| round.is_busy) {
+            continue;
+        }
+        let seen = step(cluster, *began);
+        if steps.last().is_none_or(|last| Step { after: last.after, ..seen.clone() } != *last) {
+            let is_more = steps.last().is_none_or(|last| seen.available > last.available);
+            if is_more {
+                progress = cluster.now;
+            }
+            steps.push(seen);
+        }
+        let (Some(old), Some(new)) = (cluster.replica_set(old_name), cluster.replica_set(new_name)) else {
+            return End::Waits;
+        };
+        let next = rolling_update::plan(&Observed {
+            shrinking: Some(old),
+            growing: new,
+            pods: &cluster.pods(),
+            bounds: *bounds,
+            cleanup: Cleanup::Preserve,
+            label_key: "",
+            now: cluster.now,
+        });
+        let resize = match next {
+            rolling_update::Step::Grow { to } => Some((new_name, to)),
+            // The pause stands between new pods and the end of old ones.
+            rolling_update::Step::Shrink { to } if cluster.now >= not_before => Some((old_name, to)),
+            rolling_update::Step::Shrink { .. } => None,
+            rolling_update::Step::Wait(_) => None,
+            _ => return End::Complete,
+        };
+        if let Some((name, to)) = resize {
+            if name == new_name {
+                not_before = cluster.now.saturating_add(*period).unwrap_or(Timestamp::MAX);
+            }
+            cluster.resize(name, to);
+            progress = cluster.now;
+            continue;
+        }
+        let deadline = progress.max(not_before).saturating_add(*timeout).unwrap_or(Timestamp::MAX);
+        if cluster.now >= deadline {
+            return End::Stuck;
+        }
+        let looks = rounds.into_iter().flat_map(|round| round.looks).chain([not_before, deadline]);
+        let Some(next) = looks.filter(|at| *at > cluster.now).min() else { return End::Waits };
+        cluster.now = next;
+    }
+    End::Waits
+}
