@@ -103,7 +103,7 @@ impl Canonical {
         for name in &self.deployments {
             text = replace_suffixed(&text, name, 6..=10, &format!("{name}#?"));
         }
-        text
+        without_uids(&text)
     }
 
     /// The same for all texts of a value, keys included.
@@ -118,6 +118,24 @@ impl Canonical {
             other => other.clone(),
         }
     }
+}
+
+/// Replaces the UIDs that are left: those of objects in other namespaces.
+fn without_uids(text: &str) -> String {
+    const LENGTH: usize = 36;
+    let is_uid = |found: &[u8]| {
+        found.iter().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => *byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
+    };
+    let (mut done, mut rest) = (String::new(), text);
+    while let Some(at) = rest.as_bytes().windows(LENGTH).position(is_uid) {
+        done += &rest[..at];
+        done += "UID";
+        rest = &rest[at + LENGTH..];
+    }
+    done + rest
 }
 
 fn is_time(text: &str) -> bool {

@@ -159,3 +159,9 @@ impl Object {
         self.0["metadata"]["name"].as_str().unwrap_or_default()
     }
 }
+
+/// Whether a pod has all labels of a template.
+pub fn has_all_labels(pod: &Value, template: &Value) -> bool {
+    let labels = template["metadata"]["labels"].as_object();
+    labels.is_none_or(|labels| labels.iter().all(|(key, value)| pod["metadata"]["labels"][key] == *value))
+}

@@ -232,6 +232,16 @@ rows! {
         "They are compared by their decoded content and written byte by byte as upstream writes them; the hash is computed from the template's JSON",
         "An upgrade restarts no pod"
     }
+    UNKNOWN_KIND {
+        "A reference to an owner of a kind that is not served keeps the object's other references from being removed",
+        "It counts as an owner that exists: references that lead nowhere are removed, and the object stays",
+        "One unknown kind holds up nothing else"
+    }
+    PODS_OF_A_NAMESPACE {
+        "While pods are left in a namespace that is being deleted, its conditions say that all content is removed (kubernetes#138208)",
+        "The conditions count the pods, and the finalizers on them",
+        "A user can see what the namespace waits for"
+    }
 }
 
 /// Rows that no workload can show, and the test that does, as `file::function`.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::kubelet::target;
-use super::objects::Object;
+use super::objects::{Object, has_all_labels};
 use super::recording::{Current, History};
 
 /// A namespace in which nothing happened for this long is settled, if its statuses are correct as well.
@@ -238,6 +238,12 @@ impl Stage {
             .values()
             .find(|it| it.kind == kind && it.object["metadata"]["name"] == name)
             .map_or(Value::Null, |it| it.object.clone())
+    }
+
+    /// Whether the watch has shown the object, be it gone now or not.
+    pub fn has_seen(&self, kind: &str, name: &str) -> bool {
+        let history = self.history.lock().unwrap();
+        history.changes.iter().any(|it| it.kind == kind && it.object["metadata"]["name"] == name)
     }
 
     /// The ReplicaSets of a Deployment, in the order of their creation.
@@ -502,9 +508,4 @@ fn is_consistent(history: &History) -> bool {
         && of("ReplicaSet").all(replica_set)
         && of("ReplicationController").all(replica_set)
         && of("Deployment").all(deployment)
-}
-
-fn has_all_labels(pod: &Value, template: &Value) -> bool {
-    let labels = template["metadata"]["labels"].as_object();
-    labels.is_none_or(|labels| labels.iter().all(|(key, value)| pod["metadata"]["labels"][key] == *value))
 }

@@ -76,7 +76,7 @@ async fn rollouts(server: &ApiServer, client: &kube::Client) {
         "3 old pods must stay",
         "ImagePullBackOff",
         "ACTS    kube-controller-manager (last status write",
-        "TRY     kubectl rollout undo -n default deploy/web    (revision 1, image app:1)",
+        "TRY     kubectl windlass undo -n default deploy/web    (revision 1, image app:1)",
     ] {
         assert!(explained.out.contains(part), "{part:?} is not in\n{}", explained.out);
     }
