@@ -22,11 +22,19 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// How long what is to stay is watched.
 const A_WHILE: Duration = Duration::from_secs(3);
 
-pub(crate) fn the_situations_of_upstreams_tests_end_as_with_kube_controller_manager() {
+pub(crate) fn the_situations_of_upstreams_tests_end_as_upstream_demands() {
+    play(&[Side::Windlass]);
+}
+
+pub(crate) fn kube_controller_manager_ends_the_same_situations_in_the_same_way() {
+    play(&[Side::Upstream]);
+}
+
+fn play(sides: &[Side]) {
     on_a_real_server(async |folder| {
-        for side in Side::BOTH {
+        for &side in sides {
             let server = ApiServer::start_with(folder, &[DAEMON]).await;
-            let bed = Bed { client: server.client().await };
+            let bed = Bed { side, client: server.client().await };
             bed.before_the_start().await;
             // Ours with the rights and under the policies that are shipped.
             let token = match side {
@@ -69,6 +77,7 @@ pub(crate) async fn grant(server: &ApiServer, client: &Client) {
 }
 
 struct Bed {
+    side: Side,
     client: Client,
 }
 
@@ -265,8 +274,11 @@ impl Bed {
                 }
             }
         }
-        // Upstream's own tests wait until their collector knows the pods; without that it deletes some of them.
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        // Upstream's own tests wait until their collector knows the pods; without that it deletes some of them. Ours asks
+        // every resource before it lets an owner go.
+        if self.side == Side::Upstream {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
         for (name, _, options) in &ways {
             for number in 0..4 {
                 self.delete(&format!("{controllers}/{name}-{number}"), options.clone()).await;
