@@ -2,6 +2,7 @@
 //!
 //! A ReplicaSet that creates fifty pods has nine events, and a tenth that counts the rest. Written for each pod, that
 //! count is a request per pod which nobody reads. Here it is written at most once a second, and the newest text with it.
+//! Other events are written at once: each text of a Deployment's is a step of its rollout, and a warning tells a refusal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,6 +15,9 @@ use super::{Exact, Recorded};
 
 /// The shortest time between two writes of one event.
 const SPACING: Duration = Duration::from_secs(1);
+
+/// The events whose texts differ only in the name of a pod.
+const ABOUT_PODS: [&str; 2] = ["SuccessfulCreate", "SuccessfulDelete"];
 
 /// How many events are remembered, and how many may be held back.
 const REMEMBERED: usize = 4096;
@@ -36,6 +40,9 @@ impl Repeats {
 
     /// Returns the event if it may be written now, and else holds it back in place of an earlier count.
     pub(super) fn take(&mut self, write: Write, now: Instant) -> Option<Write> {
+        if !ABOUT_PODS.contains(&write.0.reason) {
+            return Some(write);
+        }
         let exact = &write.1.exact;
         if let Some((_, held)) = self.held.get_mut(exact) {
             *held = write;

@@ -282,12 +282,23 @@ mod tests {
 
     /// Records these messages, lets the writer run for `time`, and shuts it down.
     async fn run(api: &Api, target: &EventTarget, messages: &[&str], time: Duration) {
+        run_with(api, target, "Scaled", messages, time).await;
+    }
+
+    /// The same with another reason.
+    async fn run_with(
+        api: &Api,
+        target: &EventTarget,
+        reason: &'static str,
+        messages: &[&str],
+        time: Duration,
+    ) {
         let clock = Clock::virtual_from("2026-01-01T00:00:00Z".parse().unwrap());
         let (recorder, writer) = EventRecorder::new(api.clone(), clock, 1);
         let shutdown = CancellationToken::new();
         let running = tokio::spawn(writer.run(shutdown.clone()));
         for message in messages {
-            recorder.record(target, EventType::Normal, "Scaled", (*message).into(), "test-controller");
+            recorder.record(target, EventType::Normal, reason, (*message).into(), "test-controller");
         }
         tokio::time::sleep(time).await;
         shutdown.cancel();
@@ -332,11 +343,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_count_is_written_once_a_second_with_the_newest_text_and_at_the_end() {
+    async fn a_count_of_pods_is_written_once_a_second_with_the_newest_text_and_at_the_end() {
         let (api, log) = server(&[201], Duration::ZERO);
         let pods: Vec<String> = (0..30).map(|n| format!("Created pod: web-{n}")).collect();
         let messages: Vec<&str> = pods.iter().map(String::as_str).collect();
-        run(&api, &target("shop"), &messages, Duration::from_millis(1500)).await;
+        run_with(&api, &target("shop"), "SuccessfulCreate", &messages, Duration::from_millis(1500)).await;
         // The first nine, and the combined one at once and a second later: the budget of an object is 25.
         let written = |log: &Log| -> Vec<(String, Value, Value)> {
             let log = log.lock();
@@ -352,8 +363,12 @@ mod tests {
         // A shutdown does not wait for the second to end.
         let (api, log) = server(&[201], Duration::ZERO);
         let start = Instant::now();
-        run(&api, &target("shop"), &messages, Duration::from_millis(10)).await;
+        run_with(&api, &target("shop"), "SuccessfulCreate", &messages, Duration::from_millis(10)).await;
         assert_eq!((written(&log), start.elapsed().as_millis()), (expected.to_vec(), 10));
+        // Each step of a rollout is written.
+        let (api, log) = server(&[201], Duration::ZERO);
+        run(&api, &target("shop"), &messages, Duration::from_millis(10)).await;
+        assert_eq!(written(&log).len(), 16);
     }
 
     #[tokio::test(start_paused = true)]
