@@ -201,16 +201,19 @@ impl SyncFailure for SyncError {
         }
     }
 
+    /// A namespace is deleted after its objects, but their deletions may reach the caches in another order: that of a
+    /// ReplicaSet first, so that its Deployment creates it once more.
     fn is_ordinary(&self) -> bool {
-        matches!(
-            self,
-            SyncError::Conflict { .. }
-                | SyncError::Gone { .. }
-                | SyncError::NamespaceTerminating { .. }
-                | SyncError::NameTaken { .. }
-                | SyncError::Overtaken { .. }
-                | SyncError::Unsent { error: ApiError::NotSent(_), .. }
-        )
+        self.call().is_some_and(ApiError::is_namespace_missing)
+            || matches!(
+                self,
+                SyncError::Conflict { .. }
+                    | SyncError::Gone { .. }
+                    | SyncError::NamespaceTerminating { .. }
+                    | SyncError::NameTaken { .. }
+                    | SyncError::Overtaken { .. }
+                    | SyncError::Unsent { error: ApiError::NotSent(_), .. }
+            )
     }
 }
 
@@ -261,5 +264,17 @@ mod tests {
         let conflict = || answered(409, "Conflict");
         assert!(SyncError::creation("creating", conflict()).is_refusal());
         assert!(SyncError::api("changing", conflict()).is_stale());
+    }
+
+    #[test]
+    fn a_creation_in_a_deleted_namespace_is_reported_without_a_warning() {
+        let missing = |kind: &str| {
+            let details = serde_json::json!({"name": "zoo", "kind": kind});
+            let status = Status { details: serde_json::from_value(details).ok(), ..Status::default() };
+            ApiError::Status(Status { code: 404, reason: "NotFound".into(), ..status }.boxed())
+        };
+        let refused = SyncError::creation("creating", missing("namespaces"));
+        assert!(refused.is_refusal() && refused.is_ordinary());
+        assert!(!SyncError::creation("creating", missing("serviceaccounts")).is_ordinary());
     }
 }

@@ -185,6 +185,16 @@ impl ApiError {
         self.has_cause("NamespaceTerminating")
     }
 
+    /// Nothing can be created here, since the namespace is gone. An API server says so with the resource of the
+    /// namespace; of an object that is missing itself, it names that object's resource.
+    pub fn is_namespace_missing(&self) -> bool {
+        self.is_not_found()
+            && self
+                .status()
+                .and_then(|status| status.details.as_ref())
+                .is_some_and(|details| details.group.is_empty() && details.kind == "namespaces")
+    }
+
     /// Whether the status names this cause.
     pub fn has_cause(&self, cause: &str) -> bool {
         self.status()
@@ -603,6 +613,9 @@ mod tests {
         .await;
         assert!(terminating.is_forbidden() && terminating.is_namespace_terminating());
         assert_eq!(terminating.label(), "namespace_terminating");
+        let missing = |kind: &str| json!({"reason": "NotFound", "details": {"name": "zoo", "kind": kind}});
+        assert!(error(404, missing("namespaces")).await.is_namespace_missing());
+        assert!(!error(404, missing("pods")).await.is_namespace_missing());
     }
 
     #[tokio::test]

@@ -114,8 +114,8 @@ impl EventWriter {
                 Ok(()) => return,
                 Err(error) => error,
             };
-            if error.is_namespace_terminating() {
-                tracing::debug!(object = %event.target.key, "event dropped: the namespace is being deleted");
+            if error.is_namespace_terminating() || error.is_namespace_missing() {
+                tracing::debug!(object = %event.target.key, "event dropped: the namespace is deleted");
                 break self.drop_event("namespace_terminating");
             }
             if create && error.is_already_exists() {
@@ -256,6 +256,8 @@ mod tests {
                 let reply = match code {
                     403 => json!({"status": "Failure", "reason": "Forbidden",
                         "details": {"causes": [{"reason": "NamespaceTerminating"}]}}),
+                    404 => json!({"status": "Failure", "reason": "NotFound",
+                        "details": {"kind": if head.method == "PATCH" { "events" } else { "namespaces" }}}),
                     409 => json!({"status": "Failure", "reason": "AlreadyExists"}),
                     _ => json!({}),
                 };
@@ -407,6 +409,15 @@ mod tests {
         run(&api, &target("shop"), &["a"], MINUTE).await;
         assert_eq!(log.lock().len(), 1 + PAUSES.len());
         assert!(api.metrics().render().contains("windlass_events_dropped_total{reason=\"server_error\"} 1"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deleted_namespace_costs_the_event_without_a_warning() {
+        let (api, log) = server(&[404], Duration::ZERO);
+        run(&api, &target("shop"), &["a"], MINUTE).await;
+        assert_eq!(log.lock().len(), 1);
+        let dropped = "windlass_events_dropped_total{reason=\"namespace_terminating\"} 1";
+        assert!(api.metrics().render().contains(dropped));
     }
 
     #[tokio::test(start_paused = true)]
