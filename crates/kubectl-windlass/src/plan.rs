@@ -21,6 +21,7 @@ use crate::connection::connect_with;
 use crate::exit::{CommandError, Exit};
 use crate::explain::missing;
 use crate::output::Output;
+use crate::rollout::last_writes::LastWrites;
 use crate::rollout::{Workload, live};
 use crate::target::{self, Kind, Target};
 use dry_run::Change;
@@ -208,7 +209,7 @@ async fn judge(
     let rooms = headrooms.iter().map(|headroom| headroom.room.clone()).chain(start.rooms).collect();
     let free_replica_sets = sets_left.as_ref().map(|(free, _)| *free);
     let start = Start { rooms, free_replica_sets, ..start };
-    let with = preview(start.clone());
+    let mut with = preview(start.clone());
     let mut quota = match &refusal {
         // Each pod is refused in any case.
         Some(_) => Vec::new(),
@@ -217,9 +218,16 @@ async fn judge(
     if let (true, Some((_, name))) = (with.is_replica_set_refused, sets_left) {
         quota.push(format!("{name}: count/replicasets.apps is used up: the new ReplicaSet is refused"));
     }
-    let broken = (args.assume.is_none() && refusal.is_none() && with.steps.len() > 1 && !is_paused)
+    let mut broken = (args.assume.is_none() && refusal.is_none() && with.steps.len() > 1 && !is_paused)
         .then(|| preview(Start { kubelet: Kubelet { broken: usize::MAX, ..kubelet }, ..start }))
         .filter(|broken| broken.end != End::Complete);
+    if LastWrites::of(&now).status.is_some_and(|actor| actor.manager != "windlass") {
+        let exists = |name: &str| replica_sets.iter().any(|set| set["metadata"]["name"] == name);
+        [Some(&mut with), broken.as_mut()]
+            .into_iter()
+            .flatten()
+            .for_each(|preview| unname(preview, name, exists));
+    }
     let template_labels = &wanted["spec"]["template"]["metadata"]["labels"];
     Ok(Report {
         object: format!("Deployment {key}"),
@@ -245,6 +253,14 @@ async fn judge(
         unjudged,
         is_paused,
     })
+}
+
+/// Calls a ReplicaSet that another controller manager will create `NAME-HASH`.
+fn unname(preview: &mut Preview, deployment: &str, exists: impl Fn(&str) -> bool) {
+    let foretold = preview.parts.iter().map(|part| part.name.clone()).find(|name| !exists(name));
+    if let Some(foretold) = foretold {
+        preview.rename(&foretold, &format!("{deployment}-HASH").into());
+    }
 }
 
 /// What refuses each new pod, whatever the quotas leave.

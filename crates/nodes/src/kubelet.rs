@@ -141,9 +141,8 @@ impl Simulator {
             Some(number) => number,
             None => self.options.nodes + *self.others.entry(name).or_insert(before + 1),
         };
-        let now = self.options.now.clone();
-        nodes::due(&node, number, now())?;
-        Some(registration::report(self.client.clone(), node, number, now).boxed())
+        nodes::due(&node, number, &self.options.version, (self.options.now)())?;
+        Some(registration::report(self.client.clone(), node, number, self.options.clone()).boxed())
     }
 
     /// Builds the requests of a step from the present state, and leaves sending them to the future.

@@ -101,9 +101,10 @@ async fn nodes(
     // The simulator retries for ever: what is wrong with the address or the credentials is said here.
     let version = send(&client, Ok(http::Request::get("/version").body(Vec::new())?));
     let version: Value = version.await.with_context(|| format!("{connected}: cannot use the API server"))?;
-    let version = version["gitVersion"].as_str().unwrap_or("of an unknown version").to_owned();
+    let version = version["gitVersion"].as_str().unwrap_or(kubelet::nodes::KUBELET_VERSION).to_owned();
     let shutdown = CancellationToken::new();
     let options = kubelet::Options {
+        version: version.clone(),
         nodes,
         node_labels,
         node_taints,

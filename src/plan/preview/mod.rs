@@ -127,6 +127,19 @@ impl Preview {
     pub fn most(&self) -> i64 {
         self.steps.iter().map(|step| step.pods).max().unwrap_or(0)
     }
+
+    /// Gives a ReplicaSet another name: where another controller manager acts, which hashes templates in its own way,
+    /// nobody can foretell the name of a new one.
+    pub fn rename(&mut self, from: &str, to: &Arc<str>) {
+        for part in self.parts.iter_mut().filter(|part| &*part.name == from) {
+            part.name = to.clone();
+        }
+        for step in &mut self.steps {
+            if let Some(size) = step.sizes.remove(from) {
+                step.sizes.insert(to.clone(), size);
+            }
+        }
+    }
 }
 
 /// No rollout takes longer than this to preview: as many rounds, each of which changes something.

@@ -57,6 +57,27 @@ fn the_rollout_that_follows_takes_the_steps_that_were_foretold() {
 }
 
 #[test]
+fn the_name_of_a_new_replica_set_is_foretold_only_where_windlass_acts() {
+    let sandbox = Sandbox::start(&["--no-controllers"]);
+    sandbox.create_web("app:1", &Value::Null);
+    let names = || -> Vec<String> {
+        let plan = planned(&sandbox, &["--image", "app:2"]);
+        let last = plan["steps"].as_array().unwrap().last().unwrap().clone();
+        last["replicaSets"].as_object().unwrap().keys().cloned().collect()
+    };
+    let [foretold] = &names()[..] else { panic!("{:?}", names()) };
+    assert!(foretold.starts_with("web-") && foretold != "web-HASH", "{foretold}");
+    for (manager, expected) in [("windlass", foretold.as_str()), ("kube-controller-manager", "web-HASH")] {
+        let entry = json!({"manager": manager, "operation": "Update", "subresource": "status", "fieldsType": "FieldsV1",
+                           "apiVersion": "apps/v1", "time": "2026-01-01T00:00:00Z",
+                           "fieldsV1": {"f:status": {"f:observedGeneration": {}}}});
+        let body = json!({"metadata": {"managedFields": [entry]}, "status": {"observedGeneration": 1}});
+        sandbox.call("PATCH", &format!("{DEPLOYMENTS}/web"), &body);
+        assert_eq!(names(), [expected], "{manager}");
+    }
+}
+
+#[test]
 fn nothing_is_written_and_nobody_has_to_be_able_to_write() {
     let sandbox = with_web();
     let before = sandbox.get(&format!("{DEPLOYMENTS}/web"));

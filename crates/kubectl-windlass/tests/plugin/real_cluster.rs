@@ -62,6 +62,9 @@ async fn rollouts(server: &ApiServer, client: &kube::Client) {
     call(client, Method::POST, DEPLOYMENTS, &body).await;
     let ended = plugin(server, &["status", "web", "--timeout=60s"]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
+    // Only kube-controller-manager can tell how it will name its next ReplicaSet.
+    let ended = plugin(server, &["plan", "web", "--image", "app:2"]).await;
+    assert!(ended.out.contains("  web-HASH (2) new  "), "{ended:?}");
 
     let mut broken = spec("app:broken", &selector);
     broken["progressDeadlineSeconds"] = json!(3);

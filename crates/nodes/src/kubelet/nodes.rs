@@ -10,7 +10,11 @@ use crate::api_client::rfc3339;
 /// Deployment of 400 pods would need more nodes.
 const PODS_PER_NODE: &str = "1000";
 
-/// The kubelet version of a simulated node.
+/// The kubelet version of simulated nodes beside the embedded API server: its own. A newer kubelet than its API server is
+/// no cluster that Kubernetes supports.
+pub const KUBELET_VERSION: &str = "v1.36.0";
+
+/// The operating system of a simulated node.
 const OS_IMAGE: &str = "Windlass sandbox";
 
 /// The name of simulated node `number`, counted from 1.
@@ -41,19 +45,19 @@ fn labels(name: &str) -> Value {
 }
 
 /// A node as its kubelet would register it.
-pub fn node(number: usize, now: Timestamp) -> Value {
+pub fn node(number: usize, version: &str, now: Timestamp) -> Value {
     let name = name(number);
     json!({
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": labels(&name)},
         "spec": {},
-        "status": status(&name, &address(number), now),
+        "status": status(&name, &address(number), version, now),
     })
 }
 
 /// The status of a healthy simulated node.
-fn status(name: &str, address: &str, now: Timestamp) -> Value {
+fn status(name: &str, address: &str, version: &str, now: Timestamp) -> Value {
     let at = rfc3339(now);
     let condition = |type_: &str, status: &str, reason: &str, message: &str| {
         json!({"type": type_, "status": status, "reason": reason, "message": message,
@@ -77,7 +81,7 @@ fn status(name: &str, address: &str, now: Timestamp) -> Value {
         "nodeInfo": {
             "architecture": "amd64", "operatingSystem": "linux", "osImage": OS_IMAGE,
             "kernelVersion": "simulated", "containerRuntimeVersion": "sandbox://1",
-            "kubeletVersion": "v1.37.0", "kubeProxyVersion": "",
+            "kubeletVersion": version, "kubeProxyVersion": "",
             "machineID": name, "systemUUID": name, "bootID": name,
         },
     })
@@ -119,20 +123,20 @@ pub enum Write {
 /// What its kubelet and the node lifecycle controller would write next about a node: the status and the labels of one
 /// that no kubelet has reported on, such as one that kubectl has created, then the taints that its state calls for.
 /// Every patch carries the resourceVersion, so that no concurrent write of another client is lost.
-pub fn due(node: &Value, number: usize, now: Timestamp) -> Option<Write> {
-    let version = json!({"resourceVersion": node["metadata"]["resourceVersion"]});
+pub fn due(node: &Value, number: usize, version: &str, now: Timestamp) -> Option<Write> {
+    let read = json!({"resourceVersion": node["metadata"]["resourceVersion"]});
     let conditions = &node["status"]["conditions"];
     if conditions.as_array().is_none_or(Vec::is_empty) {
         let name = node["metadata"]["name"].as_str().unwrap_or_default();
-        let mut status = status(name, &address(number), now);
+        let mut status = status(name, &address(number), version, now);
         // An existing status is kept.
         json_patch::merge(&mut status, &node["status"]);
         if node["status"]["allocatable"].is_null() {
             status["allocatable"] = status["capacity"].clone();
         }
-        return Some(Write::Status(json!({"metadata": version, "status": status})));
+        return Some(Write::Status(json!({"metadata": read, "status": status})));
     }
-    let mut patch = json!({"metadata": version});
+    let mut patch = json!({"metadata": read});
     let labels = labels(node["metadata"]["name"].as_str().unwrap_or_default());
     let mut missing = serde_json::Map::new();
     for (key, value) in labels.as_object().into_iter().flatten() {
@@ -232,7 +236,7 @@ mod tests {
 
     /// The keys and effects of the taints that the node gets.
     fn patched(node: &Value) -> Option<Vec<String>> {
-        let Write::Node(patch) = due(node, 1, now())? else { panic!("a status: {node}") };
+        let Write::Node(patch) = due(node, 1, KUBELET_VERSION, now())? else { panic!("a status: {node}") };
         assert_eq!(patch["metadata"]["resourceVersion"], "7");
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let taints = patch["spec"]["taints"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -247,7 +251,7 @@ mod tests {
     #[test]
     fn the_not_ready_taint_is_removed_once_and_other_taints_are_kept() {
         assert_eq!(patched(&tainted(&["gpu", NOT_READY], "True")).unwrap(), ["gpu:NoSchedule"]);
-        let last = due(&tainted(&[NOT_READY], "True"), 1, now()).unwrap();
+        let last = due(&tainted(&[NOT_READY], "True"), 1, KUBELET_VERSION, now()).unwrap();
         let Write::Node(last) = last else { panic!("{last:?}") };
         assert_eq!(last["spec"], json!({"taints": null}));
         assert_eq!(patched(&tainted(&["gpu"], "True")), None);
@@ -281,24 +285,25 @@ mod tests {
         let capacity = json!({"pods": "7"});
         let bare = json!({"metadata": {"name": "mine", "resourceVersion": "7", "labels": {"kubernetes.io/os": "plan9"}},
                           "status": {"capacity": capacity}});
-        let Some(Write::Status(patch)) = due(&bare, 5, now()) else { panic!("no status") };
+        let Some(Write::Status(patch)) = due(&bare, 5, "v1.31.4", now()) else { panic!("no status") };
         assert_eq!(patch["status"]["addresses"][0]["address"], "10.0.0.5");
+        assert_eq!(patch["status"]["nodeInfo"]["kubeletVersion"], "v1.31.4", "that of the API server");
         assert_eq!(patch["status"]["capacity"]["pods"], "7");
         assert_eq!(patch["status"]["allocatable"]["pods"], "7");
         let mut reported = bare;
         json_patch::merge(&mut reported, &patch);
-        let Some(Write::Node(patch)) = due(&reported, 5, now()) else { panic!("no labels") };
+        let Some(Write::Node(patch)) = due(&reported, 5, KUBELET_VERSION, now()) else { panic!("no labels") };
         assert_eq!(patch["metadata"]["labels"]["kubernetes.io/hostname"], "mine");
         assert_eq!(patch["metadata"]["labels"]["kubernetes.io/os"], Value::Null, "it has one");
         json_patch::merge(&mut reported, &patch);
-        assert_eq!(due(&reported, 5, now()), None);
-        assert_eq!(due(&node(1, now()), 1, now()), None);
+        assert_eq!(due(&reported, 5, KUBELET_VERSION, now()), None);
+        assert_eq!(due(&node(1, KUBELET_VERSION, now()), 1, KUBELET_VERSION, now()), None);
     }
 
     #[test]
     fn nodes_are_ready_and_differ_in_name_and_address() {
         let at: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-        let (first, big) = (node(1, at), node(300, at));
+        let (first, big) = (node(1, KUBELET_VERSION, at), node(300, KUBELET_VERSION, at));
         assert_eq!(first["metadata"]["name"], "sandbox-node-1");
         assert_eq!(first["status"]["addresses"][0]["address"], "10.0.0.1");
         assert_eq!(big["status"]["addresses"][0]["address"], "10.0.1.44");

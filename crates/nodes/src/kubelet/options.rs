@@ -9,6 +9,8 @@ use crate::api_client::Now;
 pub struct Options {
     /// The time that is written into statuses.
     pub now: Now,
+    /// The kubelet version that the nodes report: that of the API server.
+    pub version: String,
     /// How many nodes to create if the cluster has none. Zero creates none.
     pub nodes: usize,
     /// Labels of the nodes that it creates.
@@ -53,6 +55,7 @@ impl std::fmt::Debug for Options {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Options {
             now: _,
+            version,
             nodes,
             node_labels,
             node_taints,
@@ -62,6 +65,7 @@ impl std::fmt::Debug for Options {
             events,
         } = self;
         f.debug_struct("Options")
+            .field("version", version)
             .field("nodes", nodes)
             .field("node_labels", node_labels)
             .field("node_taints", node_taints)
@@ -78,6 +82,7 @@ impl Options {
     pub fn new(now: Now) -> Self {
         Options {
             now,
+            version: super::nodes::KUBELET_VERSION.to_owned(),
             nodes: 3,
             node_labels: Vec::new(),
             node_taints: Vec::new(),

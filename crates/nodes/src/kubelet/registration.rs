@@ -11,7 +11,7 @@ use super::{
     Options,
     nodes::{self, Write},
 };
-use crate::api_client::{CallError, Now, backoff, post, send};
+use crate::api_client::{CallError, backoff, post, send};
 
 /// Creates the nodes, unless the cluster has any.
 pub(super) async fn create_nodes(client: &Client, options: &Options) {
@@ -42,7 +42,7 @@ async fn try_create_nodes(client: &Client, options: &Options) -> Result<(), Call
         let node = send(client, post("/api/v1/nodes".to_owned(), &node)).await?;
         // At once, so that the first pods are not reported as unschedulable. If it fails, the watch of the nodes
         // triggers a retry.
-        if let Err(error) = report_now(client, node, number, &options.now).await {
+        if let Err(error) = report_now(client, node, number, options).await {
             tracing::debug!(%error, node = name, "the new node is still tainted");
         }
     }
@@ -52,7 +52,7 @@ async fn try_create_nodes(client: &Client, options: &Options) -> Result<(), Call
 /// A node with what the options say of it.
 fn new_node(number: usize, options: &Options) -> Value {
     let name = nodes::name(number);
-    let mut node = nodes::node(number, (options.now)());
+    let mut node = nodes::node(number, &options.version, (options.now)());
     let is_meant = |meant: &Option<String>| meant.as_ref().is_none_or(|meant| *meant == name);
     for label in options.node_labels.iter().filter(|label| is_meant(&label.node)) {
         node["metadata"]["labels"][&label.key] = json!(label.value);
@@ -73,9 +73,14 @@ fn new_node(number: usize, options: &Options) -> Value {
 }
 
 /// Writes what is due about a node, one write after the other.
-async fn report_now(client: &Client, mut node: Value, number: usize, now: &Now) -> Result<(), CallError> {
+async fn report_now(
+    client: &Client,
+    mut node: Value,
+    number: usize,
+    options: &Options,
+) -> Result<(), CallError> {
     let name = node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    while let Some(write) = nodes::due(&node, number, now()) {
+    while let Some(write) = nodes::due(&node, number, &options.version, (options.now)()) {
         let (requests, parameters) = (Request::new("/api/v1/nodes"), PatchParams::default());
         let request = match write {
             Write::Node(patch) => requests.patch(&name, &parameters, &Patch::Merge(patch)),
@@ -93,9 +98,9 @@ async fn report_now(client: &Client, mut node: Value, number: usize, now: &Now) 
 }
 
 /// The same, until it has succeeded or another version of the node is the one to look at.
-pub(super) async fn report(client: Client, node: Value, number: usize, now: Now) {
+pub(super) async fn report(client: Client, node: Value, number: usize, options: Options) {
     let mut failures = 0;
-    while let Err(error) = report_now(&client, node.clone(), number, &now).await {
+    while let Err(error) = report_now(&client, node.clone(), number, &options).await {
         if error.is_conflict() || error.is_final() {
             return;
         }
