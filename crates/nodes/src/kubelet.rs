@@ -8,6 +8,7 @@
 //! The decisions are in [`lifecycle`] and [`status`](mod@status), both pure; this file carries them out.
 
 mod calls;
+mod heartbeats;
 pub mod lifecycle;
 pub mod nodes;
 mod options;
@@ -47,6 +48,13 @@ pub fn run(client: Client, options: Options, shutdown: CancellationToken) -> Box
             registration::create_nodes(&client, &options).await;
             Simulator::new(client.clone(), options.clone()).run().await;
         };
+        let beating = async {
+            match options.heartbeat {
+                Some(every) => heartbeats::run(&client, &options, every).await,
+                None => std::future::pending().await,
+            }
+        };
+        let simulating = futures::future::join(simulating, beating);
         shutdown.run_until_cancelled(simulating).await;
     })
 }

@@ -19,6 +19,9 @@ use super::{cli, node_flags};
 /// How long the tasks may take to end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The kubelet's interval (`nodeStatusUpdateFrequency`).
+const HEARTBEAT: Duration = Duration::from_secs(10);
+
 /// Runs simulated nodes, their kubelets and a scheduler beside any API server, such as envtest's.
 ///
 /// Not beside real nodes: the simulator acts on every pod, on whatever node. It creates nodes unless the cluster has
@@ -108,6 +111,7 @@ async fn nodes(
         nodes,
         node_labels,
         node_taints,
+        heartbeat: Some(HEARTBEAT),
         ready_delay,
         shutdown_delay,
         never_ready,

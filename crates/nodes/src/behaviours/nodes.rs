@@ -194,3 +194,44 @@ async fn nodes_are_created_with_the_labels_and_taints_of_the_options() {
     assert_eq!(taints(&rig, "sandbox-node-1").await, Vec::<String>::new());
     assert_eq!(taints(&rig, "sandbox-node-2").await, ["gpu:NoSchedule"]);
 }
+
+/// When the Lease of a node was renewed last, and for which node.
+async fn renewed(rig: &Rig, node: &str) -> Option<(Timestamp, String)> {
+    let lease = rig.get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", node).await?;
+    let owner = lease["metadata"]["ownerReferences"][0]["uid"].as_str().unwrap().to_owned();
+    Some((lease["spec"]["renewTime"].as_str().unwrap().parse().unwrap(), owner))
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_node_renews_its_lease_as_long_as_it_exists() {
+    let rig = Rig::new();
+    let heartbeat = Some(Duration::from_secs(10));
+    let options = kubelet::Options { nodes: 2, heartbeat, ..kubelet::Options::new(rig.now.clone()) };
+    let rig = rig.with_pods_that(options);
+    pass(1_000).await;
+    let first = renewed(&rig, "sandbox-node-1").await.unwrap();
+    let uid = rig.get(NODES, "sandbox-node-1").await.unwrap()["metadata"]["uid"].clone();
+    assert_eq!(uid, first.1);
+    pass(25_000).await;
+    let second = renewed(&rig, "sandbox-node-1").await.unwrap();
+    assert_eq!(second.0.duration_since(first.0).as_secs(), 20);
+    // The node lifecycle controller missed it, and a user pulled the plug of the other.
+    let unknown = |reason: &str| json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": reason}]}});
+    for (node, reason) in [("sandbox-node-1", "NodeStatusUnknown"), ("sandbox-node-2", "Unplugged")] {
+        let patch = Patch::Strategic(unknown(reason));
+        let request = Request::new(NODES).patch_subresource("status", node, &PatchParams::default(), &patch);
+        send(&rig.client, request).await.unwrap();
+    }
+    pass(1_000).await;
+    assert!(ready(&rig.get(NODES, "sandbox-node-1").await.unwrap()));
+    assert!(!ready(&rig.get(NODES, "sandbox-node-2").await.unwrap()));
+    rig.delete(NODES, "sandbox-node-1", &DeleteParams::default()).await;
+    let deleted = renewed(&rig, "sandbox-node-1").await.unwrap();
+    pass(60_000).await;
+    assert_eq!(renewed(&rig, "sandbox-node-1").await.unwrap(), deleted);
+    // Another node of that name takes the Lease over.
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "sandbox-node-1"}});
+    let uid = rig.create(NODES, node).await["metadata"]["uid"].clone();
+    pass(11_000).await;
+    assert_eq!(uid, renewed(&rig, "sandbox-node-1").await.unwrap().1);
+}

@@ -145,8 +145,7 @@ pub fn due(node: &Value, number: usize, version: &str, now: Timestamp) -> Option
         }
     }
     // Only on nodes whose kubelet is this simulator.
-    let ours = node["status"]["nodeInfo"]["osImage"] == OS_IMAGE;
-    let labelled = ours && !missing.is_empty();
+    let labelled = is_simulated(node) && !missing.is_empty();
     if labelled {
         patch["metadata"]["labels"] = Value::Object(missing);
     }
@@ -155,6 +154,33 @@ pub fn due(node: &Value, number: usize, version: &str, now: Timestamp) -> Option
         patch["spec"] = json!({"taints": taints});
     }
     (labelled || taints.is_some()).then_some(Write::Node(patch))
+}
+
+/// Whether this simulator is the kubelet of a node.
+pub fn is_simulated(node: &Value) -> bool {
+    node["status"]["nodeInfo"]["osImage"] == OS_IMAGE
+}
+
+/// The patch of the status of a node whose heartbeats the node lifecycle controller missed: it has the conditions of a
+/// healthy node again. `None` for any other, such as one whose condition a user set.
+pub fn revived(node: &Value, now: Timestamp) -> Option<Value> {
+    let conditions = node["status"]["conditions"].as_array()?;
+    let is_missed = |condition: &Value| {
+        let reason = condition["reason"].as_str().unwrap_or_default();
+        condition["status"] == "Unknown" && matches!(reason, "NodeStatusUnknown" | "NodeStatusNeverUpdated")
+    };
+    if !is_simulated(node) || !conditions.iter().any(is_missed) {
+        return None;
+    }
+    let mut healthy = status("", "", "", now)["conditions"].take();
+    let healthy = healthy.as_array_mut()?;
+    let revived = conditions.iter().map(|condition| {
+        let same = healthy.iter().find(|healthy| healthy["type"] == condition["type"]);
+        same.filter(|_| is_missed(condition)).unwrap_or(condition).clone()
+    });
+    let revived: Vec<Value> = revived.collect();
+    let version = &node["metadata"]["resourceVersion"];
+    Some(json!({"metadata": {"resourceVersion": version}, "status": {"conditions": revived}}))
 }
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -278,6 +304,32 @@ mod tests {
         let mut execute = tainted(&["gpu"], "True");
         execute["spec"]["taints"][0]["effect"] = json!("NoExecute");
         assert_eq!(patched(&execute), None, "it belongs to another kubelet");
+    }
+
+    #[test]
+    fn a_node_whose_heartbeats_were_missed_is_ready_again_and_one_that_a_user_stopped_is_not() {
+        let mut sound = node(1, KUBELET_VERSION, now());
+        assert_eq!(revived(&sound, now()), None);
+        let ready = |node: &mut Value, reason: &str| {
+            for condition in node["status"]["conditions"].as_array_mut().unwrap() {
+                if condition["type"] == "Ready" {
+                    condition["status"] = json!("Unknown");
+                    condition["reason"] = json!(reason);
+                }
+            }
+        };
+        ready(&mut sound, "NodeStatusUnknown");
+        let patch = revived(&sound, now()).unwrap();
+        let last = &patch["status"]["conditions"][3];
+        assert_eq!(
+            (&last["type"], &last["status"], &last["reason"]),
+            (&json!("Ready"), &json!("True"), &json!("KubeletReady"))
+        );
+        let mut foreign = sound.clone();
+        foreign["status"]["nodeInfo"]["osImage"] = json!("Debian");
+        assert_eq!(revived(&foreign, now()), None, "it has a kubelet of its own");
+        ready(&mut sound, "PulledThePlug");
+        assert_eq!(revived(&sound, now()), None);
     }
 
     #[test]

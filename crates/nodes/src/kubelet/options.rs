@@ -17,6 +17,8 @@ pub struct Options {
     pub node_labels: Vec<NodeLabel>,
     /// Taints of the nodes that it creates.
     pub node_taints: Vec<NodeTaint>,
+    /// How often each node renews its Lease; `None` is never. Needed where a node lifecycle controller runs.
+    pub heartbeat: Option<Duration>,
     /// From a pod's binding to its readiness.
     pub ready_delay: Duration,
     /// From a pod's deletion to its end, if its grace period is not shorter.
@@ -59,6 +61,7 @@ impl std::fmt::Debug for Options {
             nodes,
             node_labels,
             node_taints,
+            heartbeat,
             ready_delay,
             shutdown_delay,
             never_ready,
@@ -69,6 +72,7 @@ impl std::fmt::Debug for Options {
             .field("nodes", nodes)
             .field("node_labels", node_labels)
             .field("node_taints", node_taints)
+            .field("heartbeat", heartbeat)
             .field("ready_delay", ready_delay)
             .field("shutdown_delay", shutdown_delay)
             .field("never_ready", never_ready)
@@ -78,7 +82,7 @@ impl std::fmt::Debug for Options {
 }
 
 impl Options {
-    /// Three nodes, half a second until ready and to end, every image good, events written.
+    /// Three nodes, half a second until ready and to end, every image good, events written, no heartbeats.
     pub fn new(now: Now) -> Self {
         Options {
             now,
@@ -86,6 +90,7 @@ impl Options {
             nodes: 3,
             node_labels: Vec::new(),
             node_taints: Vec::new(),
+            heartbeat: None,
             ready_delay: Duration::from_millis(500),
             shutdown_delay: Duration::from_millis(500),
             never_ready: None,
