@@ -7,6 +7,7 @@
 mod apiserver;
 mod collector_policy;
 mod daemon_sets;
+mod examples;
 mod garbage;
 mod installation;
 mod namespaces;
@@ -25,6 +26,7 @@ enum Needs {
     Server,
     ServerAndUpstream,
     ServerAndChart,
+    ServerAndGo,
 }
 
 impl Needs {
@@ -33,6 +35,7 @@ impl Needs {
             Needs::Server => "needs KUBEBUILDER_ASSETS",
             Needs::ServerAndUpstream => "needs KUBEBUILDER_ASSETS with kube-controller-manager",
             Needs::ServerAndChart => "needs KUBEBUILDER_ASSETS and WINDLASS_RENDERED",
+            Needs::ServerAndGo => "needs KUBEBUILDER_ASSETS and WINDLASS_KUBERNETES_SOURCE",
         }
     }
 
@@ -45,6 +48,7 @@ impl Needs {
             Needs::Server => assets().is_some(),
             Needs::ServerAndUpstream => controllers::assets().is_ok(),
             Needs::ServerAndChart => assets().is_some() && chart(),
+            Needs::ServerAndGo => assets().is_some() && std::env::var_os(examples::GO_TREE).is_some(),
         }
     }
 }
@@ -71,6 +75,8 @@ fn main() -> ExitCode {
         Server: collector_policy::the_collectors_token_changes_only_references_and_its_finalizers,
         Server: installation::the_shipped_manifests_are_accepted,
         Server: namespaces::namespaces_end_with_what_is_in_them,
+        Server: examples::the_python_program_of_the_documentation_passes,
+        ServerAndGo: examples::the_go_program_of_the_documentation_passes,
         ServerAndChart: test_bed::the_chart_gives_the_controllers_of_the_cluster_exactly_the_rights_that_they_need,
         Server: garbage::the_situations_of_upstreams_tests_end_as_upstream_demands,
         ServerAndUpstream: garbage::kube_controller_manager_ends_the_same_situations_in_the_same_way,
