@@ -5,6 +5,7 @@
 //! by attribute alone. So the program has a harness of its own, which reports as ignored what lacks its server.
 
 mod apiserver;
+mod bounded_collector;
 mod collector_policy;
 mod daemon_sets;
 mod examples;
@@ -88,6 +89,9 @@ fn main() -> ExitCode {
         ServerAndUpstream: garbage::kube_controller_manager_ends_the_end_to_end_situations_in_the_same_way,
         ServerAndUpstream: namespaces::the_conditions_are_those_of_kube_controller_manager,
         ServerAndUpstream: quotas::quotas_and_limit_ranges_admit_refuse_and_count_as_a_real_api_server_does,
+        ServerAndChart: bounded_collector::the_chart_gives_a_collector_of_some_resources_of_a_namespace_exactly_what_it_needs,
+        ServerAndChart: bounded_collector::the_chart_gives_a_collector_of_a_namespace_rights_in_it_alone,
+        ServerAndChart: bounded_collector::the_chart_gives_a_collector_of_some_resources_exactly_what_it_needs,
         ServerAndChart: installation::the_rendered_chart_is_accepted,
         ServerAndChart: installation::the_chart_gives_a_daemon_of_one_namespace_the_permissions_that_it_needs,
     ];
