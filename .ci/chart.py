@@ -115,6 +115,11 @@ REFUSED = [
     ("tls: {secretName: a}\nmetrics: {serviceMonitor: {enabled: true, namespace: b}}", "serviceMonitor.namespace=b"),
     ("controllers: ['*', -deployment, -replicaset, -replicationcontroller, -daemonset]", "none of deployment-controller"),
     ("controllers: [namespace]\nscope: {namespace: a}", "namespace-controller needs all namespaces"),
+    ("garbageCollection: {resources: [Pods]}", "at '/garbageCollection/resources/0'"),
+    ("garbageCollection: {resource: [pods]}", "at '/garbageCollection': additional properties 'resource' not allowed"),
+    ("garbageCollection: {resources: [pods]}", "garbageCollection.resources: the garbage collector does not run"),
+    ("controllers: [garbage-collector]\ngarbageCollection: {owners: [pods]}", "garbageCollection.owners: without"),
+    ("controllers: [garbage-collector]\ngarbageCollection: {clusterOwners: [nodes]}", "clusterOwners: without"),
     ("serviceAccount: {create: false}", "needs serviceAccount.name"),
     ("scope: {selector: team=shop}", "test.labels={}: scope.selector=team=shop does not match these labels"),
     ("scope: {selector: team=shop}\ntest: {labels: {team: web}}", "set test.enabled=false"),
@@ -154,6 +159,22 @@ SCOPES = [
     ({"scope": {"selector": "team=shop"}, "test": {"labels": {"team": "shop"}}}, True),
     ({"scope": {"selector": "team=shop"}, "test": {"labels": {"team": "shop"}}, "deploymentLabels": {"team": "shop"}}, False),
     ({"scope": {"selector": "team=shop"}, "test": {"enabled": False}, "deploymentLabels": {"team": "web"}}, True),
+]
+
+# What bounds the garbage collector, and the rules that it gets: kind and namespace of the role, and each rule in one line.
+ALL = "get list watch patch delete"
+COLLECTED = [
+    ({}, {("ClusterRole", None): [f"* */* {ALL}"]}),
+    ({"scope": {"namespace": "shop"}}, {("Role", "shop"): [f"* */* {ALL}"]}),
+    ({"garbageCollection": {"resources": ["pods", "jobs.batch", "secrets"], "ignoredResources": ["secrets"],
+                            "owners": ["pods", "cronjobs.batch"], "clusterOwners": ["nodes"]}},
+     {("ClusterRole", None): [f" pods,secrets {ALL}", f"batch jobs {ALL}", " nodes get", "batch cronjobs get"]}),
+    ({"scope": {"namespace": "shop"}, "garbageCollection": {"resources": ["pods"], "owners": ["cronjobs.batch"],
+                                                            "clusterOwners": ["nodes", "things.a.example.com"]}},
+     {("Role", "shop"): [f" pods {ALL}", "batch cronjobs get"],
+      ("ClusterRole", None): [" nodes get", "a.example.com things get"]}),
+    ({"scope": {"namespace": "shop"}, "garbageCollection": {"clusterOwners": ["nodes"]}},
+     {("Role", "shop"): [f"* */* {ALL}"], ("ClusterRole", None): [" nodes get"]}),
 ]
 
 failures = []
@@ -320,6 +341,22 @@ def check_scopes():
         check(without_labels == (is_told and "selector" in values.get("scope", {})), f"the notes with {values}: {notes}")
 
 
+def check_collected():
+    for values, expected in COLLECTED:
+        rendered = render({"controllers": ["garbage-collector"], "test": {"enabled": False}} | values)
+        found, bound = {}, set()
+        for it in documents(rendered["garbage-collector.yaml"]):
+            where = (it["kind"].removesuffix("Binding"), it["metadata"].get("namespace"))
+            if it["kind"] in ("Role", "ClusterRole"):
+                found[where] = [" ".join([*rule["apiGroups"], ",".join(rule["resources"]), *rule["verbs"]])
+                                for rule in it["rules"]]
+            elif it["kind"] in ("RoleBinding", "ClusterRoleBinding"):
+                bound.add((*where, it["roleRef"]["kind"]))
+        expected = {where: [rule.replace("*/*", "*") for rule in rules] for where, rules in expected.items()}
+        check(found == expected, f"the rules of the garbage collector with {values}: {found}")
+        check(bound == {(*where, where[0]) for where in expected}, f"its bindings with {values}: {bound}")
+
+
 def check_two_releases():
     """The alerts and the dashboard of a second release select its own metrics and do not collide with the first's."""
     charts = {name: render(MONITORED, name=name) for name in ("windlass", "another-windlass")}
@@ -407,6 +444,8 @@ def main(arguments):
             done(f"{len(NAMES)} release names give valid object names")
             check_scopes()
             done(f"{len(SELECTORS)} selectors parsed, and the notes for {len(SCOPES)} scopes are right")
+            check_collected()
+            done(f"{len(COLLECTED)} bounds of the garbage collector give it the rules that it needs")
             check_two_releases()
             done("two releases have alerts and dashboards of their own")
             number = chart_policy.check_all(policies_of, check)

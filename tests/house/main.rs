@@ -1,6 +1,7 @@
 //! The repository itself: sources, manifests, workflows, and documents that must say what the code has.
 
 mod differences;
+mod examples;
 mod manifests;
 mod operations;
 mod packaging;

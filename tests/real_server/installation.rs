@@ -282,7 +282,7 @@ pub(crate) fn the_rendered_chart_is_accepted() {
 }
 
 /// As the chart names it for the release `windlass` in the namespace `windlass`.
-const SCOPED: User = User {
+pub(crate) const SCOPED: User = User {
     token: "token-of-a-scoped-daemon",
     name: "system:serviceaccount:windlass:windlass",
     groups: "system:serviceaccounts,system:serviceaccounts:windlass",

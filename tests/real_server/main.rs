@@ -5,8 +5,10 @@
 //! by attribute alone. So the program has a harness of its own, which reports as ignored what lacks its server.
 
 mod apiserver;
+mod bounded_collector;
 mod collector_policy;
 mod daemon_sets;
+mod examples;
 mod garbage;
 mod installation;
 mod namespaces;
@@ -25,6 +27,7 @@ enum Needs {
     Server,
     ServerAndUpstream,
     ServerAndChart,
+    ServerAndGo,
 }
 
 impl Needs {
@@ -33,6 +36,7 @@ impl Needs {
             Needs::Server => "needs KUBEBUILDER_ASSETS",
             Needs::ServerAndUpstream => "needs KUBEBUILDER_ASSETS with kube-controller-manager",
             Needs::ServerAndChart => "needs KUBEBUILDER_ASSETS and WINDLASS_RENDERED",
+            Needs::ServerAndGo => "needs KUBEBUILDER_ASSETS and WINDLASS_KUBERNETES_SOURCE",
         }
     }
 
@@ -45,6 +49,7 @@ impl Needs {
             Needs::Server => assets().is_some(),
             Needs::ServerAndUpstream => controllers::assets().is_ok(),
             Needs::ServerAndChart => assets().is_some() && chart(),
+            Needs::ServerAndGo => assets().is_some() && std::env::var_os(examples::GO_TREE).is_some(),
         }
     }
 }
@@ -71,11 +76,22 @@ fn main() -> ExitCode {
         Server: collector_policy::the_collectors_token_changes_only_references_and_its_finalizers,
         Server: installation::the_shipped_manifests_are_accepted,
         Server: namespaces::namespaces_end_with_what_is_in_them,
+        Server: examples::the_python_program_of_the_documentation_passes,
+        ServerAndGo: examples::the_go_program_of_the_documentation_passes,
         ServerAndChart: test_bed::the_chart_gives_the_controllers_of_the_cluster_exactly_the_rights_that_they_need,
         Server: garbage::the_situations_of_upstreams_tests_end_as_upstream_demands,
         ServerAndUpstream: garbage::kube_controller_manager_ends_the_same_situations_in_the_same_way,
+        Server: garbage::without_a_watch_cache_they_end_as_upstream_demands,
+        ServerAndUpstream: garbage::kube_controller_manager_ends_them_in_the_same_way_without_a_watch_cache,
+        Server: garbage::with_owners_that_are_seen_late_they_end_as_upstream_demands,
+        ServerAndUpstream: garbage::kube_controller_manager_ends_them_in_the_same_way_with_owners_that_are_seen_late,
+        Server: garbage::the_situations_of_upstreams_end_to_end_tests_end_as_upstream_demands,
+        ServerAndUpstream: garbage::kube_controller_manager_ends_the_end_to_end_situations_in_the_same_way,
         ServerAndUpstream: namespaces::the_conditions_are_those_of_kube_controller_manager,
         ServerAndUpstream: quotas::quotas_and_limit_ranges_admit_refuse_and_count_as_a_real_api_server_does,
+        ServerAndChart: bounded_collector::the_chart_gives_a_collector_of_some_resources_of_a_namespace_exactly_what_it_needs,
+        ServerAndChart: bounded_collector::the_chart_gives_a_collector_of_a_namespace_rights_in_it_alone,
+        ServerAndChart: bounded_collector::the_chart_gives_a_collector_of_some_resources_exactly_what_it_needs,
         ServerAndChart: installation::the_rendered_chart_is_accepted,
         ServerAndChart: installation::the_chart_gives_a_daemon_of_one_namespace_the_permissions_that_it_needs,
     ];

@@ -106,7 +106,7 @@ async fn condition(client: &Client, name: &str, kind: &str, status: &str, words:
 }
 
 /// 20 objects of 8 kinds.
-async fn fill(client: &Client, name: &str) {
+pub(crate) async fn fill(client: &Client, name: &str) {
     let core = |plural: &str| format!("/api/v1/namespaces/{name}/{plural}");
     let group = |group: &str, plural: &str| format!("/apis/{group}/v1/namespaces/{name}/{plural}");
     let template = json!({"metadata": {"labels": {"app": "a"}},

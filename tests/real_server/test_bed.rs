@@ -1,6 +1,8 @@
 //! etcd, kube-apiserver and Windlass' test bed, and nothing else: what somebody who tests an operator starts. The server has
 //! the admission plugin that refuses pods without a ServiceAccount, as by default.
 
+mod times;
+
 use std::time::Duration;
 
 use http::Method;
@@ -36,7 +38,7 @@ pub(crate) fn a_clean_control_plane_with_the_test_bed_feels_like_a_cluster() {
             play(client.clone(), began, certificate).await;
             let bed = Bed { client };
             rolling_updates(&bed).await;
-            deletions(&bed).await;
+            times::measure(&bed).await;
         });
         let played = played.await;
         let text = std::fs::read_to_string(&log).unwrap();
@@ -119,12 +121,8 @@ async fn play(client: Client, began: Instant, certificate: std::path::PathBuf) {
     let is_ours = |entry: &&Value| entry["manager"] == "clusterrole-aggregation-controller";
     assert_eq!(fields.iter().find(is_ours).unwrap()["operation"], "Apply");
 
-    for namespace in ["one", "two", "three"] {
-        let began = Instant::now();
-        let body = json!({"metadata": {"name": namespace}});
-        bed.call(Method::POST, "/api/v1/namespaces", &body).await;
-        figures.push(("a Deployment of 3 in a new namespace", bed.available(namespace, began).await));
-    }
+    bed.create_namespace("one").await;
+    bed.available("one", Instant::now()).await;
     let map = "/api/v1/namespaces/one/configmaps/kube-root-ca.crt";
     let pem = std::fs::read_to_string(certificate).unwrap();
     bed.eventually(map, "the CA is published", |map| map["data"]["ca.crt"] == pem.as_str()).await;
@@ -181,33 +179,15 @@ async fn rolling_updates(bed: &Bed) {
     }
 }
 
-/// What the garbage collector and the namespace controller do.
-#[allow(clippy::print_stdout)] // The figures are for whoever runs it.
-async fn deletions(bed: &Bed) {
-    let web = "/apis/apps/v1/namespaces/two/deployments/web";
-    let began = Instant::now();
-    let background = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
-    bed.call(Method::DELETE, web, &background).await;
-    for collection in ["/apis/apps/v1/namespaces/two/replicasets", "/api/v1/namespaces/two/pods"] {
-        let is_empty = |list: &Value| list["items"].as_array().is_some_and(Vec::is_empty);
-        bed.eventually(collection, "it is empty", is_empty).await;
-    }
-    println!("    {:>5} ms  a Deployment that is deleted, with its pods", began.elapsed().as_millis());
-    let began = Instant::now();
-    let three = "/api/v1/namespaces/three";
-    bed.call(Method::DELETE, three, &DELETE).await;
-    bed.eventually(three, "the namespace is gone", Value::is_null).await;
-    println!(
-        "    {:>5} ms  a namespace that is deleted, with a Deployment of 3",
-        began.elapsed().as_millis()
-    );
-}
-
 struct Bed {
     client: Client,
 }
 
 impl Bed {
+    async fn create_namespace(&self, name: &str) {
+        self.call(Method::POST, "/api/v1/namespaces", &json!({"metadata": {"name": name}})).await;
+    }
+
     async fn call(&self, method: Method, path: &str, body: &Value) -> Value {
         send(&self.client, method, path, body).await.unwrap_or_else(|error| panic!("{path}: {error}"))
     }

@@ -1,4 +1,23 @@
 {{/*
+A rule with these `verbs` for each API group of `names`, which are as `kubectl api-resources -o name` prints them, but for those
+that are in `without`.
+*/}}
+{{- define "windlass.collectedRules" -}}
+{{- $groups := dict }}
+{{- range .names }}
+{{- if not (has . $.without) }}
+{{- $group := regexReplaceAll "^[^.]*\\.?" . "" }}
+{{- $_ := set $groups $group (append (get $groups $group | default list) (regexReplaceAll "\\..*" . "")) }}
+{{- end }}
+{{- end }}
+{{- range $group, $resources := $groups }}
+- apiGroups: [{{ $group | quote }}]
+  resources: [{{ join ", " $resources }}]
+  verbs: [{{ $.verbs }}]
+{{- end }}
+{{- end }}
+
+{{/*
 CEL: whether a change of an object is one of the garbage collector's. References to owners come off, or block them no
 more, and finalizers of the two deletions that wait for dependents come off an object that is being deleted. Nothing else
 changes, labels and annotations included: with a label on a Namespace an attacker could lift its Pod Security level.

@@ -29,7 +29,7 @@ is the name, or the name after a '-', decides; otherwise '*' does.
 {{- range list "deployment-controller" "replicaset-controller" "replicationcontroller-controller" "daemonset-controller" "garbage-collector-controller" "namespace-controller" "serviceaccount-controller" "root-ca-certificate-publisher-controller" "persistentvolumeclaim-protection-controller" "persistentvolume-protection-controller" "clusterrole-aggregation-controller" "rollingupdate-controller" -}}
 {{- $offByDefault := has . $off -}}
 {{- if eq "true" (include "windlass.runs" (dict "name" . "controllers" $.Values.controllers "offByDefault" $offByDefault)) -}}
-{{- if and $offByDefault $.Values.scope.namespace (ne . "rollingupdate-controller") -}}
+{{- if and $offByDefault $.Values.scope.namespace (not (has . (list "garbage-collector-controller" "rollingupdate-controller"))) -}}
 {{- fail (printf "controllers: %s needs all namespaces; leave it out, or leave scope.namespace empty" .) -}}
 {{- end -}}
 {{- $running = append $running . -}}

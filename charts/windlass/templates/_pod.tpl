@@ -52,6 +52,12 @@ spec:
     {{- with .Values.scope.selector }}
     - {{ printf "--selector=%s" . | quote }}
     {{- end }}
+    {{- with .Values.garbageCollection.resources }}
+    - {{ join "," . | printf "--gc-resources=%s" | quote }}
+    {{- end }}
+    {{- with .Values.garbageCollection.ignoredResources }}
+    - {{ join "," . | printf "--gc-ignored-resources=%s" | quote }}
+    {{- end }}
     {{- if not .Values.authentication.enabled }}
     - --authentication-skip-lookup=true
     {{- end }}

@@ -106,22 +106,32 @@ impl ApiServer {
         for program in ["etcd", "kube-apiserver"] {
             assert!(assets.join(program).is_file(), "{ASSETS}={}: there is no {program}", assets.display());
         }
-        Self::start_by(assets, users, Accounts::NotNeeded).await
+        Self::start_by(assets, users, Accounts::NotNeeded, &[]).await
+    }
+
+    /// The same with further flags of kube-apiserver.
+    pub async fn start_flagged(assets: &Path, users: &[User], flags: &[&str]) -> Self {
+        Self::start_by(assets, users, Accounts::NotNeeded, flags).await
     }
 
     /// The same where each pod needs the ServiceAccount of its namespace, as by default.
     pub async fn start_with_accounts(assets: &Path, users: &[User]) -> Self {
-        Self::start_by(assets, users, Accounts::Needed).await
+        Self::start_by(assets, users, Accounts::Needed, &[]).await
     }
 
-    async fn start_by(assets: &Path, users: &[User], accounts: Accounts) -> Self {
-        match Self::try_start(assets, users, accounts).await {
-            Ok(server) => server,
-            Err(_) => Self::try_start(assets, users, accounts).await.unwrap_or_else(|why| panic!("{why}")),
+    async fn start_by(assets: &Path, users: &[User], accounts: Accounts, more: &[&str]) -> Self {
+        if let Ok(server) = Self::try_start(assets, users, accounts, more).await {
+            return server;
         }
+        Self::try_start(assets, users, accounts, more).await.unwrap_or_else(|why| panic!("{why}"))
     }
 
-    async fn try_start(assets: &Path, users: &[User], accounts: Accounts) -> Result<Self, String> {
+    async fn try_start(
+        assets: &Path,
+        users: &[User],
+        accounts: Accounts,
+        more: &[&str],
+    ) -> Result<Self, String> {
         let dir = tempfile::tempdir().unwrap();
         let [client_port, peer_port, secure_port] = free_ports();
         let (store, peers) = (url("http", client_port), url("http", peer_port));
@@ -171,6 +181,7 @@ impl ApiServer {
         if accounts == Accounts::NotNeeded {
             flags.push("--disable-admission-plugins=ServiceAccount".into());
         }
+        flags.extend(more.iter().map(ToString::to_string));
         let kube_apiserver = Process::start(&assets.join("kube-apiserver"), dir.path(), &flags);
         let mut server = ApiServer { kube_apiserver, etcd, dir };
         server.wait_until_ready().await?;
@@ -195,7 +206,12 @@ impl ApiServer {
 
     /// An ordinary client.
     pub async fn client(&self) -> Client {
-        let config = Kubeconfig::read_from(self.kubeconfig(TOKEN)).unwrap();
+        self.client_of(TOKEN).await
+    }
+
+    /// An ordinary client of the user with this token.
+    pub async fn client_of(&self, token: &str) -> Client {
+        let config = Kubeconfig::read_from(self.kubeconfig(token)).unwrap();
         let options = KubeConfigOptions::default();
         Client::try_from(Config::from_custom_kubeconfig(config, &options).await.unwrap()).unwrap()
     }
@@ -292,20 +308,24 @@ pub fn on_a_real_server(test: impl AsyncFnOnce(&Path)) {
     runtime.unwrap().block_on(test(&folder));
 }
 
-/// Nodes and pods, and the two controllers that every cluster has.
-pub async fn run_the_rest_of_the_cluster(server: &ApiServer, end: &CancellationToken) {
-    let client = server.client().await;
-    let now: Arc<dyn Fn() -> jiff::Timestamp + Send + Sync> = Arc::new(|| Clock::System.now());
+/// Nodes and pods.
+pub async fn run_nodes(server: &ApiServer, end: &CancellationToken) {
     let options = kubelet::Options {
         // As on the sandbox: an image of this tag never starts.
         never_ready: Some(regex_lite::Regex::new(":broken$").unwrap()),
         ready_delay: Duration::from_millis(300),
         shutdown_delay: Duration::from_millis(300),
-        ..kubelet::Options::new(now.clone())
+        ..kubelet::Options::new(Arc::new(|| Clock::System.now()))
     };
-    tokio::spawn(kubelet::run(client.clone(), options, end.clone()));
+    tokio::spawn(kubelet::run(server.client().await, options, end.clone()));
+}
+
+/// The same, and the two controllers that every cluster has.
+pub async fn run_the_rest_of_the_cluster(server: &ApiServer, end: &CancellationToken) {
+    run_nodes(server, end).await;
+    let client = server.client().await;
     tokio::spawn(garbage::run(client.clone(), end.clone()));
-    tokio::spawn(namespaces::run(client, now, end.clone()));
+    tokio::spawn(namespaces::run(client, Arc::new(|| Clock::System.now()), end.clone()));
 }
 
 /// The ServiceAccount of `deploy/rbac.yaml`, as the API server sees it.

@@ -39,8 +39,8 @@ struct Network {
     client: kube::Client,
     /// Of a hundred replies to creations, so many get lost.
     loss: u8,
-    /// How far behind the watches are.
-    lag: Duration,
+    /// How far behind the watch of a path is.
+    lag: Box<dyn Fn(&str) -> Duration + Send + Sync>,
     rng: parking_lot::Mutex<fastrand::Rng>,
     counts: Arc<Counts>,
 }
@@ -54,6 +54,23 @@ impl Drop for Proxy {
 impl Proxy {
     /// Starts one that loses this part of the replies to creations, in percent, and delays watches by `lag`.
     pub async fn start(client: kube::Client, loss: u8, lag: Duration, seed: u64) -> Self {
+        Self::start_by(client, loss, Box::new(move |_| lag), seed).await
+    }
+
+    /// Starts one that loses nothing, and delays the watch of each path by what this says.
+    pub async fn delaying(
+        client: kube::Client,
+        lag: impl Fn(&str) -> Duration + Send + Sync + 'static,
+    ) -> Self {
+        Self::start_by(client, 0, Box::new(lag), 0).await
+    }
+
+    async fn start_by(
+        client: kube::Client,
+        loss: u8,
+        lag: Box<dyn Fn(&str) -> Duration + Send + Sync>,
+        seed: u64,
+    ) -> Self {
         let counts = Arc::<Counts>::default();
         let rng = parking_lot::Mutex::new(fastrand::Rng::with_seed(seed));
         let network = Network { client, loss, lag, rng, counts: counts.clone() };
@@ -81,6 +98,7 @@ async fn forward(State(network): State<Arc<Network>>, request: Request) -> Respo
     let creates = parts.method == Method::POST;
     let creates_pod = creates && parts.uri.path().ends_with("/pods");
     let watches = parts.uri.query().is_some_and(|query| query.contains("watch=true"));
+    let lag = if watches { (network.lag)(parts.uri.path()) } else { Duration::ZERO };
     let Ok(body) = axum::body::to_bytes(body, 16 << 20).await else {
         return StatusCode::BAD_REQUEST.into_response();
     };
@@ -105,7 +123,7 @@ async fn forward(State(network): State<Arc<Network>>, request: Request) -> Respo
     }
     let (parts, body) = answer.into_parts();
     let body = Body::new(body);
-    Response::from_parts(parts, if watches { late(body, network.lag) } else { body })
+    Response::from_parts(parts, if lag > Duration::ZERO { late(body, lag) } else { body })
 }
 
 /// The same stream, each part of it later by `lag`.
