@@ -80,6 +80,8 @@ enum End {
     Expired,
     /// The server does not support streaming lists.
     StreamingRefused,
+    /// The server refuses the media types that were asked for.
+    EncodingRefused,
     /// A new list was requested.
     RelistRequested,
     /// The list is older than the cache.
@@ -105,6 +107,8 @@ pub(crate) struct Reflector {
     rng: fastrand::Rng,
     /// Whether the server supports streaming lists, as far as we know.
     streaming: bool,
+    /// Whether the server has refused other media types than JSON.
+    json_only: bool,
     /// Streaming lists that ended early, one after the other.
     failed_streams: u32,
     /// Lists in pages that expired on the way, one after the other.
@@ -150,6 +154,7 @@ impl Reflector {
             api,
             rng: fastrand::Rng::with_seed(seed),
             streaming: true,
+            json_only: false,
             failed_streams: 0,
             expired_lists: 0,
             stale_lists: 0,
@@ -176,7 +181,7 @@ impl Reflector {
             let wait = self.after_end(&end, start.elapsed() >= SHORT);
             listing = match end {
                 End::Listed | End::Quiet => false,
-                End::Closed | End::Broken(_) => self.destination.is_listing(),
+                End::Closed | End::Broken(_) | End::EncodingRefused => self.destination.is_listing(),
                 End::Expired if planted!("an expired watch is resumed without a new list") => false,
                 End::Expired
                 | End::StreamingRefused
@@ -209,6 +214,11 @@ impl Reflector {
                 self.streaming = false;
                 self.count("streaming_list_refused");
                 tracing::info!(resource, "the API server does not support streaming lists; listing in pages");
+                Duration::ZERO
+            }
+            End::EncodingRefused => {
+                self.count("encoding_refused");
+                tracing::info!(resource, "the API server accepts requests for JSON only");
                 Duration::ZERO
             }
             End::Closed if lasted => Duration::ZERO,
@@ -325,7 +335,7 @@ impl Reflector {
         query.extend(self.field_selector.map(|selector| ("fieldSelector", selector)));
         let timeout = if list || self.attempt > 0 { LATER_START } else { FIRST_START };
         let starting = self.api.with_timeout(timeout);
-        let request = request::get_as(self.destination.accept().watch, &self.path, &query);
+        let request = request::get_as(self.accept_watch(), &self.path, &query);
         let response = match starting.stream(request).await {
             Ok(response) => response,
             Err(error) => {
@@ -385,9 +395,30 @@ impl Reflector {
         if self.failed_streams >= STREAM_ATTEMPTS { End::StreamingRefused } else { end }
     }
 
+    fn accept_watch(&self) -> &'static str {
+        let accept = self.destination.accept();
+        if self.json_only { accept.watch_in_json } else { accept.watch }
+    }
+
+    fn accept_list(&self) -> &'static str {
+        let accept = self.destination.accept();
+        if self.json_only { accept.list_in_json } else { accept.list }
+    }
+
+    /// Whether the request is to be repeated for JSON, from now on. A server that knows no protobuf takes the next of the
+    /// media types, and so sends JSON; some that are no Kubernetes refuse them all.
+    fn falls_back_to_json(&mut self, error: &ApiError) -> bool {
+        let accept = self.destination.accept();
+        let refused = error.status().is_some_and(|status| matches!(status.code, 406 | 415));
+        refused && accept.watch != accept.watch_in_json && !std::mem::replace(&mut self.json_only, true)
+    }
+
     fn not_begun(&mut self, error: &ApiError, list: bool) -> End {
         let resource = self.resource.plural;
         let code = error.status().map_or(0, |status| status.code);
+        if self.falls_back_to_json(error) {
+            return End::EncodingRefused;
+        }
         if list && matches!(code, 400 | 403 | 405 | 406 | 415 | 422 | 501) {
             tracing::debug!(resource, %error, "the API server refused a streaming list");
             return End::StreamingRefused;

@@ -9,6 +9,7 @@ mod collector_policy;
 mod daemon_sets;
 mod garbage;
 mod installation;
+mod metadata_encodings;
 mod namespaces;
 mod quotas;
 mod test_bed;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         Server: installation::the_shipped_manifests_are_accepted,
         Server: namespaces::namespaces_end_with_what_is_in_them,
         ServerAndChart: test_bed::the_chart_gives_the_controllers_of_the_cluster_exactly_the_rights_that_they_need,
+        Server: metadata_encodings::metadata_are_the_same_in_protobuf_and_in_json_for_custom_resources_too,
         Server: garbage::the_situations_of_upstreams_tests_end_as_upstream_demands,
         ServerAndUpstream: garbage::kube_controller_manager_ends_the_same_situations_in_the_same_way,
         ServerAndUpstream: namespaces::the_conditions_are_those_of_kube_controller_manager,

@@ -65,8 +65,7 @@ impl GraphWriter {
     }
 
     fn decode<'a>(&self, object: Encoded<'a>) -> Option<Metadata<'a>> {
-        let Encoded::Json(json) = object else { return None };
-        Metadata::decode(json)
+        Metadata::read(object)
             .inspect_err(|error| {
                 self.undecodable.inc();
                 let resource = self.resource.plural;
@@ -84,7 +83,8 @@ impl GraphWriter {
 
 impl Destination for GraphWriter {
     fn accept(&self) -> Accept {
-        Accept { list: request::METADATA_LIST, watch: request::METADATA }
+        let (list, watch) = (request::METADATA_LIST_PROTOBUF, request::METADATA_PROTOBUF);
+        Accept { list, watch, list_in_json: request::METADATA_LIST, watch_in_json: request::METADATA }
     }
 
     fn may_be_removed(&self) -> bool {

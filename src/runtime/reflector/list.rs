@@ -132,9 +132,12 @@ impl Reflector {
         query.extend(self.selector.as_deref().map(|selector| ("labelSelector", selector)));
         query.extend(self.field_selector.map(|selector| ("fieldSelector", selector)));
         let timeout = if in_pieces { PAGE_TIMEOUT } else { LIST_TIMEOUT };
-        let request = request::get_as(self.destination.accept().list, &self.path, &query);
+        let request = request::get_as(self.accept_list(), &self.path, &query);
         let response = match self.api.with_timeout(timeout).stream(request).await {
             Ok(response) => response,
+            Err(error) if self.falls_back_to_json(&error) => {
+                return Err(PageError::Restart(End::EncodingRefused));
+            }
             Err(error) if error.is_gone() && token.is_some() => {
                 self.expired_lists += 1;
                 return Err(PageError::Restart(End::Expired));
