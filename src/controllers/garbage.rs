@@ -34,6 +34,7 @@ use crate::metrics::set_gauge;
 use crate::model::{ObjectKey, Resource, Uid};
 use crate::plan::garbage::graph::{Graph, Look, Wake};
 use crate::runtime::api::Api;
+use crate::runtime::list_turns::ListTurns;
 use crate::runtime::worker::{Next, WorkQueue, run_workers};
 use barrier::{Barrier, Deletion};
 use finalizers::StuckOrphanings;
@@ -93,6 +94,7 @@ fn install(setup: &mut Setup) -> Box<dyn Worker> {
             context.settings().scope.namespace.clone(),
         ),
         kinds_changed: Notify::new(),
+        turns: ListTurns::new(watch::LISTS_AT_ONCE),
         released: Mutex::new(Recent::new(RELEASED_FOR)),
         waiting_owners: Mutex::new(Recent::new(WAITS_FOR)),
         unwatched: UnwatchedOwners::default(),
@@ -125,6 +127,8 @@ pub struct Collector {
     kinds: Kinds,
     /// Called when a resource may have come or gone.
     kinds_changed: Notify,
+    /// The turns of the lists that fill the graph.
+    turns: ListTurns,
     /// Owners whose `orphan` we took off.
     released: Mutex<Recent>,
     /// Owners that were read and waited for their dependents.

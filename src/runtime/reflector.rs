@@ -7,6 +7,7 @@
 //! connection (`client::transport`).
 
 mod destination;
+mod encoding;
 mod list;
 
 use std::convert::Infallible;
@@ -22,6 +23,7 @@ use tokio::time::Instant;
 use super::api::{Api, ApiError};
 use super::backoff::delay;
 use super::informer::InformerOptions;
+use super::list_turns::{ListTurns, Turn};
 use super::reachability::Reachability;
 use super::request;
 use super::watch_decoder::{DecodeError, EventSplitter, WatchEvent};
@@ -122,6 +124,9 @@ pub(crate) struct Reflector {
     /// Whether nothing has happened to the kind for a while.
     quiet: bool,
     reachability: Reachability,
+    turns: Option<ListTurns>,
+    /// That of the list that is under way.
+    turn: Option<Turn>,
     /// Delays since the last successful answer.
     attempt: u32,
     /// Whether an event has arrived since the last break.
@@ -140,7 +145,8 @@ impl Reflector {
         relist_requested: Arc<Notify>,
         reachability: Reachability,
     ) -> Self {
-        let InformerOptions { namespace, label_selector, field_selector, page_size, seed, may_lag } = options;
+        let InformerOptions { namespace, label_selector, field_selector, page_size, seed, may_lag, turns } =
+            options;
         Reflector {
             resource,
             path: resource.path(namespace.as_deref()),
@@ -162,6 +168,8 @@ impl Reflector {
             consistent: false,
             quiet: false,
             reachability,
+            turns,
+            turn: None,
             attempt: 0,
             progress: false,
             retry_after: Duration::ZERO,
@@ -178,6 +186,7 @@ impl Reflector {
                 (true, false) => self.list().await,
                 (list, _) => self.stream(list).await,
             };
+            self.turn = None;
             let wait = self.after_end(&end, start.elapsed() >= SHORT);
             listing = match end {
                 End::Listed | End::Quiet => false,
@@ -271,6 +280,21 @@ impl Reflector {
         self.breaks.with_label_values(&[self.resource.group, self.resource.plural, reason]).inc();
     }
 
+    /// Waits for the turn of a list, unless it has one.
+    async fn take_turn(&mut self) {
+        if let (None, Some(turns)) = (&self.turn, &self.turns) {
+            self.turn = Some(turns.take().await);
+        }
+    }
+
+    /// The server has sent something.
+    fn received(&self) {
+        self.reachability.record();
+        if let Some(turn) = &self.turn {
+            turn.progressed();
+        }
+    }
+
     fn begin_list(&mut self) -> bool {
         // This list covers all requests until now.
         self.consistent |= self.relist_requested.notified().now_or_never().is_some();
@@ -307,6 +331,7 @@ impl Reflector {
 
     fn end_list(&mut self, version: u64) {
         self.destination.end_list(version);
+        self.turn = None;
         (self.failed_streams, self.expired_lists, self.stale_lists) = (0, 0, 0);
         self.consistent = false;
         if !self.ready.send_replace(true) {
@@ -317,6 +342,9 @@ impl Reflector {
 
     /// Watches, from the last position or, as a list, from the beginning.
     async fn stream(&mut self, list: bool) -> End {
+        if list {
+            self.take_turn().await;
+        }
         let accept_older = list && self.begin_list();
         let short = self.quiet && !list;
         let seconds = if short { QUIET_WATCH } else { self.rng.u64(WATCH_SECONDS) };
@@ -375,7 +403,7 @@ impl Reflector {
                 }
                 Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
-                        self.reachability.record();
+                        self.received();
                         events.push(data);
                     }
                 }
@@ -393,24 +421,6 @@ impl Reflector {
         }
         self.failed_streams += 1;
         if self.failed_streams >= STREAM_ATTEMPTS { End::StreamingRefused } else { end }
-    }
-
-    fn accept_watch(&self) -> &'static str {
-        let accept = self.destination.accept();
-        if self.json_only { accept.watch_in_json } else { accept.watch }
-    }
-
-    fn accept_list(&self) -> &'static str {
-        let accept = self.destination.accept();
-        if self.json_only { accept.list_in_json } else { accept.list }
-    }
-
-    /// Whether the request is to be repeated for JSON, from now on. A server that knows no protobuf takes the next of the
-    /// media types, and so sends JSON; some that are no Kubernetes refuse them all.
-    fn falls_back_to_json(&mut self, error: &ApiError) -> bool {
-        let accept = self.destination.accept();
-        let refused = error.status().is_some_and(|status| matches!(status.code, 406 | 415));
-        refused && accept.watch != accept.watch_in_json && !std::mem::replace(&mut self.json_only, true)
     }
 
     fn not_begun(&mut self, error: &ApiError, list: bool) -> End {

@@ -1,6 +1,7 @@
 //! The garbage collector: dependents follow their owners, finalizers end deletions, and nothing is deleted without proof.
 
 mod encodings;
+mod first_lists;
 mod unlisted_kinds;
 mod unreadable_kinds;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus::IntCounter;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::Collector;
 use crate::model::Resource;
@@ -26,6 +26,8 @@ pub(super) struct GraphWriter {
     has_listed: bool,
     position: Arc<AtomicU64>,
     moved: watch::Sender<u64>,
+    /// Called when a list begins.
+    begun: Arc<Notify>,
     objects: usize,
     undecodable: IntCounter,
 }
@@ -37,6 +39,7 @@ impl GraphWriter {
         resource: Resource,
         position: Arc<AtomicU64>,
         moved: watch::Sender<u64>,
+        begun: Arc<Notify>,
     ) -> Self {
         let labels = [resource.group, resource.plural];
         let undecodable = collector.context.metrics().informer_undecodable.with_label_values(&labels);
@@ -48,6 +51,7 @@ impl GraphWriter {
             has_listed: false,
             position,
             moved,
+            begun,
             objects: 0,
             undecodable,
         }
@@ -106,6 +110,7 @@ impl Destination for GraphWriter {
     fn begin_list(&mut self, _: bool) {
         (self.is_listing, self.objects) = (true, 0);
         self.collector.graph.lock().begin_list(self.id);
+        self.begun.notify_one();
     }
 
     fn end_list(&mut self, version: u64) {

@@ -58,9 +58,11 @@ enum PageError {
 impl Reflector {
     /// Reads a list in pages. A page that fails is requested again, not the pages before it.
     pub(super) async fn list(&mut self) -> End {
+        self.take_turn().await;
         let mut accept_older = self.begin_list();
         let (mut token, mut first_version, mut attempt) = (None::<String>, None, 0);
         loop {
+            self.take_turn().await;
             let failure = match self.page(token.as_deref(), first_version.is_none(), accept_older).await {
                 Ok(meta) if meta.next.is_none() || meta.next != token => {
                     attempt = 0;
@@ -85,6 +87,7 @@ impl Reflector {
             self.count(failure.reason);
             self.reachability.failed(&failure.text);
             self.warn(&failure.text, wait);
+            self.turn = None;
             tokio::time::sleep(wait).await;
         }
     }
@@ -166,7 +169,7 @@ impl Reflector {
                 }
                 Ok(Some(Ok(frame))) => {
                     let Ok(data) = frame.into_data() else { continue };
-                    self.reachability.record();
+                    self.received();
                     received += data.len();
                     decoder.push(data);
                 }
