@@ -280,21 +280,6 @@ impl Reflector {
         self.breaks.with_label_values(&[self.resource.group, self.resource.plural, reason]).inc();
     }
 
-    /// Waits for the turn of a list, unless it has one.
-    async fn take_turn(&mut self) {
-        if let (None, Some(turns)) = (&self.turn, &self.turns) {
-            self.turn = Some(turns.take().await);
-        }
-    }
-
-    /// The server has sent something.
-    fn received(&self) {
-        self.reachability.record();
-        if let Some(turn) = &self.turn {
-            turn.progressed();
-        }
-    }
-
     fn begin_list(&mut self) -> bool {
         // This list covers all requests until now.
         self.consistent |= self.relist_requested.notified().now_or_never().is_some();

@@ -56,6 +56,21 @@ enum PageError {
 }
 
 impl Reflector {
+    /// Waits for the turn of a list, unless it has one.
+    pub(super) async fn take_turn(&mut self) {
+        if let (None, Some(turns)) = (&self.turn, &self.turns) {
+            self.turn = Some(turns.take().await);
+        }
+    }
+
+    /// The server has sent something.
+    pub(super) fn received(&self) {
+        self.reachability.record();
+        if let Some(turn) = &self.turn {
+            turn.progressed();
+        }
+    }
+
     /// Reads a list in pages. A page that fails is requested again, not the pages before it.
     pub(super) async fn list(&mut self) -> End {
         self.take_turn().await;
