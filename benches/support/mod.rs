@@ -6,7 +6,7 @@ pub mod watched;
 use serde_json::{Value, json};
 
 /// What a server's field tracking adds to an object: two writers, nearly all fields.
-fn managed_fields(depth: usize) -> Value {
+pub fn managed_fields(depth: usize) -> Value {
     let leaf = |n: usize| (format!("f:field{n}"), json!({}));
     let fields: serde_json::Map<String, Value> =
         (0..depth).map(|n| (format!("f:section{n}"), Value::Object((0..12).map(leaf).collect()))).collect();

@@ -1,5 +1,5 @@
 //! A server in this process that keeps nothing: it answers each watch with a list, then with the events that are fed to it,
-//! and with the pods that are created.
+//! and with the pods that are created. Objects of a kind that is asked for in protobuf are in protobuf, others in JSON.
 #![allow(dead_code)] // Every benchmark uses its own part of this.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::{StreamExt, stream};
-use http::{Method, Request, Response};
+use http::header::ACCEPT;
+use http::{HeaderMap, Method, Request, Response};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -19,6 +20,7 @@ use kube::client::Body;
 use parking_lot::Mutex;
 use rustix::time::ClockId;
 use serde_json::{Value, json};
+use windlass::model::protobuf::{MAGIC, find, unwrap_object};
 use windlass_apiserver::to_protobuf;
 
 pub const PODS: &str = "/api/v1/pods";
@@ -77,13 +79,40 @@ pub fn frame(kind: &str, object: &Value) -> Vec<u8> {
     [&u32::try_from(event.len()).unwrap().to_be_bytes()[..], &event].concat()
 }
 
+/// The metadata of an object in protobuf, with these managed fields, as an event behind its length.
+pub fn metadata_frame(kind: &str, metadata: &Value, managed_fields: &Value) -> Vec<u8> {
+    let object =
+        json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata});
+    let message = to_protobuf(&object);
+    let message = find(unwrap_object(&message).unwrap(), 1).unwrap().unwrap().bytes().unwrap();
+    // They are JSON within protobuf. No table of ours writes them.
+    let entries = managed_fields.as_array().unwrap().iter().flat_map(|entry| {
+        let text = |field: &str| entry[field].as_str().unwrap().as_bytes().to_vec();
+        let fields = field(7, &field(1, entry["fieldsV1"].to_string().as_bytes()));
+        // 17 is the number of the field, which takes two bytes.
+        let entry = [field(1, &text("manager")), field(2, &text("operation")), fields].concat();
+        let [_, rest @ ..] = &field(1, &entry)[..] else { unreachable!() };
+        [&[0x8a, 0x01], rest].concat()
+    });
+    let metadata = field(1, &[message.to_vec(), entries.collect()].concat());
+    let type_meta = [field(1, b"meta.k8s.io/v1"), field(2, b"PartialObjectMetadata")].concat();
+    let object = [MAGIC, &field(1, &type_meta), &field(2, &metadata)].concat();
+    let event = [field(1, kind.as_bytes()), field(2, &field(1, &object))].concat();
+    [&u32::try_from(event.len()).unwrap().to_be_bytes()[..], &event].concat()
+}
+
+/// Whether a kind is asked for in protobuf: pods, and the metadata of all kinds. Its list must be in it.
+fn accepts_protobuf(headers: &HeaderMap) -> bool {
+    headers.get(ACCEPT).is_some_and(|accept| accept.to_str().is_ok_and(|accept| accept.contains("protobuf")))
+}
+
 /// The output of one watch: first the list, then the fed events.
 type Feed = (Box<dyn Iterator<Item = Bytes> + Send>, UnboundedReceiver<Bytes>);
 
-fn bookmark(path: &str) -> Bytes {
+fn bookmark(as_protobuf: bool) -> Bytes {
     let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"resourceVersion": LISTED.to_string(),
                         "annotations": {"k8s.io/initial-events-end": "true"}}});
-    if path == PODS { frame("BOOKMARK", &object) } else { line("BOOKMARK", &object) }.into()
+    if as_protobuf { frame("BOOKMARK", &object) } else { line("BOOKMARK", &object) }.into()
 }
 
 /// A write.
@@ -123,7 +152,6 @@ impl Server {
         for (path, list) in lists {
             let (feeder, changes) = unbounded();
             feeders.insert(path, feeder);
-            let list: Box<dyn Iterator<Item = Bytes> + Send> = Box::new(list.chain([bookmark(path)]));
             feeds.insert(path, (list, changes));
         }
         Arc::new(Server {
@@ -187,14 +215,13 @@ impl Server {
             return response.body(Full::new(object).boxed_unsync()).unwrap();
         }
         let lists = parts.uri.query().is_some_and(|query| query.contains("sendInitialEvents"));
-        let media_type = if path == PODS {
-            "application/vnd.kubernetes.protobuf;stream=watch"
-        } else {
-            "application/json"
-        };
+        let as_protobuf = accepts_protobuf(&parts.headers);
+        let media_type =
+            if as_protobuf { "application/vnd.kubernetes.protobuf;stream=watch" } else { "application/json" };
         let feed = self.feeds.lock().remove(path.as_str());
         let body = match (feed, self.feeders.lock().get_mut(path.as_str())) {
             (Some((list, changes)), _) => {
+                let list = list.chain([bookmark(as_protobuf)]);
                 let events = stream::iter(list).chain(changes).map(|event| Ok(Frame::data(event)));
                 StreamBody::new(events).boxed_unsync()
             }
@@ -206,7 +233,7 @@ impl Server {
             }
             // Of every other kind there is nothing.
             _ => {
-                let end = stream::iter(lists.then(|| Ok(Frame::data(bookmark(&path)))));
+                let end = stream::iter(lists.then(|| Ok(Frame::data(bookmark(as_protobuf)))));
                 StreamBody::new(end.chain(stream::pending())).boxed_unsync()
             }
         };

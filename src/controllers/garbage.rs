@@ -28,12 +28,14 @@ use tokio_util::sync::CancellationToken;
 use super::context::Context;
 use super::driver::Worker;
 use super::error::SyncError;
+use super::namespace_content::NamespaceContent;
 use super::registry::{ControllerEntry, OF_ANY_KIND, Requests};
 use super::setup::Setup;
 use crate::metrics::set_gauge;
 use crate::model::{ObjectKey, Resource, Uid};
-use crate::plan::garbage::graph::{Graph, Look, Wake};
+use crate::plan::garbage::graph::{Emptied, Graph, Look, Wake};
 use crate::runtime::api::Api;
+use crate::runtime::list_turns::ListTurns;
 use crate::runtime::worker::{Next, WorkQueue, run_workers};
 use barrier::{Barrier, Deletion};
 use finalizers::StuckOrphanings;
@@ -88,19 +90,28 @@ fn install(setup: &mut Setup) -> Box<dyn Worker> {
         orphans: WorkQueue::new(ORPHAN_QUEUE, &metrics),
         foregrounds: WorkQueue::new(FOREGROUND_QUEUE, &metrics),
         graph: Mutex::default(),
+        changes: monitor::GraphChanges::new(&metrics),
         kinds: Kinds::new(
             context.settings().garbage_resources.clone(),
             context.settings().scope.namespace.clone(),
         ),
         kinds_changed: Notify::new(),
+        turns: ListTurns::new(watch::LISTS_AT_ONCE),
         released: Mutex::new(Recent::new(RELEASED_FOR)),
         waiting_owners: Mutex::new(Recent::new(WAITS_FOR)),
         unwatched: UnwatchedOwners::default(),
         foreground_since: Mutex::default(),
         stuck: StuckOrphanings::default(),
         barrier: Barrier::default(),
+        namespaces: setup.shared().0,
         stop: CancellationToken::new(),
         context,
+    });
+    let weak = Arc::downgrade(&collector);
+    collector.namespaces.counted_by(move |namespace, resource| {
+        let collector = weak.upgrade()?;
+        let resource = collector.kinds.synced(resource)?;
+        Some(collector.graph.lock().count(namespace, resource))
     });
     let weak = Arc::downgrade(&collector);
     metrics.before_render(move || {
@@ -122,9 +133,12 @@ pub struct Collector {
     /// Objects that are being deleted after their dependents, of which none is left that is known.
     foregrounds: WorkQueue<Uid>,
     graph: Mutex<Graph>,
+    changes: monitor::GraphChanges,
     kinds: Kinds,
     /// Called when a resource may have come or gone.
     kinds_changed: Notify,
+    /// The turns of the lists that fill the graph.
+    turns: ListTurns,
     /// Owners whose `orphan` we took off.
     released: Mutex<Recent>,
     /// Owners that were read and waited for their dependents.
@@ -135,6 +149,8 @@ pub struct Collector {
     foreground_since: Mutex<BTreeMap<Uid, Instant>>,
     stuck: StuckOrphanings,
     barrier: Barrier,
+    /// Who waits for the last object of a kind.
+    namespaces: Arc<NamespaceContent>,
     stop: CancellationToken,
 }
 
@@ -182,6 +198,18 @@ impl Collector {
                     self.barrier.forget(&uid, Deletion::Orphaning);
                     self.orphans.add(uid);
                 }
+            }
+        }
+    }
+
+    /// Tells who waits for it that nothing of a kind is left in a namespace.
+    fn tell_of_ends(&self, emptied: Vec<Emptied>) {
+        for Emptied { namespace, resource } in emptied {
+            if !self.namespaces.is_awaited(&namespace) {
+                continue;
+            }
+            if let Some(resource) = self.kinds.watched_as(resource) {
+                self.namespaces.emptied(&namespace, &(resource.group, resource.plural));
             }
         }
     }

@@ -44,6 +44,7 @@ pub mod gated_field;
 pub mod in_doubt_writes;
 pub mod live_reads;
 pub mod namespace;
+mod namespace_content;
 pub mod owner_memory;
 pub mod past_caches;
 pub mod patch;

@@ -15,11 +15,12 @@ use tokio::time::Instant;
 use super::context::Context;
 use super::controller::{Controller, Executed, Settled, Status};
 use super::driver::{Driver, Worker};
+use super::namespace_content::NamespaceContent;
 use super::patch;
 use super::registry::{ControllerEntry, Requests};
 use super::setup::Setup;
 use crate::metrics::set_gauge;
-use crate::model::{Condition, Namespace, NamespaceStatus, Record};
+use crate::model::{Condition, Namespace, NamespaceStatus, ObjectKey, Record};
 use crate::plan::Urgency;
 use crate::plan::namespace::{self as planner, Cause, Observed, Outcome, Plan};
 use execute::SharedDiscovery;
@@ -49,6 +50,7 @@ fn install(setup: &mut Setup) -> Box<dyn Worker> {
     let controller = NamespaceController {
         discovery: SharedDiscovery::new(context.control(Namespace::RESOURCE).api.clone()),
         memory: Arc::default(),
+        content: setup.shared().0,
         context,
     };
     Box::new(Driver::new(Arc::new(controller), &ENTRY, setup))
@@ -60,6 +62,8 @@ pub struct NamespaceController {
     discovery: SharedDiscovery,
     /// What is kept of each namespace between rounds.
     memory: Arc<NamespaceMemory>,
+    /// What the garbage collector sees, if it runs.
+    content: Arc<NamespaceContent>,
 }
 
 /// They follow the content, which changes fast: none keeps an old text.
@@ -82,6 +86,9 @@ impl Controller for NamespaceController {
 
     fn watch(self: &Arc<Self>, _: &mut Setup) {
         self.context.memory().includes(self.memory.clone());
+        self.context.memory().includes(self.content.clone());
+        let queue = self.context.queue_of::<Namespace>().clone();
+        self.content.woken_by(move |name| queue.add(ObjectKey::new("", name)));
         let (memory, metrics) = (Arc::downgrade(&self.memory), self.context.metrics());
         let terminating = metrics.workloads.namespaces_terminating.clone();
         metrics.before_render(move || {

@@ -1,6 +1,6 @@
 //! The metrics of the garbage collector.
 
-use prometheus::{Histogram, IntCounter, IntGauge, IntGaugeVec};
+use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
 use super::catalogue::Catalogue;
 
@@ -19,10 +19,12 @@ pub struct GarbageMetrics {
     pub resources: IntGaugeVec,
     /// How often discovery failed, for all groups or for one; upstream's.
     pub sync_errors: IntCounter,
-    /// Objects deleted because no owner is left.
-    pub deleted: IntCounter,
-    /// Owners that were let go without their dependents.
-    pub orphaned: IntCounter,
+    /// Deletions of objects because no owner is left, `{result}`: `deleted`; `gone` for one that was deleted before;
+    /// `conflict` for one that has changed, and is judged again; `failed`.
+    pub deletions: IntCounterVec,
+    /// Attempts to end a deletion without the dependents, `{result}`: `orphaned`; `dropped` for one that was deleted
+    /// otherwise meanwhile; `unread` while an object that cannot be read may be a dependent; `failed`.
+    pub orphanings: IntCounterVec,
     /// Owners that keep `orphan` because a resource cannot be read.
     pub stuck_orphanings: IntGauge,
     /// Seconds that it took to learn from all resources who refers to the owners that wait.
@@ -48,13 +50,15 @@ impl GarbageMetrics {
                 "garbagecollector_controller_resources_sync_error_total",
                 "Failures of discovery, for all API groups or for one.",
             ),
-            deleted: catalogue.counter(
-                "windlass_garbage_objects_deleted_total",
-                "Objects that the garbage collector deleted because none of their owners is left.",
+            deletions: catalogue.counters(
+                "windlass_garbage_deletions_total",
+                "Deletions of objects without an owner that the garbage collector requested, by result: deleted, gone, conflict or failed.",
+                &["result"],
             ),
-            orphaned: catalogue.counter(
-                "windlass_garbage_owners_orphaned_total",
-                "Owners that were deleted without their dependents.",
+            orphanings: catalogue.counters(
+                "windlass_garbage_orphanings_total",
+                "Attempts to end a deletion that leaves the dependents, by result: orphaned, dropped, unread or failed.",
+                &["result"],
             ),
             stuck_orphanings: catalogue.gauge(
                 "windlass_garbage_stuck_orphanings",

@@ -2,9 +2,12 @@
 //!
 //! Borrowed from the answer: a collector over all kinds keeps almost nothing of what it reads.
 
+mod protobuf;
+
 use serde::Deserialize;
 
 use super::meta::Uid;
+use super::record::Encoded;
 use super::wire::{Text, Time, parse_resource_version};
 
 /// The finalizer of a foreground deletion: the object stays until no dependent blocks its deletion.
@@ -14,7 +17,7 @@ pub const FOREGROUND: &str = "foregroundDeletion";
 pub const ORPHAN: &str = "orphan";
 
 /// The metadata of an object.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata<'a> {
     /// The namespace; empty for a cluster-scoped object.
     pub namespace: Text<'a>,
@@ -61,30 +64,33 @@ impl OwnerReference<'_> {
 }
 
 impl<'a> Metadata<'a> {
-    /// Reads the metadata of an object; the rest is skipped.
+    /// Reads the metadata of an object in either encoding; the rest is skipped.
     ///
     /// # Errors
     /// When name, UID or version are missing, or a field has another type.
+    pub fn read(object: Encoded<'a>) -> Result<Self, serde_json::Error> {
+        match object {
+            Encoded::Json(json) => Metadata::decode(json),
+            Encoded::Protobuf(message) => Metadata::decode_protobuf(message),
+        }
+    }
+
+    /// Reads the metadata of an object in JSON; the rest is skipped.
+    ///
+    /// # Errors
+    /// See [`Metadata::read`].
     pub fn decode(json: &'a str) -> Result<Self, serde_json::Error> {
         let ObjectWire { metadata } = serde_json::from_str(json)?;
-        let missing = |field: &str| -> serde_json::Error {
-            serde::de::Error::custom(format_args!("metadata.{field} is missing"))
-        };
-        if metadata.name.as_str().is_empty() {
-            return Err(missing("name"));
-        }
-        if metadata.uid.as_str().is_empty() {
-            return Err(missing("uid"));
-        }
-        Ok(Metadata {
-            resource_version: parse_resource_version(metadata.resource_version.as_str())?,
-            uid: Uid::new(metadata.uid.as_str()),
-            is_deleting: metadata.deletion_timestamp.is_some(),
-            finalizers: metadata.finalizers.unwrap_or_default(),
-            owners: OwnerWire::all(metadata.owner_references.unwrap_or_default()),
-            namespace: metadata.namespace,
-            name: metadata.name,
-        })
+        metadata.checked()
+    }
+
+    /// Reads the metadata of an object from its protobuf message, without the envelope. All other fields, nested to
+    /// whatever depth, are stepped over by their length.
+    ///
+    /// # Errors
+    /// See [`Metadata::read`].
+    pub fn decode_protobuf(message: &'a [u8]) -> Result<Self, serde_json::Error> {
+        FieldsWire::from_object(message)?.checked()
     }
 
     /// Whether it has this finalizer.
@@ -98,13 +104,36 @@ impl<'a> Metadata<'a> {
     }
 }
 
+impl<'a> FieldsWire<'a> {
+    fn checked(self) -> Result<Metadata<'a>, serde_json::Error> {
+        let missing = |field: &str| -> serde_json::Error {
+            serde::de::Error::custom(format_args!("metadata.{field} is missing"))
+        };
+        if self.name.as_str().is_empty() {
+            return Err(missing("name"));
+        }
+        if self.uid.as_str().is_empty() {
+            return Err(missing("uid"));
+        }
+        Ok(Metadata {
+            resource_version: parse_resource_version(self.resource_version.as_str())?,
+            uid: Uid::new(self.uid.as_str()),
+            is_deleting: self.deletion_timestamp.is_some(),
+            finalizers: self.finalizers.unwrap_or_default(),
+            owners: OwnerWire::all(self.owner_references.unwrap_or_default()),
+            namespace: self.namespace,
+            name: self.name,
+        })
+    }
+}
+
 #[derive(Deserialize)]
 struct ObjectWire<'a> {
     #[serde(borrow)]
     metadata: FieldsWire<'a>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct FieldsWire<'a> {
     #[serde(borrow, default)]
@@ -123,7 +152,7 @@ struct FieldsWire<'a> {
     owner_references: Option<Vec<OwnerWire<'a>>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct OwnerWire<'a> {
     #[serde(borrow, default)]

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::api::Api;
 use super::delta_handler::DeltaHandler;
 use super::fresh_list::FreshList;
+use super::list_turns::ListTurns;
 use super::reachability::Reachability;
 use super::read_barrier::ReadBarrier;
 use super::reflector::Reflector;
@@ -33,6 +34,8 @@ pub struct InformerOptions {
     /// Whether the first list may be outdated, which costs the API server less. For a cache that is
     /// brought up to date ([`Informer::read_barrier`]) before any decision depends on it.
     pub may_lag: bool,
+    /// The turns that its lists wait for; `None` if they begin at once.
+    pub turns: Option<ListTurns>,
 }
 
 impl Default for InformerOptions {
@@ -44,6 +47,7 @@ impl Default for InformerOptions {
             page_size: 500,
             seed: 0,
             may_lag: false,
+            turns: None,
         }
     }
 }

@@ -9,7 +9,7 @@
 //! events wait and decide little. In reading order:
 //!
 //! * [`request`], [`rate_limiter`], [`api`], [`retry_after`], [`client`]: calls to the API server.
-//! * [`store`], `watch_decoder`, `list_decoder`, `protobuf_decoder`, `delta_handler`, `reflector`, [`reachability`],
+//! * [`store`], `watch_decoder`, `list_decoder`, `protobuf_decoder`, `delta_handler`, `reflector`, [`list_turns`], [`reachability`],
 //!   [`informer`], [`read_barrier`]: a cache of one kind, kept current.
 //! * [`discovery`]: which resources the server serves.
 //! * [`informers`]: the caches of all kinds, which are added and removed.
@@ -34,6 +34,7 @@ pub mod informers;
 pub mod lazy_read_barrier;
 pub mod leader_election;
 mod list_decoder;
+pub mod list_turns;
 pub mod live_list;
 pub mod parked_keys;
 mod protobuf_decoder;

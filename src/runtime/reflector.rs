@@ -7,6 +7,7 @@
 //! connection (`client::transport`).
 
 mod destination;
+mod encoding;
 mod list;
 
 use std::convert::Infallible;
@@ -22,6 +23,7 @@ use tokio::time::Instant;
 use super::api::{Api, ApiError};
 use super::backoff::delay;
 use super::informer::InformerOptions;
+use super::list_turns::{ListTurns, Turn};
 use super::reachability::Reachability;
 use super::request;
 use super::watch_decoder::{DecodeError, EventSplitter, WatchEvent};
@@ -80,6 +82,8 @@ enum End {
     Expired,
     /// The server does not support streaming lists.
     StreamingRefused,
+    /// The server refuses the media types that were asked for.
+    EncodingRefused,
     /// A new list was requested.
     RelistRequested,
     /// The list is older than the cache.
@@ -105,6 +109,8 @@ pub(crate) struct Reflector {
     rng: fastrand::Rng,
     /// Whether the server supports streaming lists, as far as we know.
     streaming: bool,
+    /// Whether the server has refused other media types than JSON.
+    json_only: bool,
     /// Streaming lists that ended early, one after the other.
     failed_streams: u32,
     /// Lists in pages that expired on the way, one after the other.
@@ -118,6 +124,9 @@ pub(crate) struct Reflector {
     /// Whether nothing has happened to the kind for a while.
     quiet: bool,
     reachability: Reachability,
+    turns: Option<ListTurns>,
+    /// That of the list that is under way.
+    turn: Option<Turn>,
     /// Delays since the last successful answer.
     attempt: u32,
     /// Whether an event has arrived since the last break.
@@ -136,7 +145,8 @@ impl Reflector {
         relist_requested: Arc<Notify>,
         reachability: Reachability,
     ) -> Self {
-        let InformerOptions { namespace, label_selector, field_selector, page_size, seed, may_lag } = options;
+        let InformerOptions { namespace, label_selector, field_selector, page_size, seed, may_lag, turns } =
+            options;
         Reflector {
             resource,
             path: resource.path(namespace.as_deref()),
@@ -150,6 +160,7 @@ impl Reflector {
             api,
             rng: fastrand::Rng::with_seed(seed),
             streaming: true,
+            json_only: false,
             failed_streams: 0,
             expired_lists: 0,
             stale_lists: 0,
@@ -157,6 +168,8 @@ impl Reflector {
             consistent: false,
             quiet: false,
             reachability,
+            turns,
+            turn: None,
             attempt: 0,
             progress: false,
             retry_after: Duration::ZERO,
@@ -173,10 +186,11 @@ impl Reflector {
                 (true, false) => self.list().await,
                 (list, _) => self.stream(list).await,
             };
+            self.turn = None;
             let wait = self.after_end(&end, start.elapsed() >= SHORT);
             listing = match end {
                 End::Listed | End::Quiet => false,
-                End::Closed | End::Broken(_) => self.destination.is_listing(),
+                End::Closed | End::Broken(_) | End::EncodingRefused => self.destination.is_listing(),
                 End::Expired if planted!("an expired watch is resumed without a new list") => false,
                 End::Expired
                 | End::StreamingRefused
@@ -209,6 +223,11 @@ impl Reflector {
                 self.streaming = false;
                 self.count("streaming_list_refused");
                 tracing::info!(resource, "the API server does not support streaming lists; listing in pages");
+                Duration::ZERO
+            }
+            End::EncodingRefused => {
+                self.count("encoding_refused");
+                tracing::info!(resource, "the API server accepts requests for JSON only");
                 Duration::ZERO
             }
             End::Closed if lasted => Duration::ZERO,
@@ -297,6 +316,7 @@ impl Reflector {
 
     fn end_list(&mut self, version: u64) {
         self.destination.end_list(version);
+        self.turn = None;
         (self.failed_streams, self.expired_lists, self.stale_lists) = (0, 0, 0);
         self.consistent = false;
         if !self.ready.send_replace(true) {
@@ -307,6 +327,9 @@ impl Reflector {
 
     /// Watches, from the last position or, as a list, from the beginning.
     async fn stream(&mut self, list: bool) -> End {
+        if list {
+            self.take_turn().await;
+        }
         let accept_older = list && self.begin_list();
         let short = self.quiet && !list;
         let seconds = if short { QUIET_WATCH } else { self.rng.u64(WATCH_SECONDS) };
@@ -325,7 +348,7 @@ impl Reflector {
         query.extend(self.field_selector.map(|selector| ("fieldSelector", selector)));
         let timeout = if list || self.attempt > 0 { LATER_START } else { FIRST_START };
         let starting = self.api.with_timeout(timeout);
-        let request = request::get_as(self.destination.accept().watch, &self.path, &query);
+        let request = request::get_as(self.accept_watch(), &self.path, &query);
         let response = match starting.stream(request).await {
             Ok(response) => response,
             Err(error) => {
@@ -365,7 +388,7 @@ impl Reflector {
                 }
                 Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
-                        self.reachability.record();
+                        self.received();
                         events.push(data);
                     }
                 }
@@ -388,6 +411,9 @@ impl Reflector {
     fn not_begun(&mut self, error: &ApiError, list: bool) -> End {
         let resource = self.resource.plural;
         let code = error.status().map_or(0, |status| status.code);
+        if self.falls_back_to_json(error) {
+            return End::EncodingRefused;
+        }
         if list && matches!(code, 400 | 403 | 405 | 406 | 415 | 422 | 501) {
             tracing::debug!(resource, %error, "the API server refused a streaming list");
             return End::StreamingRefused;

@@ -19,6 +19,15 @@ pub const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s
 pub const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
+/// The metadata of an object in protobuf where the server offers it, in JSON elsewhere: of an object with managed fields
+/// that is hardly smaller, but they are skipped by their length and not parsed.
+pub const METADATA_PROTOBUF: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+    application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+
+/// The same for each object of a list.
+pub const METADATA_LIST_PROTOBUF: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
+    application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
 /// How a patch is to be understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchType {

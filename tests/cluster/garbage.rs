@@ -1,5 +1,7 @@
 //! The garbage collector: dependents follow their owners, finalizers end deletions, and nothing is deleted without proof.
 
+mod encodings;
+mod first_lists;
 mod unlisted_kinds;
 mod unreadable_kinds;
 
@@ -101,7 +103,7 @@ async fn a_deployment_takes_its_replica_sets_and_pods_with_it() {
         })
         .await;
     let text = daemon.metrics.render();
-    assert!(text.contains("windlass_garbage_objects_deleted_total 4"), "{text}");
+    assert!(text.contains("windlass_garbage_deletions_total{result=\"deleted\"} 4"), "{text}");
     assert!(text.contains("windlass_garbage_resources{state=\"broken\"} 0"), "{text}");
 }
 
@@ -176,7 +178,13 @@ async fn an_orphaning_deletion_leaves_the_dependents_without_the_reference() {
     cluster.eventually(2, "the owner is gone", |cluster| are_gone(cluster, &["owner"])).await;
     seconds(10).await;
     assert_eq!((owners_of(&cluster, "a"), owners_of(&cluster, "b")), (vec![], vec!["keeper".to_owned()]));
-    assert!(daemon.metrics.render().contains("windlass_garbage_owners_orphaned_total 1"));
+    let text = daemon.metrics.render();
+    assert!(text.contains("windlass_garbage_orphanings_total{result=\"orphaned\"} 1"), "{text}");
+    for line in
+        ["workqueue_depth{name=\"garbage_collector_graph_changes\"} 0", "garbage_collector_attempt_to_orphan"]
+    {
+        assert!(text.contains(line), "{text}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,6 +2,7 @@
 //! soon as it is empty.
 
 mod refused_requests;
+mod watched_content;
 
 use std::time::Duration;
 

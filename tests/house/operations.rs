@@ -48,8 +48,8 @@ fn metrics_have_the_names_types_and_labels_that_dashboards_know() {
 #[test]
 fn no_label_has_values_that_a_user_can_choose() {
     let bounded = [
-        "code", "group", "host", "manager", "method", "name", "reason", "resource", "state", "type", "verb",
-        "version",
+        "code", "group", "host", "manager", "method", "name", "reason", "resource", "result", "state",
+        "type", "verb", "version",
     ];
     for (name, (_, labels)) in metrics() {
         if name == "kubernetes_build_info" {

@@ -11,6 +11,7 @@ mod daemon_sets;
 mod examples;
 mod garbage;
 mod installation;
+mod metadata_encodings;
 mod namespaces;
 mod quotas;
 mod test_bed;
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
         Server: examples::the_python_program_of_the_documentation_passes,
         ServerAndGo: examples::the_go_program_of_the_documentation_passes,
         ServerAndChart: test_bed::the_chart_gives_the_controllers_of_the_cluster_exactly_the_rights_that_they_need,
+        Server: metadata_encodings::metadata_are_the_same_in_protobuf_and_in_json_for_custom_resources_too,
         Server: garbage::the_situations_of_upstreams_tests_end_as_upstream_demands,
         ServerAndUpstream: garbage::kube_controller_manager_ends_the_same_situations_in_the_same_way,
         Server: garbage::without_a_watch_cache_they_end_as_upstream_demands,

@@ -105,7 +105,7 @@ pub struct Options {
     /// Whether `sendInitialEvents` is served (KEP-3157, the WatchList feature); otherwise it is refused
     /// with 422, as by servers before 1.32. The default is true.
     pub streaming_lists: bool,
-    /// Whether pods are served in protobuf to clients that ask for it. The default is true.
+    /// Whether pods, and the metadata of any object, are served in protobuf to clients that ask for it. The default is true.
     pub protobuf: bool,
     /// Sees every request and decides what happens to it. The default is none.
     pub on_request: Option<FaultInjector>,

@@ -14,6 +14,8 @@ pub(crate) enum Form {
     PartialMetadata,
     /// The objects themselves in protobuf.
     Protobuf,
+    /// Their metadata in protobuf.
+    ProtobufMetadata,
     /// Discovery documents of all groups in one. Only `/api` and `/apis` have it.
     AggregatedDiscovery,
 }
@@ -25,7 +27,7 @@ impl Form {
             Form::AggregatedDiscovery => {
                 "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
             }
-            Form::Protobuf => MEDIA_TYPE,
+            Form::Protobuf | Form::ProtobufMetadata => MEDIA_TYPE,
             _ => "application/json",
         }
     }
@@ -33,7 +35,7 @@ impl Form {
     /// The Content-Type of a watch in this form.
     pub(crate) fn watch_content_type(self) -> &'static str {
         match self {
-            Form::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+            Form::Protobuf | Form::ProtobufMetadata => "application/vnd.kubernetes.protobuf;stream=watch",
             _ => "application/json",
         }
     }
@@ -46,6 +48,8 @@ pub(crate) struct Offer {
     pub(crate) aggregated: bool,
     /// Objects in protobuf.
     pub(crate) protobuf: bool,
+    /// The metadata of objects in protobuf.
+    pub(crate) protobuf_metadata: bool,
 }
 
 /// The first media range of `accept` that can be served wins: clients list them by preference, and
@@ -57,10 +61,10 @@ pub(crate) fn negotiate(accept: &str, offer: Offer) -> Result<Form, Failure> {
     accept.split(',').find_map(|range| form_of(range, offer)).ok_or_else(Failure::not_acceptable)
 }
 
-fn form_of(range: &str, Offer { aggregated, protobuf }: Offer) -> Option<Form> {
+fn form_of(range: &str, Offer { aggregated, protobuf, protobuf_metadata }: Offer) -> Option<Form> {
     let mut parts = range.split(';').map(str::trim);
     let media = parts.next()?;
-    let is_protobuf = protobuf && media == MEDIA_TYPE;
+    let is_protobuf = (protobuf || protobuf_metadata) && media == MEDIA_TYPE;
     if !is_protobuf && !matches!(media, "application/json" | "application/*" | "*/*") {
         return None;
     }
@@ -74,7 +78,10 @@ fn form_of(range: &str, Offer { aggregated, protobuf }: Offer) -> Option<Form> {
         }
     }
     match (form, group, version) {
-        ("", _, _) if is_protobuf => Some(Form::Protobuf),
+        ("", _, _) if is_protobuf => protobuf.then_some(Form::Protobuf),
+        ("PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1") if is_protobuf => {
+            protobuf_metadata.then_some(Form::ProtobufMetadata)
+        }
         _ if is_protobuf => None,
         ("", _, _) => Some(Form::Plain),
         ("Table", "meta.k8s.io", "v1") if !aggregated => Some(Form::Table),
@@ -105,12 +112,23 @@ mod tests {
 
     #[test]
     fn protobuf_is_served_where_it_is_offered_and_as_nothing_but_the_objects() {
-        let offer = Offer { aggregated: false, protobuf: true };
+        let offer = Offer { protobuf: true, ..Offer::default() };
         let accept = "application/vnd.kubernetes.protobuf,application/json";
         assert_eq!(negotiate(accept, offer), Ok(Form::Protobuf));
         let table = "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/json";
         assert_eq!(negotiate(table, offer), Ok(Form::Plain));
         assert_eq!(negotiate("application/json,application/vnd.kubernetes.protobuf", offer), Ok(Form::Plain));
+    }
+
+    #[test]
+    fn metadata_in_protobuf_is_offered_apart_from_the_objects() {
+        let accept = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+                      application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+        let offer = Offer { protobuf_metadata: true, ..Offer::default() };
+        assert_eq!(negotiate(accept, offer), Ok(Form::ProtobufMetadata));
+        assert_eq!(negotiate(accept, Offer::default()), Ok(Form::PartialMetadata));
+        let objects = "application/vnd.kubernetes.protobuf,application/json";
+        assert_eq!(negotiate(objects, offer), Ok(Form::Plain));
     }
 
     #[test]
@@ -122,7 +140,7 @@ mod tests {
     fn discovery_is_aggregated_only_where_it_exists() {
         let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
         assert_eq!(
-            negotiate(accept, Offer { aggregated: true, protobuf: false }),
+            negotiate(accept, Offer { aggregated: true, ..Offer::default() }),
             Ok(Form::AggregatedDiscovery)
         );
         assert_eq!(negotiate(accept, Offer::default()), Ok(Form::Plain));

@@ -1,8 +1,8 @@
 //! Bodies in Kubernetes' protobuf encoding, turned into JSON.
 //!
 //! Go clients since client-go 1.32 send the objects of built-in kinds this way unless they are configured
-//! otherwise, `kubectl create deployment` among them. They accept answers in JSON; pods are served in protobuf
-//! to those who ask for it ([`write`]). The price of hand-made tables of messages is that a rare field may be
+//! otherwise, `kubectl create deployment` among them. They accept answers in JSON; pods, and the metadata of any
+//! object, are served in protobuf to those who ask for it ([`write`]). The price of hand-made tables of messages is that a rare field may be
 //! missing from them; a request with such a field is refused with a message that names it.
 
 mod messages;

@@ -15,6 +15,10 @@ use super::params::Include;
 use super::protobuf::write;
 use super::table;
 
+/// What an object is of which only the metadata are served.
+const METADATA_KIND: &str = "PartialObjectMetadata";
+const METADATA_VERSION: &str = "meta.k8s.io/v1";
+
 /// One form of one kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Renderer {
@@ -55,6 +59,7 @@ impl Renderer {
             }
             Form::PartialMetadata => self.partial(object),
             Form::Protobuf => write::envelope(&self.kind.api_version(), self.kind.kind, &object.message()),
+            Form::ProtobufMetadata => write::envelope(METADATA_VERSION, METADATA_KIND, &metadata_of(object)),
             Form::Plain | Form::AggregatedDiscovery => self.plain(object),
         }
     }
@@ -69,11 +74,15 @@ impl Renderer {
             }
             Form::PartialMetadata => {
                 let items = objects.iter().map(|object| self.partial(object));
-                joined("PartialObjectMetadataList", "meta.k8s.io/v1", list, items)
+                joined("PartialObjectMetadataList", METADATA_VERSION, list, items)
             }
             Form::Protobuf => {
                 let items: Vec<Bytes> = objects.iter().map(|object| object.message()).collect();
                 write::list(&self.kind.api_version(), self.kind.kind, &list.to_value(), &items)
+            }
+            Form::ProtobufMetadata => {
+                let items: Vec<Bytes> = objects.iter().map(|object| metadata_of(object)).collect();
+                write::list(METADATA_VERSION, METADATA_KIND, &list.to_value(), &items)
             }
             Form::Plain | Form::AggregatedDiscovery => {
                 let items = objects.iter().map(|object| self.plain(object));
@@ -94,7 +103,7 @@ impl Renderer {
         }
         let (kind, api_version) = match self.form {
             Form::Table => return to_bytes(&self.table(metadata, Vec::new(), false)),
-            Form::PartialMetadata => ("PartialObjectMetadata", "meta.k8s.io/v1".to_owned()),
+            Form::PartialMetadata | Form::ProtobufMetadata => (METADATA_KIND, METADATA_VERSION.to_owned()),
             Form::Plain | Form::Protobuf | Form::AggregatedDiscovery => {
                 (self.kind.kind, self.kind.api_version())
             }
@@ -105,7 +114,7 @@ impl Renderer {
     /// Something else than an object of this kind: a Status, or next to nothing of an object.
     pub(crate) fn value(&self, value: &Value) -> Bytes {
         match self.form {
-            Form::Protobuf => write::value(value),
+            Form::Protobuf | Form::ProtobufMetadata => write::value(value),
             _ => to_bytes(value),
         }
     }
@@ -113,7 +122,7 @@ impl Renderer {
     /// One event of a watch.
     pub(crate) fn event(&self, event: &str, object: &[u8]) -> Bytes {
         match self.form {
-            Form::Protobuf => write::event(event, object),
+            Form::Protobuf | Form::ProtobufMetadata => write::event(event, object),
             _ => line(event, object),
         }
     }
@@ -166,8 +175,8 @@ impl Renderer {
             Include::None => {}
             Include::Metadata => {
                 row["object"] = json!({
-                    "kind": "PartialObjectMetadata",
-                    "apiVersion": "meta.k8s.io/v1",
+                    "kind": METADATA_KIND,
+                    "apiVersion": METADATA_VERSION,
                     "metadata": value.get("metadata").unwrap_or(&Value::Null),
                 });
             }
@@ -175,6 +184,12 @@ impl Renderer {
         }
         row
     }
+}
+
+/// The metadata of an object as a protobuf message, without reading the rest of it.
+fn metadata_of(object: &Object) -> Bytes {
+    let metadata: Value = serde_json::from_str(object.metadata()).unwrap_or_default();
+    write::bare(&json!({"kind": METADATA_KIND, "metadata": metadata}))
 }
 
 /// A list of items that are texts already.

@@ -158,12 +158,19 @@ impl Collector {
                              "preconditions": preconditions});
         let request = request::delete(&target.path, &[], &options)
             .map_err(|error| target.malformed("deleting", error))?;
+        let deletions = &self.context.metrics().garbage.deletions;
+        let count = |result| deletions.with_label_values(&[result]).inc();
         match self.api_for(uid).call::<IgnoredAny>(request::metadata_only(request)).await {
-            Ok(_) => {}
-            Err(error) if is_about(&error, &target.resource, &target.name) => return Ok(()),
-            Err(error) => return Err(target.failed("deleting", error)),
+            Ok(_) => count("deleted"),
+            Err(error) if is_about(&error, &target.resource, &target.name) => {
+                count("gone");
+                return Ok(());
+            }
+            Err(error) => {
+                count(if error.is_conflict() { "conflict" } else { "failed" });
+                return Err(target.failed("deleting", error));
+            }
         }
-        self.context.metrics().garbage.deleted.inc();
         tracing::debug!(object = target.path, %uid, policy = policy.name(), "deleted an object without an owner");
         Ok(())
     }

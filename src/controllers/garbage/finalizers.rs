@@ -128,12 +128,15 @@ impl Collector {
         let Some((address, dependents)) = found else { return Ok(self.is_not_orphaning(uid)) };
         let Some(target) = self.target(&address) else { return Ok(self.is_not_orphaning(uid)) };
         if let Some(answer) = self.barrier.take(uid, Deletion::Orphaning) {
-            return self.end_orphaning(uid, &address, &target, answer).await;
+            let end = self.end_orphaning(uid, &address, &target, answer).await;
+            return end.inspect_err(|error| self.count_orphaning(failure(error)));
         }
         if !self.keeps_orphan(uid, &target).await? {
+            self.count_orphaning("dropped");
             return Ok(self.is_not_orphaning(uid));
         }
-        self.release(uid, &address, dependents).await?;
+        let released = self.release(uid, &address, dependents).await;
+        released.inspect_err(|error| self.count_orphaning(failure(error)))?;
         self.ask_for_referents(uid, &address, &target.resource, Deletion::Orphaning, None);
         Ok(Next::Unfinished)
     }
@@ -147,6 +150,7 @@ impl Collector {
     ) -> Result<Next, SyncError> {
         if !referents.is_empty() && !planted!("an orphaning deletion ends without a barrier") {
             if !self.keeps_orphan(uid, target).await? {
+                self.count_orphaning("dropped");
                 return Ok(self.is_not_orphaning(uid));
             }
             let late = referents.into_iter().map(|referent| (referent.uid, referent.address)).collect();
@@ -162,8 +166,12 @@ impl Collector {
         }
         self.released.lock().insert(uid.clone(), Instant::now());
         self.remove_finalizer(uid, target, ORPHAN).await?;
-        self.context.metrics().garbage.orphaned.inc();
+        self.count_orphaning("orphaned");
         Ok(self.is_not_orphaning(uid))
+    }
+
+    fn count_orphaning(&self, result: &str) {
+        self.context.metrics().garbage.orphanings.with_label_values(&[result]).inc();
     }
 
     fn is_not_orphaning(&self, uid: &Uid) -> Next {
@@ -237,6 +245,11 @@ impl Collector {
         let owner = Asked { uid: uid.clone(), group, kind, name: address.name.clone() };
         self.barrier.ask(owner, namespace, deletion, patience);
     }
+}
+
+/// The result of an attempt that failed.
+fn failure(error: &SyncError) -> &'static str {
+    if matches!(error, SyncError::Unread { .. }) { "unread" } else { "failed" }
 }
 
 fn has_finalizer(object: &Value, finalizer: &str) -> bool {

@@ -70,6 +70,9 @@ pub(super) struct Monitor {
     pub(super) _task: AbortOnDropHandle<()>,
 }
 
+/// The state of a resource whose watch shows everything.
+const SYNCED: &str = "synced";
+
 impl Monitor {
     /// Whether it has not answered for a minute.
     fn is_broken(&self) -> bool {
@@ -80,7 +83,7 @@ impl Monitor {
         match () {
             () if self.is_broken() => "broken",
             () if self.position.load(Ordering::Acquire) == 0 => "listing",
-            () => "synced",
+            () => SYNCED,
         }
     }
 }
@@ -183,6 +186,14 @@ impl Kinds {
         state.monitors.iter().find(|(_, known)| is_same(&known.resource, resource)).map(|(id, _)| *id)
     }
 
+    /// The number of a resource whose watch shows everything.
+    pub(super) fn synced(&self, (group, plural): &(String, String)) -> Option<ResourceId> {
+        let state = self.state.read();
+        let is_meant = |known: &Monitor| (&known.resource.group, &known.resource.plural) == (group, plural);
+        let found = state.monitors.iter().find(|(_, known)| is_meant(known) && known.state() == SYNCED);
+        found.map(|(id, _)| *id)
+    }
+
     /// All resources that are watched: with the positions of their watches, and whether they do not answer.
     pub(super) fn all(&self) -> Vec<(ResourceId, DiscoveredResource, watch::Receiver<u64>, bool)> {
         let of = |(id, monitor): (&ResourceId, &Monitor)| {
@@ -214,7 +225,7 @@ impl Kinds {
 
     /// How many are in each state.
     pub(super) fn by_state(&self) -> BTreeMap<&'static str, usize> {
-        let mut counts: BTreeMap<_, _> = ["broken", "listing", "synced"].map(|state| (state, 0)).into();
+        let mut counts: BTreeMap<_, _> = ["broken", "listing", SYNCED].map(|state| (state, 0)).into();
         for monitor in self.state.read().monitors.values() {
             *counts.entry(monitor.state()).or_default() += 1;
         }

@@ -3,19 +3,57 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use prometheus::IntCounter;
-use tokio::sync::watch;
+use parking_lot::Mutex;
+use prometheus::{Histogram, IntCounter};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use super::Collector;
+use crate::metrics::Metrics;
 use crate::model::Resource;
 use crate::model::metadata::Metadata;
 use crate::model::record::Encoded;
-use crate::plan::garbage::graph::ResourceId;
+use crate::plan::garbage::graph::{Graph, ResourceId};
 use crate::runtime::reflector::{Accept, Destination};
 use crate::runtime::request;
 
 /// The groups whose objects say which resources there are.
 const DEFINE_RESOURCES: [&str; 2] = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
+
+/// The queue of changes that kube-controller-manager's collector has before its graph.
+const CHANGES_QUEUE: &str = "garbage_collector_graph_changes";
+
+/// The metrics of that queue. Here a change waits for the graph alone, and the queue is always empty.
+pub(super) struct GraphChanges {
+    adds: IntCounter,
+    waited: Histogram,
+    took: Histogram,
+}
+
+impl GraphChanges {
+    pub(super) fn new(metrics: &Metrics) -> Self {
+        let name = &[CHANGES_QUEUE];
+        metrics.workqueue_depth.with_label_values(name).set(0);
+        GraphChanges {
+            adds: metrics.workqueue_adds.with_label_values(name),
+            waited: metrics.workqueue_queue_duration.with_label_values(name),
+            took: metrics.workqueue_work_duration.with_label_values(name),
+        }
+    }
+
+    /// Changes the graph.
+    fn apply<R>(&self, graph: &Mutex<Graph>, change: impl FnOnce(&mut Graph) -> R) -> R {
+        let arrived = Instant::now();
+        let mut graph = graph.lock();
+        let begun = Instant::now();
+        let result = change(&mut graph);
+        drop(graph);
+        self.adds.inc();
+        self.waited.observe(begun.duration_since(arrived).as_secs_f64());
+        self.took.observe(begun.elapsed().as_secs_f64());
+        result
+    }
+}
 
 /// The destination of a resource's lists and watches.
 pub(super) struct GraphWriter {
@@ -26,6 +64,8 @@ pub(super) struct GraphWriter {
     has_listed: bool,
     position: Arc<AtomicU64>,
     moved: watch::Sender<u64>,
+    /// Called when a list begins.
+    begun: Arc<Notify>,
     objects: usize,
     undecodable: IntCounter,
 }
@@ -37,6 +77,7 @@ impl GraphWriter {
         resource: Resource,
         position: Arc<AtomicU64>,
         moved: watch::Sender<u64>,
+        begun: Arc<Notify>,
     ) -> Self {
         let labels = [resource.group, resource.plural];
         let undecodable = collector.context.metrics().informer_undecodable.with_label_values(&labels);
@@ -48,6 +89,7 @@ impl GraphWriter {
             has_listed: false,
             position,
             moved,
+            begun,
             objects: 0,
             undecodable,
         }
@@ -65,8 +107,7 @@ impl GraphWriter {
     }
 
     fn decode<'a>(&self, object: Encoded<'a>) -> Option<Metadata<'a>> {
-        let Encoded::Json(json) = object else { return None };
-        Metadata::decode(json)
+        Metadata::read(object)
             .inspect_err(|error| {
                 self.undecodable.inc();
                 let resource = self.resource.plural;
@@ -84,7 +125,8 @@ impl GraphWriter {
 
 impl Destination for GraphWriter {
     fn accept(&self) -> Accept {
-        Accept { list: request::METADATA_LIST, watch: request::METADATA }
+        let (list, watch) = (request::METADATA_LIST_PROTOBUF, request::METADATA_PROTOBUF);
+        Accept { list, watch, list_in_json: request::METADATA_LIST, watch_in_json: request::METADATA }
     }
 
     fn may_be_removed(&self) -> bool {
@@ -106,11 +148,16 @@ impl Destination for GraphWriter {
     fn begin_list(&mut self, _: bool) {
         (self.is_listing, self.objects) = (true, 0);
         self.collector.graph.lock().begin_list(self.id);
+        self.begun.notify_one();
     }
 
     fn end_list(&mut self, version: u64) {
-        let wakes = self.collector.graph.lock().end_list(self.id);
+        let (wakes, emptied) = {
+            let mut graph = self.collector.graph.lock();
+            (graph.end_list(self.id), graph.take_emptied())
+        };
         self.collector.wake(wakes);
+        self.collector.tell_of_ends(emptied);
         (self.is_listing, self.has_listed) = (false, true);
         self.set_position(version);
     }
@@ -118,7 +165,8 @@ impl Destination for GraphWriter {
     fn put(&mut self, object: Encoded<'_>) {
         let Some(metadata) = self.decode(object) else { return };
         self.objects += usize::from(self.is_listing);
-        let wakes = self.collector.graph.lock().put(self.id, &metadata);
+        let Collector { changes, graph, .. } = &*self.collector;
+        let wakes = changes.apply(graph, |graph| graph.put(self.id, &metadata));
         self.collector.wake(wakes);
         self.advance(metadata.resource_version);
         self.tell_of_kinds();
@@ -126,8 +174,11 @@ impl Destination for GraphWriter {
 
     fn delete(&mut self, object: Encoded<'_>) {
         let Some(metadata) = self.decode(object) else { return };
-        let wakes = self.collector.graph.lock().remove(&metadata.uid);
+        let Collector { changes, graph, .. } = &*self.collector;
+        let remove = |graph: &mut Graph| (graph.remove(&metadata.uid), graph.take_emptied());
+        let (wakes, emptied) = changes.apply(graph, remove);
         self.collector.wake(wakes);
+        self.collector.tell_of_ends(emptied);
         self.advance(metadata.resource_version);
         self.tell_of_kinds();
     }

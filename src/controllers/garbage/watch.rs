@@ -29,7 +29,10 @@ const SETTLES_IN: Duration = Duration::from_millis(100);
 /// The pause after an attempt that failed.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// How long the first list of a resource may keep the dependents of its objects waiting.
+/// How many lists are under way at a time: each brings all objects of a resource.
+pub(super) const LISTS_AT_ONCE: usize = 4;
+
+/// How long the first list of a resource, once it has begun, may keep the dependents of its objects waiting.
 const LONGEST_FIRST_LIST: Duration = Duration::from_secs(30);
 
 impl Collector {
@@ -94,10 +97,12 @@ impl Collector {
         let (position, reachability) = (Arc::new(AtomicU64::new(0)), Reachability::default());
         let (moves, moved) = watch::channel(0);
         let fixed = fixed(&resource);
-        let writer = GraphWriter::new(self.clone(), id, fixed, position.clone(), moves);
+        let begun = Arc::<Notify>::default();
+        let writer = GraphWriter::new(self.clone(), id, fixed, position.clone(), moves, begun.clone());
         let options = InformerOptions {
             namespace: self.kinds.namespace.clone(),
             seed: self.context.settings().seed ^ u64::from(id),
+            turns: Some(self.turns.clone()),
             ..InformerOptions::default()
         };
         let (api, ready, relist) = (self.api.clone(), watch::Sender::new(false), Arc::<Notify>::default());
@@ -106,6 +111,7 @@ impl Collector {
         let collector = self.clone();
         let task = tokio::spawn(async move {
             let patience = async {
+                begun.notified().await;
                 tokio::time::sleep(LONGEST_FIRST_LIST).await;
                 collector.stop_waiting_for(id);
                 std::future::pending().await

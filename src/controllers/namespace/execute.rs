@@ -94,7 +94,8 @@ impl NamespaceController {
             Ok(found) => match self.empty(namespace, planner::waves(found, last)).await {
                 Some((content, first_error)) => {
                     error = first_error;
-                    Findings::fresh(survey, content)
+                    let is_awaited = self.await_end(namespace, &content);
+                    Findings { is_awaited, ..Findings::fresh(survey, content) }
                 }
                 None => return (Outcome::Nothing, None),
             },
@@ -111,6 +112,18 @@ impl NamespaceController {
             None => Outcome::Nothing,
         };
         (outcome, error.or(end_error))
+    }
+
+    /// Whether the end of each kind that is left wakes the namespace.
+    fn await_end(&self, namespace: &Namespace, content: &Content) -> bool {
+        let meta = &namespace.meta;
+        match content.ends_by_itself() {
+            Some(resources) => self.content.await_end(&meta.key.name, &meta.uid, resources),
+            None => {
+                self.content.stop_waiting(&meta.key.name);
+                false
+            }
+        }
     }
 
     /// Finalizes the namespace if it may go. What follows otherwise; `None` if it is over.

@@ -8,6 +8,7 @@
 //! are linked through their relations, so that no owner has a list. Further references, and those that disagree with their
 //! owner about its kind or name, are in tables beside: they are rare. An owner that only references know has a record, too.
 
+mod content;
 mod links;
 mod look;
 mod record;
@@ -22,6 +23,8 @@ use super::arena::Arena;
 use super::texts::Texts;
 use crate::model::Uid;
 use crate::model::metadata::{FOREGROUND, Metadata, ORPHAN};
+use content::Content;
+pub use content::Emptied;
 pub use look::{Address, Known, Look};
 use record::{Flag, NONE, Namespaces, Record, Relation, UNSERVED, UidKey};
 
@@ -77,6 +80,7 @@ pub struct Graph {
     relations: Arena<Relation>,
     names: Texts,
     namespaces: Namespaces,
+    content: Content,
     resources: Vec<ResourceEntry>,
     /// The references of an object after the first.
     further: HashMap<u32, Vec<links::Further>>,
@@ -291,6 +295,7 @@ impl Graph {
             + self.relations.bytes()
             + self.names.bytes()
             + self.namespaces.bytes()
+            + self.content.bytes()
             + self.further.capacity() * 32
             + further
             + self.further_dependents.capacity() * 32
@@ -310,6 +315,7 @@ impl Graph {
         self.unseen.remove(&slot);
         let namespace = self.namespaces.take(object.namespace.as_str());
         self.set_namespace(slot, namespace);
+        self.count_in(namespace, resource.0);
         let record = &mut self.records[slot];
         record.resource = resource.0;
         record.claim = claim;
@@ -332,13 +338,15 @@ impl Graph {
     fn withdraw(&mut self, slot: u32, wakes: &mut Vec<Wake>) {
         let owners: Vec<u32> = self.references_of(slot).map(|reference| reference.owner).collect();
         owners.into_iter().for_each(|owner| self.unlink(slot, owner, wakes));
+        let namespace = self.namespace_of(slot);
         let record = &mut self.records[slot];
         if record.is(Flag::Observed) {
-            let resource = usize::from(record.resource);
+            let resource = record.resource;
             record.set(Flag::Observed, false);
             record.set(Flag::Deleting, false);
-            self.resources[resource].objects -= 1;
+            self.resources[usize::from(resource)].objects -= 1;
             self.observed -= 1;
+            self.count_out(namespace, resource);
         }
     }
 

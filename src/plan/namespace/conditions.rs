@@ -14,7 +14,7 @@ use crate::model::{Namespace, NamespaceStatus};
 
 /// The status after a round.
 pub fn after(namespace: &Namespace, findings: &Findings, now: Timestamp) -> NamespaceStatus {
-    let Findings { survey: Survey { failure, .. }, content, is_fresh: _ } = findings;
+    let Findings { survey: Survey { failure, .. }, content, .. } = findings;
     let [discovery, parsing, deletion, remain, finalizing] = CONDITIONS;
     let mut status = namespace.status.clone();
     let mut set = |kind: &str, bad: Option<(&str, String)>, (reason, message): (&str, &str)| {

@@ -1,6 +1,6 @@
 //! What a namespace holds, by resource.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -70,6 +70,8 @@ pub struct Left {
     pub finalizers: BTreeMap<String, usize>,
     /// Whether one of them should not be there: it is not being deleted, and nothing keeps it.
     pub is_unexpected: bool,
+    /// Whether all of them are being deleted, and no further request is needed.
+    pub is_ending: bool,
     /// By when the last of those that are being deleted should be gone.
     pub due: Option<Timestamp>,
 }
@@ -92,6 +94,7 @@ impl Left {
             plural: plural.clone(),
             count: items.len(),
             finalizers,
+            is_ending: were_all_deleted && !items.iter().any(Item::needs_deletion),
             due: items.iter().filter_map(|item| item.due).max(),
             is_unexpected: were_all_deleted
                 && items.iter().any(|item| !item.is_deleting && item.finalizers.is_empty()),
@@ -137,9 +140,64 @@ impl Content {
         self.left.iter().map(|left| left.count).sum()
     }
 
+    /// The resources whose objects are all on their way out, if that is so of all that is left: then there is nothing to do
+    /// before the last object of one has gone. `None` if there is something to do, or nothing left.
+    pub fn ends_by_itself(&self) -> Option<BTreeSet<Name>> {
+        let is_ending = self.errors.is_empty() && self.left.iter().all(|left| left.is_ending);
+        (is_ending && !self.left.is_empty()).then(|| self.open().collect())
+    }
+
     /// The resources that are not known to be empty.
     pub(super) fn open(&self) -> impl Iterator<Item = Name> {
         let left = self.left.iter().map(|left| (left.group.clone(), left.plural.clone()));
         left.chain(self.errors.iter().map(|failure| failure.resource.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::discovered::Verbs;
+
+    fn left(plural: &str, items: &[Item], were_all_deleted: bool) -> Option<Left> {
+        let resource = DiscoveredResource {
+            group: String::new(),
+            version: "v1".into(),
+            kind: "Kind".into(),
+            plural: plural.into(),
+            namespaced: true,
+            verbs: Verbs::named(["delete", "list"]),
+            other_versions: Vec::new(),
+        };
+        Left::of(&resource, items, were_all_deleted)
+    }
+
+    fn item(is_deleting: bool, finalizers: &[&str]) -> Item {
+        let finalizers = finalizers.iter().map(ToString::to_string).collect();
+        Item { is_deleting, finalizers, ..Item::default() }
+    }
+
+    #[test]
+    fn content_ends_by_itself_once_every_object_is_being_deleted_and_nothing_is_unknown() {
+        let ends = |left: Vec<Option<Left>>, errors: Vec<Failure>| {
+            let content = Content { left: left.into_iter().flatten().collect(), errors };
+            content
+                .ends_by_itself()
+                .map(|names| names.into_iter().map(|(_, plural)| plural).collect::<Vec<_>>())
+        };
+        let deleting = || left("pods", &[item(true, &["example.com/keep"])], true);
+        assert_eq!(ends(vec![deleting()], vec![]), Some(vec!["pods".to_owned()]));
+        assert_eq!(ends(vec![], vec![]), None, "there is nothing to wait for");
+        let new = || left("secrets", &[item(true, &[]), item(false, &[])], true);
+        assert_eq!(ends(vec![deleting(), new()], vec![]), None, "one was created late");
+        assert_eq!(
+            ends(vec![left("pods", &[item(true, &[])], false)], vec![]),
+            None,
+            "others are left to the next round"
+        );
+        let held = left("pods", &[item(true, &["foregroundDeletion"])], true);
+        assert_eq!(ends(vec![held], vec![]), None, "a deletion takes the finalizer off");
+        let failure = Failure { resource: (String::new(), "things".into()), message: "down".into() };
+        assert_eq!(ends(vec![deleting()], vec![failure]), None);
     }
 }

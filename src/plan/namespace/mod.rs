@@ -27,7 +27,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from
 /// time that it took. So it is a second for the first half minute.
 const PART_OF_QUIET: u32 = 30;
 
-/// The longest pause where nothing moves, or where so much is left that counting it takes long.
+/// The longest pause where nothing moves, where whatever ends starts a round, or where so much is left that counting it takes long.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// How many objects lengthen the pause by a second: a round lists them in pages of 500.
@@ -181,17 +181,19 @@ pub struct Findings {
     pub content: Option<Content>,
     /// Whether that was found in this round; otherwise in an earlier one.
     pub is_fresh: bool,
+    /// Whether the end of each kind that it holds starts another round.
+    pub is_awaited: bool,
 }
 
 impl Findings {
     /// The namespace was looked at.
     pub fn fresh(survey: Survey, content: Content) -> Self {
-        Findings { survey, content: Some(content), is_fresh: true }
+        Findings { survey, content: Some(content), is_fresh: true, is_awaited: false }
     }
 
     /// It was not, in this round.
     pub fn without_a_look(survey: Survey, last: &Last) -> Self {
-        Findings { survey, content: last.content.clone(), is_fresh: false }
+        Findings { survey, content: last.content.clone(), is_fresh: false, is_awaited: false }
     }
 }
 
@@ -239,7 +241,7 @@ impl Cause {
 /// What follows from a round. `live` is the namespace after the round, past the cache.
 pub fn verdict(observed: &Observed<'_>, findings: &Findings, live: &Namespace) -> Verdict {
     let Observed { waited, delay, now, .. } = observed;
-    let Findings { survey, content, is_fresh } = findings;
+    let Findings { survey, content, is_fresh, .. } = findings;
     if let Some(content) = content {
         if !content.errors.is_empty() {
             return Verdict::Wait(AFTER_ERRORS, Cause::Errors);
@@ -274,6 +276,9 @@ pub fn verdict(observed: &Observed<'_>, findings: &Findings, live: &Namespace) -
 /// has ten minutes to end may do so at any time, and one whose node does not answer is not expected to.
 fn pause(observed: &Observed<'_>, findings: &Findings) -> Duration {
     let Observed { waited, last, now, .. } = observed;
+    if findings.is_awaited {
+        return LONGEST_PAUSE;
+    }
     let (first, longest) = PAUSES;
     let last = last.next(findings, *waited);
     let content = findings.content.as_ref();

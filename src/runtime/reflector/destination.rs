@@ -5,13 +5,17 @@ use crate::model::record::Encoded;
 use crate::runtime::delta_handler::DeltaHandler;
 use crate::runtime::request;
 
-/// The encodings in which objects are asked for.
+/// The encodings in which objects are asked for, by preference.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Accept {
     /// In a list.
     pub(crate) list: &'static str,
     /// In a watch.
     pub(crate) watch: &'static str,
+    /// In a list of a server that refuses to look at anything but JSON.
+    pub(crate) list_in_json: &'static str,
+    /// In a watch of such a server.
+    pub(crate) watch_in_json: &'static str,
 }
 
 /// Takes what a reflector lists and watches, in the order in which it arrives.
@@ -52,7 +56,7 @@ pub(crate) trait Destination: Send {
 impl<T: Record> Destination for DeltaHandler<T> {
     fn accept(&self) -> Accept {
         let both = if T::HAS_PROTOBUF { request::PROTOBUF } else { request::JSON };
-        Accept { list: both, watch: both }
+        Accept { list: both, watch: both, list_in_json: request::JSON, watch_in_json: request::JSON }
     }
 
     fn position(&self) -> u64 {

@@ -56,11 +56,28 @@ enum PageError {
 }
 
 impl Reflector {
+    /// Waits for the turn of a list, unless it has one.
+    pub(super) async fn take_turn(&mut self) {
+        if let (None, Some(turns)) = (&self.turn, &self.turns) {
+            self.turn = Some(turns.take().await);
+        }
+    }
+
+    /// The server has sent something.
+    pub(super) fn received(&self) {
+        self.reachability.record();
+        if let Some(turn) = &self.turn {
+            turn.progressed();
+        }
+    }
+
     /// Reads a list in pages. A page that fails is requested again, not the pages before it.
     pub(super) async fn list(&mut self) -> End {
+        self.take_turn().await;
         let mut accept_older = self.begin_list();
         let (mut token, mut first_version, mut attempt) = (None::<String>, None, 0);
         loop {
+            self.take_turn().await;
             let failure = match self.page(token.as_deref(), first_version.is_none(), accept_older).await {
                 Ok(meta) if meta.next.is_none() || meta.next != token => {
                     attempt = 0;
@@ -85,6 +102,7 @@ impl Reflector {
             self.count(failure.reason);
             self.reachability.failed(&failure.text);
             self.warn(&failure.text, wait);
+            self.turn = None;
             tokio::time::sleep(wait).await;
         }
     }
@@ -132,9 +150,12 @@ impl Reflector {
         query.extend(self.selector.as_deref().map(|selector| ("labelSelector", selector)));
         query.extend(self.field_selector.map(|selector| ("fieldSelector", selector)));
         let timeout = if in_pieces { PAGE_TIMEOUT } else { LIST_TIMEOUT };
-        let request = request::get_as(self.destination.accept().list, &self.path, &query);
+        let request = request::get_as(self.accept_list(), &self.path, &query);
         let response = match self.api.with_timeout(timeout).stream(request).await {
             Ok(response) => response,
+            Err(error) if self.falls_back_to_json(&error) => {
+                return Err(PageError::Restart(End::EncodingRefused));
+            }
             Err(error) if error.is_gone() && token.is_some() => {
                 self.expired_lists += 1;
                 return Err(PageError::Restart(End::Expired));
@@ -163,7 +184,7 @@ impl Reflector {
                 }
                 Ok(Some(Ok(frame))) => {
                     let Ok(data) = frame.into_data() else { continue };
-                    self.reachability.record();
+                    self.received();
                     received += data.len();
                     decoder.push(data);
                 }

@@ -26,6 +26,7 @@ use crate::runtime::read_barrier::ReadBarrier;
 use crate::runtime::store::{Change, Store};
 use crate::runtime::worker::{Next, SyncFailure, WorkQueue, run_workers};
 
+mod encodings;
 mod histories;
 mod lists;
 mod read_barrier;

@@ -18,6 +18,7 @@ pub(super) const MESSAGES: &[(&str, &str)] = &[
          10 deletionGracePeriodSeconds *int, 11 labels {}string, 12 annotations {}string, \
          13 ownerReferences []OwnerReference, 14 finalizers []string, 17 managedFields ignored",
     ),
+    ("PartialObjectMetadata", "1 metadata ObjectMeta"),
     (
         "OwnerReference",
         "5 apiVersion string, 1 kind string, 3 name string, 4 uid string, 6 controller *bool, \

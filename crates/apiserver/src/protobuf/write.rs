@@ -1,5 +1,5 @@
-//! Objects in Kubernetes' protobuf encoding, for clients that ask for it. Only pods are served so: they are most of what a
-//! controller reads, and their table is complete.
+//! Objects in Kubernetes' protobuf encoding, for clients that ask for it. Only pods are served so, whose table is complete
+//! and which are most of what a controller reads, and the metadata of any object.
 
 use bytes::Bytes;
 use k8s_openapi::ByteString;

@@ -274,10 +274,11 @@ impl Incoming {
         let accept = header(&parts.headers, &ACCEPT);
         match target {
             Target::Place(place) => {
-                // Their table is complete.
                 let is_read = parts.method == http::Method::GET && place.subresource.is_none();
-                let protobuf = server.options.protobuf && is_read && place.kind.storage() == "Pod";
-                let form = negotiate(accept, Offer { aggregated: false, protobuf })?;
+                let protobuf_metadata = server.options.protobuf && is_read;
+                // Their table is complete.
+                let protobuf = protobuf_metadata && place.kind.storage() == "Pod";
+                let form = negotiate(accept, Offer { aggregated: false, protobuf, protobuf_metadata })?;
                 let verb = request::verb(&parts.method, &place, params.watch)?;
                 let (content_type, body) = json_body(header(&parts.headers, &CONTENT_TYPE), body)?;
                 let user_agent = header(&parts.headers, &USER_AGENT).to_owned();
@@ -291,7 +292,7 @@ impl Incoming {
                 let aggregated = matches!(document, Document::CoreVersions | Document::Groups);
                 // Clients request health and OpenAPI with all kinds of Accept headers.
                 let form = if aggregated {
-                    negotiate(accept, Offer { aggregated: true, protobuf: false })?
+                    negotiate(accept, Offer { aggregated: true, ..Offer::default() })?
                 } else {
                     Form::Plain
                 };

@@ -150,6 +150,15 @@ impl Namespaces {
         at
     }
 
+    pub(super) fn find(&self, name: &str) -> Option<u32> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The name of one that has users.
+    pub(super) fn shared(&self, at: u32) -> Option<Arc<str>> {
+        self.names.get(at as usize).map(|(name, _)| name.clone())
+    }
+
     /// The same for one that has users.
     pub(super) fn share(&mut self, at: u32) -> u32 {
         self.names[at as usize].1 += 1;
