@@ -166,8 +166,8 @@ impl Collector {
         let look = self.graph.lock().look(uid);
         match look {
             Look::Nothing => Ok(Next::Settled),
-            // A released owner may be among them, which is not in the graph.
-            Look::Delete { address, .. } if self.has_released() => self.judge(uid, &address).await,
+            // The object loses the reference, and may live.
+            Look::Delete { address, .. } if self.has_released_owner(uid) => self.judge(uid, &address).await,
             Look::Delete { address, version, policy } => {
                 self.delete_as_seen(uid, &address, version, policy).await
             }
@@ -214,8 +214,12 @@ impl Collector {
         }
     }
 
-    fn has_released(&self) -> bool {
-        !self.released.lock().is_empty(Instant::now())
+    fn has_released_owner(&self, uid: &Uid) -> bool {
+        if self.released.lock().is_empty(Instant::now()) {
+            return false;
+        }
+        let owners = self.graph.lock().owners(uid);
+        owners.iter().any(|owner| self.is_released(owner))
     }
 
     fn is_released(&self, owner: &Uid) -> bool {

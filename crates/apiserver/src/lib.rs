@@ -165,6 +165,10 @@ impl fmt::Debug for Options {
     }
 }
 
+/// A snapshot of a store: see [`Sandbox::back_up`].
+#[derive(Clone, Debug)]
+pub struct Backup(store::Backup);
+
 /// A cluster's API server in this process. Clones are handles to the same one.
 #[derive(Clone)]
 pub struct Sandbox {
@@ -238,6 +242,24 @@ impl Sandbox {
 
     /// Ends all open watches, as a restart of the server or a load balancer does.
     pub fn break_watches(&self) {
+        self.server.break_watches();
+    }
+
+    /// All objects as they are now, for [`Sandbox::restore`].
+    pub fn back_up(&self) -> Backup {
+        Backup(self.server.store.back_up())
+    }
+
+    /// Goes back to a backup, as an API server does whose etcd is restored from a snapshot: what was written since then is
+    /// undone, without events. All watches end.
+    ///
+    /// With `bumps_revision` the next revisions are higher than all before, and watches from before the restore get 410, as
+    /// after `etcdutl snapshot restore --bump-revision --mark-compacted`. Without it the revisions of the backup continue, so
+    /// that a version can stand for two states of an object, and watches from before the restore hear nothing until the
+    /// revisions reach theirs.
+    pub fn restore(&self, backup: &Backup, bumps_revision: bool) {
+        self.server.store.restore(&backup.0, bumps_revision);
+        rest::follow_definitions(&self.server);
         self.server.break_watches();
     }
 

@@ -4,6 +4,7 @@
 //! of their revisions. So a list at a revision and the changes after it are together a consistent
 //! prefix of that kind's history, which is what a watch promises.
 
+mod backup;
 mod log;
 mod quotas;
 
@@ -18,6 +19,7 @@ use serde_json::Value;
 use super::kinds::KINDS;
 use super::object::recent::Recent;
 use super::object::{Object, set_meta};
+pub(crate) use backup::Backup;
 use log::Log;
 pub(crate) use log::{Cursor, Limits};
 use quotas::{QUOTA, Written};

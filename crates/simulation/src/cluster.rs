@@ -2,6 +2,9 @@
 //! instant and judged by the state at that instant. For the simulations beside that of Deployments, which has a server of
 //! its own ([`super::server`]).
 
+mod judge;
+mod lag;
+
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -10,6 +13,7 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::Bytes;
 use futures::FutureExt as _;
+use http::header::{CONTENT_LENGTH, ETAG, IF_NONE_MATCH};
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
@@ -20,6 +24,8 @@ use tower::ServiceExt as _;
 use super::call::Call;
 use super::invariants::Breach;
 use super::server::replies::{lost, refused};
+pub use judge::{Commit, Judge, Rewrite};
+use lag::Lag;
 use windlass::clock::Clock;
 use windlass_apiserver::{Options, Sandbox};
 
@@ -53,46 +59,6 @@ impl Faults {
     }
 }
 
-/// When a write is committed, and by whom.
-#[derive(Clone, Copy, Debug)]
-pub struct Commit<'a> {
-    /// The stored objects.
-    pub sandbox: &'a Sandbox,
-    /// When, since the beginning of the history.
-    pub at: Duration,
-    /// When, by the clock of the cluster.
-    pub now: Timestamp,
-    /// The request.
-    pub call: &'a Call,
-}
-
-/// The invariants of a simulation.
-pub trait Judge: Send + 'static {
-    /// What it has to know of the state before a write.
-    type Before: Send;
-
-    /// The state before a write; `None` if it does not judge such a write.
-    fn before(&self, sandbox: &Sandbox, call: &Call) -> Option<Self::Before>;
-
-    /// Judges a write that was carried out. Whether it has changed anything.
-    ///
-    /// # Errors
-    /// The breach.
-    fn committed(&mut self, commit: Commit<'_>, before: Self::Before) -> Result<bool, Breach>;
-
-    /// The fault of this request beside those of the network: an answer that the API server gives instead.
-    fn refuses(&self, call: &Call) -> Option<Response<Body>> {
-        let _ = call;
-        None
-    }
-
-    /// A daemon is dead, and has lost its memory.
-    fn daemon_died(&mut self);
-
-    /// A daemon's caches may lag until then.
-    fn is_blind(&mut self, until: Duration);
-}
-
 struct State<J> {
     rng: fastrand::Rng,
     faults: Option<Faults>,
@@ -103,6 +69,9 @@ struct State<J> {
     /// Writes and events of the daemons so far.
     writes: u64,
     second: (u64, u64),
+    /// How often the API server went down: what was under way then never arrives.
+    outages: u64,
+    is_down: bool,
 }
 
 /// See the module documentation.
@@ -145,6 +114,8 @@ impl<J: Judge> Cluster<J> {
             log: Vec::new(),
             writes: 0,
             second: (0, 0),
+            outages: 0,
+            is_down: false,
         };
         Cluster { router: sandbox.router(), sandbox, clock, start: Instant::now(), state: Mutex::new(state) }
     }
@@ -168,7 +139,23 @@ impl<J: Judge> Cluster<J> {
         let Ok(body) = body.collect().await else { return lost() };
         let body = body.to_bytes();
         let call = Call::new(agent, &parts, &body);
+        let outages = self.state.lock().outages;
+        let reply = self.clone().undergo(call, parts, body).await;
+        // An answer that is late does not survive the API server that gave it.
+        if self.state.lock().outages == outages { reply } else { lost() }
+    }
+
+    async fn undergo(
+        self: Arc<Self>,
+        call: Call,
+        parts: http::request::Parts,
+        body: Bytes,
+    ) -> Response<Body> {
         match self.fault(&call) {
+            Fault::Proceed if call.of_daemon() && call.watch => {
+                let watch = self.perform(&call, parts, body);
+                watch.map(|body| Body::from_stream(Lag::new(body, self, call)))
+            }
             Fault::Proceed => self.perform(&call, parts, body),
             Fault::LoseRequest => lost(),
             Fault::LoseReply => {
@@ -177,9 +164,16 @@ impl<J: Judge> Cluster<J> {
             }
             Fault::Late(time) => {
                 // A late request is carried out even if its sender has abandoned it.
+                let outages = self.state.lock().outages;
                 let task = tokio::spawn(async move {
                     tokio::time::sleep(time).await;
-                    let abandoned = self.state.lock().dead.contains(&call.agent);
+                    let (abandoned, now) = {
+                        let state = self.state.lock();
+                        (state.dead.contains(&call.agent), state.outages)
+                    };
+                    if now != outages {
+                        return lost();
+                    }
                     self.perform(&Call { abandoned, ..call }, parts, body)
                 });
                 task.await.unwrap_or_else(|_| lost())
@@ -200,9 +194,13 @@ impl<J: Judge> Cluster<J> {
         if state.dead.contains(&call.agent) {
             return Fault::Hang;
         }
+        if state.is_down {
+            return Fault::LoseRequest;
+        }
         if !call.of_daemon() {
             return Fault::Proceed;
         }
+        state.judge.sent(self.start.elapsed(), call);
         let second = self.start.elapsed().as_secs();
         state.second = if state.second.0 == second { (second, state.second.1 + 1) } else { (second, 1) };
         if state.second.1 > STORM {
@@ -213,6 +211,9 @@ impl<J: Judge> Cluster<J> {
         }
         if let Some(reply) = state.faults.and_then(|_| state.judge.refuses(call)) {
             return Fault::Answer(reply);
+        }
+        if state.faults.is_some() && state.judge.hangs(call) {
+            return Fault::Hang;
         }
         let Some(faults) = state.faults.filter(|_| !call.watch) else { return Fault::Proceed };
         let late = Duration::from_millis(state.rng.u64(10..5000));
@@ -237,8 +238,16 @@ impl<J: Judge> Cluster<J> {
     }
 
     /// Carries a request out at one instant, and judges what it did.
-    fn perform(&self, call: &Call, parts: http::request::Parts, body: Bytes) -> Response<Body> {
+    fn perform(&self, call: &Call, mut parts: http::request::Parts, body: Bytes) -> Response<Body> {
         let mut state = self.state.lock();
+        let rewrite = match call.of_daemon() && state.faults.is_some() {
+            true => state.judge.rewrites(call),
+            false => None,
+        };
+        if rewrite.is_some() {
+            // Otherwise the answer may be that nothing has changed.
+            parts.headers.remove(IF_NONE_MATCH);
+        }
         let before = if call.is_write() { state.judge.before(&self.sandbox, call) } else { None };
         let request = Request::from_parts(parts, Body::from(body));
         let response = self.router.clone().oneshot(request).now_or_never();
@@ -252,17 +261,66 @@ impl<J: Judge> Cluster<J> {
         if call.of_daemon() && call.is_write() && call.resource != "leases" {
             state.writes += 1;
         }
-        let Some(before) = before.filter(|_| response.status().is_success()) else { return response };
+        let response = match rewrite {
+            Some(rewrite) => rewritten(response, &rewrite),
+            None => response,
+        };
+        if call.of_daemon() {
+            state.judge.carried_out(&self.sandbox, call, response.status());
+        }
         let at = self.start.elapsed();
+        if let Some(before) = before.filter(|_| response.status().is_success()) {
+            self.judge(&mut state, at, call, before);
+        }
+        let follow_up = match call.of_daemon() && state.faults.is_some() {
+            true => state.judge.follow_up(&self.sandbox, call),
+            false => None,
+        };
+        drop(state);
+        if let Some(request) = follow_up {
+            self.follow_up(request);
+        }
+        response
+    }
+
+    /// Carries out a request of a user.
+    fn follow_up(&self, request: Request<Body>) {
+        let (parts, body) = request.into_parts();
+        if let Some(Ok(body)) = body.collect().now_or_never() {
+            let body = body.to_bytes();
+            let call = Call::new("user".into(), &parts, &body);
+            self.perform(&call, parts, body);
+        }
+    }
+
+    fn judge(&self, state: &mut State<J>, at: Duration, call: &Call, before: J::Before) {
         let commit = Commit { sandbox: &self.sandbox, at, now: self.clock.now(), call };
         let judged = state.judge.committed(commit, before);
         if call.of_daemon() && !matches!(judged, Ok(false)) {
             state.log.push(format!("{:>9.3} {call}", at.as_secs_f64()));
         }
         if let Err(breach) = judged {
-            note(&mut state, breach);
+            note(state, breach);
         }
-        response
+    }
+
+    fn lags_until(&self, call: &Call) -> Duration {
+        let state = self.state.lock();
+        if state.faults.is_some() { state.judge.lags_until(call) } else { Duration::ZERO }
+    }
+
+    /// The API server goes down: all watches end, and what is under way is lost.
+    pub fn go_down(&self) {
+        {
+            let mut state = self.state.lock();
+            (state.is_down, state.outages) = (true, state.outages + 1);
+        }
+        self.break_watches(false);
+    }
+
+    /// The API server is up again.
+    pub fn come_up(&self) {
+        self.state.lock().is_down = false;
     }
 
     /// Looks at, or changes, what the judge knows.
@@ -322,6 +380,15 @@ impl<J: Judge> Cluster<J> {
     pub fn log(&self) -> Vec<String> {
         self.state.lock().log.clone()
     }
+}
+
+fn rewritten(response: Response<Body>, rewrite: &Rewrite) -> Response<Body> {
+    let (mut parts, body) = response.into_parts();
+    let Some(Ok(body)) = body.collect().now_or_never() else { return lost() };
+    let Ok(value) = serde_json::from_slice(&body.to_bytes()) else { return lost() };
+    parts.headers.remove(ETAG);
+    parts.headers.remove(CONTENT_LENGTH);
+    Response::from_parts(parts, Body::from(rewrite(value).to_string()))
 }
 
 fn note<J>(state: &mut State<J>, breach: Breach) {

@@ -1,18 +1,23 @@
 //! The garbage collector among users who give objects wrong owners and change their minds: one seed, one history, judged by
-//! GC1 to GC14.
+//! GC1 to GC15.
 //!
-//! Objects of two namespaced kinds and a cluster-scoped one own each other, by references of which some name another kind,
-//! name or namespace, or nobody. Requests of the collector may be lost or late, paths are not found for a while, lists of
-//! one kind fail for a while, watches break, and the collector is killed.
+//! Objects of two namespaced kinds, of a cluster-scoped one and of one that comes and goes own each other, by references of
+//! which some name another kind, name or namespace, nobody, or the object itself. Requests of the collector may be lost or
+//! late. Paths are not found for a while. The lists of a kind fail or get no answer, and its watch lags behind the others.
+//! Discovery lacks a group, is empty or fails. Watches break. An object gets another owner while it is read. The collector is
+//! killed, two of them act at a time, and etcd goes back to an earlier state. Some look after a part of all kinds, or after
+//! one namespace. A fourth of the histories has no faults: there the bounds are strict.
 //!
 //! * [`scenario`]: what a seed draws; [`actors`]: carries it out.
 //! * [`truth`]: who owns whom, computed from the stored objects alone.
 //! * [`judge`]: judges every write of the collector; [`convergence`]: what must hold after the faults.
+//! * [`second_opinion`]: the end of a history without faults, by this collector and by that of the sandbox.
 
 pub mod actors;
 pub mod convergence;
 pub mod judge;
 pub mod scenario;
+pub mod second_opinion;
 pub mod truth;
 
 use std::sync::Arc;
@@ -40,9 +45,9 @@ pub fn run(seed: u64, bug: &'static str) -> std::io::Result<Outcome> {
 }
 
 async fn history(scenario: Scenario) -> Outcome {
-    let judge = Judge::new(scenario.faults.staleness());
+    let judge = Judge::new(scenario.faults.staleness(), scenario.scope);
     let cluster = Arc::new(Cluster::new(scenario.seed, scenario.faults, judge));
-    let mut actors = Actors::new(cluster.clone(), scenario.clone());
+    let mut actors = Actors::new(cluster.clone(), &scenario);
     actors.begin().await;
     if let Err(breach) = play(&scenario, &cluster, &mut actors).await {
         cluster.fail(breach);
@@ -62,5 +67,5 @@ async fn play(scenario: &Scenario, cluster: &Arc<Cluster>, actors: &mut Actors) 
         actors.act(act).await;
     }
     tokio::time::sleep(Duration::from_secs(5)).await;
-    convergence::converges(cluster, actors).await
+    convergence::converges(cluster, actors, scenario).await
 }

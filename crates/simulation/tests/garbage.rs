@@ -3,6 +3,7 @@
 //! `WINDLASS_SEEDS=1000..2000 cargo test --test garbage` tries others.
 
 use windlass_simulation::garbage::run;
+use windlass_simulation::garbage::second_opinion::{Collector, play};
 
 /// The seeds that are tried.
 fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
@@ -30,6 +31,16 @@ fn every_seed_collects_what_has_lost_its_owners_and_nothing_else() {
 fn the_same_seed_twice_is_the_same_history() {
     for seed in [1, 7] {
         assert_eq!(run(seed, "").unwrap().log, run(seed, "").unwrap().log, "seed {seed}");
+    }
+}
+
+#[test]
+fn the_collector_of_the_sandbox_ends_with_the_same_objects() {
+    for seed in seeds(0..12) {
+        let both = [Collector::Daemon, Collector::Sandbox].map(|collector| play(seed, collector).unwrap());
+        for (ours, theirs) in both[0].iter().zip(&both[1]) {
+            assert_eq!(ours, theirs, "seed {seed}: the objects after the act");
+        }
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) fn concerns(server: &Server, request: &Request) -> bool {
 }
 
 /// Brings statuses and served kinds up to date with the definitions.
-pub(super) fn follow(server: &Server) {
+pub(crate) fn follow(server: &Server) {
     let _one_at_a_time = server.definitions.lock();
     loop {
         let all = objects(server, KIND);

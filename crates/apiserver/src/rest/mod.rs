@@ -19,6 +19,7 @@ mod subresources;
 mod update;
 
 pub(crate) use create::insert;
+pub(crate) use definitions::follow as follow_definitions;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;

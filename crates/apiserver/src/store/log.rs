@@ -62,6 +62,11 @@ impl Default for Log {
 }
 
 impl Log {
+    /// An empty one that begins at this revision.
+    pub(super) fn from(revision: u64) -> Self {
+        Log { lost: revision, floor: revision, ..Log::default() }
+    }
+
     pub(super) fn floor(&self) -> u64 {
         self.floor
     }

@@ -1,33 +1,40 @@
 //! Carries out the acts of the scenario with requests, as users do. Starts and kills the collector.
 
+mod daemons;
+
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
+use self::daemons::Daemons;
 use super::Cluster;
 use super::scenario::{Act, Owner, Reference, Scenario};
-use super::truth::{self, KINDS, OTHER, api_version};
+use super::truth::{self, DEFINITION, GROUP, KINDS, OTHER, api_version};
 use crate::invariants::text;
 use crate::server::NAMESPACE;
-use windlass::app::{Controllers, Parts};
-use windlass::config::{ControllerConfig, Enabled};
-use windlass::metrics::Metrics;
+use windlass_apiserver::Backup;
 
 const MERGE: &str = "application/merge-patch+json";
 const JSON: &str = "application/json";
 
-/// Users, and the supervisor of the collector.
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// How many backups are kept, one for each act.
+const BACKUPS: usize = 12;
+
+/// How long the API server is down while its etcd is restored.
+const OUTAGE: Duration = Duration::from_secs(2);
+
+/// Users, and the operator of the cluster.
 pub struct Actors {
     cluster: Arc<Cluster>,
-    scenario: Scenario,
     user: kube::Client,
-    life: u32,
     circles: u32,
-    daemon: Option<JoinHandle<anyhow::Result<()>>>,
+    daemons: Daemons,
+    backups: VecDeque<Backup>,
 }
 
 fn collection(kind: usize, namespace: &str) -> String {
@@ -37,12 +44,14 @@ fn collection(kind: usize, namespace: &str) -> String {
     if namespaced { format!("{root}/namespaces/{namespace}/{plural}") } else { format!("{root}/{plural}") }
 }
 
-fn path(object: &Value) -> String {
+/// The path of an object.
+pub(super) fn path(object: &Value) -> String {
     let kind = KINDS.iter().position(|(kind, ..)| object["kind"] == *kind).unwrap_or_default();
     format!("{}/{}", collection(kind, text(object, "/metadata/namespace")), text(object, "/metadata/name"))
 }
 
-fn reference(owner: &Value, how: Reference) -> Value {
+/// A reference to an owner.
+pub(super) fn reference(owner: &Value, how: Reference) -> Value {
     let mut reference = json!({
         "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
         "uid": owner["metadata"]["uid"],
@@ -66,9 +75,9 @@ fn reference(owner: &Value, how: Reference) -> Value {
 
 impl Actors {
     /// Actors that have not acted yet.
-    pub fn new(cluster: Arc<Cluster>, scenario: Scenario) -> Self {
-        let user = cluster.client("user");
-        Actors { cluster, scenario, user, life: 0, circles: 0, daemon: None }
+    pub fn new(cluster: Arc<Cluster>, scenario: &Scenario) -> Self {
+        let (user, daemons) = (cluster.client("user"), Daemons::new(cluster.clone(), scenario.clone()));
+        Actors { cluster, user, circles: 0, daemons, backups: VecDeque::new() }
     }
 
     async fn send(&self, method: Method, path: &str, content_type: &str, body: &Value) -> Option<Value> {
@@ -78,45 +87,45 @@ impl Actors {
         self.user.request::<Value>(request).await.ok()
     }
 
-    /// Creates the namespaces, and starts the collector.
-    pub async fn begin(&mut self) {
+    /// Creates the namespaces and the kind that comes and goes.
+    pub async fn prepare(&self) {
         for namespace in [NAMESPACE, OTHER] {
-            let body = json!({"metadata": {"name": namespace}});
-            self.send(Method::POST, "/api/v1/namespaces", JSON, &body).await;
+            self.create_namespace(namespace).await;
         }
-        self.start();
+        self.define().await;
     }
 
-    fn start(&mut self) {
-        self.life += 1;
-        let agent = format!("d{}", self.life);
-        let parts = Parts {
-            client: self.cluster.client(&agent).into(),
-            host: "simulation".into(),
-            clock: self.cluster.clock.clone(),
-            seed: self.scenario.seed,
-            metrics: Metrics::new(),
-            election: None,
-        };
-        let enabled = Enabled::none().with("garbage-collector-controller");
-        let config = ControllerConfig { qps: 1e6, burst: 1_000_000, enabled, ..ControllerConfig::default() };
-        let controllers = Controllers::new(config, parts);
-        self.daemon = Some(tokio::spawn(controllers.run(CancellationToken::new(), Duration::from_secs(10))));
+    /// The same, and starts the collector.
+    pub async fn begin(&mut self) {
+        self.prepare().await;
+        self.daemons.begin();
     }
 
-    /// Kills the collector.
+    async fn create_namespace(&self, name: &str) {
+        let body = json!({"metadata": {"name": name}});
+        self.send(Method::POST, "/api/v1/namespaces", JSON, &body).await;
+    }
+
+    async fn define(&self) -> Option<Value> {
+        let (kind, plural, _) = KINDS[3];
+        let schema =
+            json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+        let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
+        let names = json!({"kind": kind, "plural": plural, "singular": "gadget", "listKind": "GadgetList"});
+        let spec = json!({"group": GROUP, "scope": "Namespaced", "names": names, "versions": [version]});
+        let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                                "metadata": {"name": DEFINITION}, "spec": spec});
+        self.send(Method::POST, DEFINITIONS, JSON, &definition).await
+    }
+
+    /// Kills the collectors.
     pub fn end(&mut self) {
-        if let Some(daemon) = self.daemon.take() {
-            daemon.abort();
-            self.cluster.dies(&format!("d{}", self.life));
-        }
+        self.daemons.end();
     }
 
-    /// Kills the collector, and starts another.
+    /// Kills the collectors, and starts another.
     pub async fn crash(&mut self) {
-        self.end();
-        tokio::time::sleep(Duration::from_millis(700)).await;
-        self.start();
+        self.daemons.crash().await;
     }
 
     fn nth(&self, nth: u32) -> Option<Value> {
@@ -150,7 +159,8 @@ impl Actors {
         self.send(Method::PATCH, &path(object), MERGE, &json!({ "metadata": metadata })).await;
     }
 
-    async fn delete(&self, object: &Value, policy: Option<&str>) {
+    /// A user deletes an object.
+    pub async fn delete(&self, object: &Value, policy: Option<&str>) {
         self.cluster.say(&format!("delete {} {}", path(object), policy.unwrap_or_default()));
         let options = match policy {
             Some(policy) => json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy}),
@@ -161,6 +171,10 @@ impl Actors {
 
     /// Carries out one act.
     pub async fn act(&mut self, act: &Act) {
+        self.backups.push_back(self.cluster.sandbox.back_up());
+        if self.backups.len() > BACKUPS {
+            self.backups.pop_front();
+        }
         match act {
             Act::Create { kind, number, is_elsewhere, finalizer, owners } => {
                 let namespace = if *is_elsewhere { OTHER } else { NAMESPACE };
@@ -210,23 +224,89 @@ impl Actors {
                 }
                 self.delete(&owner, Some(policy)).await;
             }
-            Act::LosePaths(seconds) => {
-                let until = self.cluster.elapsed() + Duration::from_secs(*seconds);
-                self.cluster.say(&format!("paths are not found for {seconds} s"));
-                self.cluster.with_judge(|judge| judge.paths_lost_until = until);
+            Act::OwnItself(nth, blocks) => {
+                if let Some(object) = self.nth(*nth) {
+                    self.cluster.say(&format!("{} owns itself", path(&object)));
+                    let how = if *blocks { Reference::Blocking } else { Reference::Right };
+                    self.merge(&object, json!({"ownerReferences": [reference(&object, how)]})).await;
+                }
             }
-            Act::BreakKind(kind, seconds) => {
-                let until = self.cluster.elapsed() + Duration::from_secs(*seconds);
-                let plural = KINDS[*kind].1;
-                self.cluster.say(&format!("lists of {plural} fail for {seconds} s"));
-                self.cluster.with_judge(|judge| judge.broken = Some((plural, until)));
+            Act::CreatePair(number, [owner, dependent]) => {
+                let name = |role: &str| json!({"name": format!("x-{role}-{number}")});
+                let Some(owner) = self.create(*owner, NAMESPACE, name("first")).await else { return };
+                let mut metadata = name("second");
+                metadata["ownerReferences"] = json!([reference(&owner, Reference::Right)]);
+                self.create(*dependent, NAMESPACE, metadata).await;
+            }
+            Act::DeleteTwice(nth, [first, second], pause) => {
+                if let Some(object) = self.nth(*nth) {
+                    self.delete(&object, Some(first)).await;
+                    tokio::time::sleep(Duration::from_millis(*pause)).await;
+                    self.delete(&object, Some(second)).await;
+                }
+            }
+            Act::DeleteNamespace => {
+                self.cluster.say("the other namespace is deleted");
+                self.send(Method::DELETE, &format!("/api/v1/namespaces/{OTHER}"), JSON, &json!({})).await;
+            }
+            Act::CreateNamespace => self.create_namespace(OTHER).await,
+            Act::ToggleDefinition => {
+                let path = format!("{DEFINITIONS}/{DEFINITION}");
+                let what = match self.define().await {
+                    Some(_) => "is created",
+                    None => {
+                        self.send(Method::DELETE, &path, JSON, &json!({})).await;
+                        "is deleted"
+                    }
+                };
+                self.cluster.say(&format!("the definition of gadgets {what}"));
+                self.cluster.with_judge(|judge| judge.definition_changed());
+            }
+            fault => self.fault(fault).await,
+        }
+    }
+
+    async fn fault(&mut self, act: &Act) {
+        self.cluster.say(&format!("{act:?}"));
+        let now = self.cluster.elapsed();
+        let after = |seconds: &u64| now + Duration::from_secs(*seconds);
+        match act {
+            Act::MoveAfterRead => self.cluster.with_judge(|judge| judge.faults.moves += 1),
+            Act::LosePaths(seconds) => {
+                self.cluster.with_judge(|judge| judge.faults.paths_lost_until = after(seconds));
+            }
+            Act::OfKind(fault, kind, seconds) => {
+                self.cluster.with_judge(|judge| judge.faults.begin(*fault, KINDS[*kind].1, after(seconds)));
+            }
+            Act::OfDiscovery(fault, seconds) => {
+                self.cluster.with_judge(|judge| judge.faults.begin_discovery(*fault, after(seconds)));
             }
             Act::BreakWatches => self.cluster.break_watches(false),
             Act::Compact => self.cluster.break_watches(true),
             Act::Crash => self.crash().await,
+            Act::SecondLeader { seconds, is_cut_off } => {
+                self.daemons.hand_over(Duration::from_secs(*seconds), *is_cut_off);
+            }
+            Act::Restore { acts, bumps_revision } => self.restore(*acts, *bumps_revision).await,
+            _ => {}
         }
-        let at = self.cluster.elapsed();
-        self.cluster.with_judge(|judge| judge.now = at);
+    }
+
+    async fn restore(&mut self, acts: usize, bumps_revision: bool) {
+        let Some(backup) = self.backups.iter().rev().nth(acts).cloned() else { return };
+        self.backups.clear();
+        self.cluster.go_down();
+        if !bumps_revision {
+            // A version may stand for two states of an object from now on, so that no precondition can be trusted.
+            self.daemons.end();
+        }
+        tokio::time::sleep(OUTAGE).await;
+        self.cluster.sandbox.restore(&backup, bumps_revision);
+        self.cluster.with_judge(|judge| judge.restored(&self.cluster.sandbox));
+        self.cluster.come_up();
+        if !bumps_revision {
+            self.daemons.start();
+        }
     }
 
     async fn circle(&mut self, number: u32, policy: &str) {
@@ -246,14 +326,31 @@ impl Actors {
         self.delete(&ring[0], Some(policy)).await;
     }
 
-    /// Takes off what others than the collector have to take off: their own finalizers, of objects being deleted.
-    pub async fn release(&self) {
+    /// Takes off what others than the collector have to take off: their own finalizers, of objects being deleted. Whether there
+    /// was one.
+    pub async fn release(&self) -> bool {
+        let mut has_released = false;
         for object in truth::objects(&self.cluster.sandbox) {
             if truth::is_deleting(&object) && truth::has_finalizer(&object, "example.com/keep") {
                 let all = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
                 let rest: Vec<Value> = all.into_iter().filter(|known| known != "example.com/keep").collect();
                 self.merge(&object, json!({ "finalizers": rest })).await;
+                has_released = true;
             }
         }
+        has_released
+    }
+
+    /// Creates an object with so many dependents, of which each third depends on the one before. Returns the object.
+    pub async fn create_tree(&self, dependents: usize) -> Value {
+        let root = self.create(0, NAMESPACE, json!({"name": "x-tree"})).await.unwrap_or_default();
+        let mut last = root.clone();
+        for number in 0..dependents {
+            let owner = if number % 3 == 2 { &last } else { &root };
+            let metadata = json!({"name": format!("x-tree-{number}"),
+                                  "ownerReferences": [reference(owner, Reference::Blocking)]});
+            last = self.create(0, NAMESPACE, metadata).await.unwrap_or_default();
+        }
+        root
     }
 }

@@ -1,4 +1,4 @@
-//! What must hold once the faults have ended: GC6, GC7, GC12 and GC13.
+//! What must hold once the faults have ended: GC6, GC7, GC12, GC13 and GC14.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,56 +7,173 @@ use serde_json::Value;
 
 use super::Cluster;
 use super::actors::Actors;
-use super::truth::{self, Truth};
+use super::scenario::{Scenario, Scope};
+use super::truth::{self, Stored, Truth};
 use crate::invariants::{Breach, text};
 
-/// By when everything is settled: the longest backoff, a few times over, for chains.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// How long a deletion may take that nothing holds up, besides the time that the rate limiter takes.
+const PROMPT: Duration = Duration::from_secs(5);
+
+/// How much longer it may take after faults. A request that has got no answer is given up after half a minute, a key that
+/// has failed again and again waits for a minute, and a watch that has failed begins anew within half a minute.
+const AFTER_FAULTS: Duration = Duration::from_secs(130);
+
+/// How often an owner is read that is not watched.
+const UNWATCHED: Duration = Duration::from_secs(310);
 
 /// For how long a settled collector is watched.
 const QUIET: Duration = Duration::from_secs(600);
 
-/// Waits until what has no owner is gone and every deletion has ended, then checks that nothing is written any more.
+/// The requests per second of the collector, in terms of `--kube-api-qps`.
+const SHARE: f64 = 5.0;
+
+/// Waits until what has no owner is gone and every deletion has ended, then checks what the collector sends.
 ///
 /// # Errors
 /// What has not converged.
-pub async fn converges(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Breach> {
+pub async fn converges(
+    cluster: &Arc<Cluster>,
+    actors: &mut Actors,
+    scenario: &Scenario,
+) -> Result<(), Breach> {
     cluster.say("the faults end");
     cluster.calm();
-    cluster.with_judge(|judge| (judge.paths_lost_until, judge.broken) = (Duration::ZERO, None));
-    let begun = cluster.elapsed();
+    cluster.with_judge(|judge| judge.faults.end());
+    let mut patience = if scenario.is_calm { Duration::ZERO } else { AFTER_FAULTS };
+    if scenario.scope != Scope::All {
+        patience += UNWATCHED;
+    }
+    let (mut begun, mut calls) = (cluster.elapsed(), calls(cluster));
     while let Err(breach) = settled(cluster) {
         if cluster.failure().is_some() {
             return Ok(());
         }
-        if cluster.elapsed() - begun > PATIENCE {
+        if cluster.elapsed() - begun > patience + bound(cluster, scenario, calls) {
             return Err(breach);
         }
-        actors.release().await;
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        if actors.release().await {
+            // What waited for it begins now.
+            (begun, calls) = (cluster.elapsed(), self::calls(cluster));
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
     }
     cluster.say("settled");
     // For what is only retried.
     tokio::time::sleep(Duration::from_secs(180)).await;
+    if scenario.scope.includes(0, crate::server::NAMESPACE) {
+        cascade(cluster, actors, scenario).await?;
+    }
+    is_quiet(cluster, actors, scenario).await
+}
+
+fn calls(cluster: &Cluster) -> usize {
+    cluster.with_judge(|judge| judge.calls.len())
+}
+
+/// GC6: the time for the requests since then, and five seconds.
+fn bound(cluster: &Cluster, scenario: &Scenario, since: usize) -> Duration {
+    let sent = calls(cluster) - since;
+    PROMPT + Duration::from_secs_f64(sent as f64 / (scenario.qps * SHARE))
+}
+
+/// GC6 and GC14: what depends on a deleted owner goes promptly, and each object costs one request.
+async fn cascade(cluster: &Arc<Cluster>, actors: &Actors, scenario: &Scenario) -> Result<(), Breach> {
+    let dependents = 2 + (scenario.seed % 40) as usize;
+    let owner = actors.create_tree(dependents).await;
+    tokio::time::sleep(PROMPT).await;
+    let (begun, before) = (cluster.elapsed(), calls(cluster));
+    actors.delete(&owner, Some("Background")).await;
+    loop {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let left = truth::objects(&cluster.sandbox);
+        let left = left.iter().filter(|object| text(object, "/metadata/name").starts_with("x-tree")).count();
+        if left == 0 || cluster.failure().is_some() {
+            break;
+        }
+        if cluster.elapsed() - begun > bound(cluster, scenario, before) {
+            let what = format!(
+                "{left} dependents of a deleted owner are left after {:?}",
+                cluster.elapsed() - begun
+            );
+            return Err(Breach::new("GC6", what));
+        }
+    }
+    tokio::time::sleep(PROMPT).await;
+    let sent = cluster.with_judge(|judge| judge.calls[before..].to_vec());
+    if sent.len() > dependents + 2 {
+        let what =
+            format!("{dependents} dependents of a deleted owner cost {} requests: {sent:#?}", sent.len());
+        return Err(Breach::new("GC14", what));
+    }
+    Ok(())
+}
+
+/// GC13: a settled collector sends nothing besides watches and discovery. A new one lists, and looks once at what refers to
+/// owners of which nobody can tell, and says why.
+async fn is_quiet(cluster: &Arc<Cluster>, actors: &mut Actors, scenario: &Scenario) -> Result<(), Breach> {
     let writes = cluster.with_judge(|judge| judge.writes);
+    // Owners that are not watched are read again and again.
+    let reads_owners = scenario.scope != Scope::All;
+    let is_silent = |since: usize, when: &str| {
+        let sent = cluster.with_judge(|judge| judge.calls[since..].to_vec());
+        match sent.is_empty() || reads_owners {
+            true => Ok(()),
+            false => Err(Breach::new("GC13", format!("requests of a settled collector {when}: {sent:#?}"))),
+        }
+    };
+    let since = calls(cluster);
+    tokio::time::sleep(QUIET).await;
+    is_silent(since, "")?;
     cluster.break_watches(true);
     tokio::time::sleep(Duration::from_secs(60)).await;
+    let sent = cluster.with_judge(|judge| judge.calls[since..].to_vec());
+    let is_list = |call: &String| call.contains(" GET ") && call.contains("/?");
+    if !reads_owners && !sent.iter().all(is_list) {
+        return Err(Breach::new("GC13", format!("more than lists after the watches broke: {sent:#?}")));
+    }
+    let since = calls(cluster);
     actors.crash().await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let sent = cluster.with_judge(|judge| judge.calls[since..].to_vec());
+    let unresolvable = unresolvable(cluster);
+    let is_look = |call: &String| {
+        let is_read = |object: &String| call.contains(" GET ") && call.contains(&format!("/{object}?"));
+        let is_event = |object: &String| call.contains(&format!(" events/{object}."));
+        unresolvable.iter().any(|object| is_read(object) || is_event(object))
+    };
+    if !reads_owners && !sent.iter().all(|call| is_list(call) || is_look(call)) {
+        return Err(Breach::new(
+            "GC13",
+            format!("requests of a new collector that has nothing to do: {sent:#?}"),
+        ));
+    }
+    let since = calls(cluster);
     tokio::time::sleep(QUIET).await;
+    is_silent(since, "after a restart")?;
     match cluster.with_judge(|judge| judge.writes) - writes {
         0 => settled(cluster),
         more => Err(Breach::new("GC13", format!("{more} writes of a settled collector"))),
     }
 }
 
+/// The names of objects with an owner of which nobody can tell.
+fn unresolvable(cluster: &Cluster) -> Vec<String> {
+    let all = Stored::now(&cluster.sandbox);
+    let refers = |object: &&Value| truth::owners(object, &all).contains(&Truth::Unresolvable);
+    all.objects.iter().filter(refers).map(|object| text(object, "/metadata/name").to_owned()).collect()
+}
+
 fn settled(cluster: &Cluster) -> Result<(), Breach> {
-    let all = truth::objects(&cluster.sandbox);
-    for object in &all {
+    let all = Stored::now(&cluster.sandbox);
+    for object in &all.objects {
+        if !cluster.with_judge(|judge| judge.is_in_scope(object)) {
+            continue;
+        }
         let breach = |invariant, what: &str| {
             let refers = |other: &&Value| {
                 truth::references(other).any(|reference| reference["uid"] == object["metadata"]["uid"])
             };
-            let around = std::iter::once(object).chain(all.iter().filter(refers));
+            let around = std::iter::once(object).chain(all.objects.iter().filter(refers));
             let around: Vec<String> =
                 around.map(|object| format!("{} {}", object["kind"], object["metadata"])).collect();
             let name = text(object, "/metadata/name");

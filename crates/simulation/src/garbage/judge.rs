@@ -1,20 +1,27 @@
-//! The invariants over every committed write of the collector: GC1 to GC5, and GC9.
+//! The invariants over every committed write of the collector: GC1 to GC5, GC9 and GC15.
 //!
 //! They know no graph. A write is judged by the objects that are stored at that instant; what was true of an owner shortly
 //! before counts only where requests are late, since no request can depend on another object than its own.
 
-use std::collections::BTreeMap;
+mod faults;
+mod patches;
+mod reads;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use axum::body::Body;
-use http::{Method, Response};
-use serde_json::Value;
+use http::{Method, Request, Response, StatusCode};
+use serde_json::{Value, json};
 
-use super::truth::{self, KINDS, Truth};
+use super::actors;
+use super::scenario::{Reference, Scope};
+use super::truth::{self, KINDS, Stored, Truth};
 use crate::call::Call;
-use crate::cluster;
+use crate::cluster::{self, Rewrite};
 use crate::invariants::{Breach, text};
-use crate::server::replies::refused;
+use faults::Faults;
+use reads::Reads;
 use windlass_apiserver::Sandbox;
 
 /// How old an answer about an owner may be when its dependents are decided about: the collector keeps one for a second.
@@ -23,29 +30,36 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// How long a foreground deletion waits for a kind that cannot be read.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long after a definition has changed its kind may be unknown.
+const UNKNOWN: Duration = Duration::from_secs(75);
+
 /// All invariants and their state.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Judge {
     staleness: Duration,
-    /// The time, as far as it is known.
-    pub now: Duration,
-    /// Until when reads of one object get a 404 that is not about the object.
-    pub paths_lost_until: Duration,
-    /// A kind whose lists fail, and until when.
-    pub broken: Option<(&'static str, Duration)>,
+    scope: Scope,
+    /// The faults of the API server.
+    pub faults: Faults,
     /// When each owner last waited for its dependents, by UID.
     waited: BTreeMap<String, Duration>,
     /// When each owner was last being deleted without its dependents.
     orphaned: BTreeMap<String, Duration>,
+    /// When each of them was let go.
+    released: BTreeMap<String, Duration>,
+    /// All UIDs that objects have had.
+    known: BTreeSet<String>,
+    reads: Reads,
     /// How many writes of the collector have changed something.
     pub writes: u64,
+    /// What the collector has sent besides watches and discovery.
+    pub calls: Vec<String>,
     /// Since when an object has a reference, by the UIDs of both.
     referred: BTreeMap<(String, String), Duration>,
 }
 
 /// The objects before a write, and the one that it is about.
 pub struct Before {
-    all: Vec<Value>,
+    all: Stored,
     object: Option<Value>,
 }
 
@@ -53,26 +67,60 @@ fn uid(object: &Value) -> String {
     text(object, "/metadata/uid").to_owned()
 }
 
-fn object(all: &[Value], call: &Call) -> Option<Value> {
+fn object(all: &Stored, call: &Call) -> Option<Value> {
     let kind = KINDS.iter().find(|(_, plural, _)| *plural == call.resource)?.0;
     let is_it = |object: &&Value| {
         object["kind"] == kind
             && object["metadata"]["name"] == *call.name
             && text(object, "/metadata/namespace") == call.namespace
     };
-    all.iter().find(is_it).cloned()
+    all.objects.iter().find(is_it).cloned()
 }
 
 impl Judge {
     /// Invariants that have seen nothing yet. `staleness` is how old a decision may be when it is carried out.
-    pub fn new(staleness: Duration) -> Self {
-        Judge { staleness, ..Judge::default() }
+    pub fn new(staleness: Duration, scope: Scope) -> Self {
+        Judge {
+            staleness,
+            scope,
+            faults: Faults::default(),
+            waited: BTreeMap::new(),
+            orphaned: BTreeMap::new(),
+            released: BTreeMap::new(),
+            known: BTreeSet::new(),
+            reads: Reads::default(),
+            writes: 0,
+            calls: Vec::new(),
+            referred: BTreeMap::new(),
+        }
     }
 
-    fn remember(&mut self, at: Duration, all: &[Value]) {
-        self.now = at;
+    /// A definition was created or deleted.
+    pub fn definition_changed(&mut self) {
+        self.faults.hide(KINDS[3].1, self.faults.now + UNKNOWN);
+    }
+
+    /// The store has gone back to an earlier state: nothing that was seen since then is true, and no request is under way.
+    pub fn restored(&mut self, sandbox: &Sandbox) {
+        self.waited.clear();
+        self.orphaned.clear();
+        self.released.clear();
+        self.reads.clear();
+        self.definition_changed();
+        self.remember(self.faults.now, &Stored::now(sandbox));
+    }
+
+    /// Whether the collector looks after an object.
+    pub fn is_in_scope(&self, object: &Value) -> bool {
+        let kind = KINDS.iter().position(|(kind, ..)| object["kind"] == *kind).unwrap_or_default();
+        self.scope.includes(kind, text(object, "/metadata/namespace"))
+    }
+
+    fn remember(&mut self, at: Duration, all: &Stored) {
+        self.faults.now = at;
         let mut referred = BTreeMap::new();
-        for object in all {
+        for object in &all.objects {
+            self.known.insert(uid(object));
             if truth::is_deleting(object) && truth::has_finalizer(object, "foregroundDeletion") {
                 self.waited.insert(uid(object), at);
             }
@@ -93,17 +141,30 @@ impl Judge {
         then.is_some_and(|then| at.saturating_sub(*then) <= self.staleness + ANSWER)
     }
 
+    /// Whether the UID belonged to an object that is gone.
+    fn is_gone(&self, uid: &str, all: &Stored) -> bool {
+        self.known.contains(uid) && all.by_uid(uid).is_none()
+    }
+
     /// GC1: all owners are absent, or wait for their dependents.
-    fn deletion(&self, at: Duration, object: &Value, all: &[Value]) -> Result<(), String> {
-        let owners = truth::owners(object, all);
-        if owners.is_empty() {
+    fn deletion(
+        &self,
+        at: Duration,
+        object: &Value,
+        references: &[Value],
+        all: &Stored,
+    ) -> Result<(), String> {
+        if references.is_empty() {
             return Err("it has no owner".to_owned());
         }
-        for (reference, owner) in truth::references(object).zip(owners) {
+        for reference in references {
+            let owner = truth::of(reference, text(object, "/metadata/namespace"), all);
+            let uid = text(reference, "/uid");
             let is_gone = match owner {
                 Truth::Absent | Truth::Waits => true,
-                Truth::Exists => self.was_so(self.waited.get(text(reference, "/uid")), at),
-                Truth::Unresolvable => false,
+                Truth::Exists => self.was_so(self.waited.get(uid), at),
+                // Its deletion was seen, before its kind went or in whichever form it is referred to.
+                Truth::Unresolvable => self.is_gone(uid, all),
             };
             if !is_gone {
                 return Err(format!("its owner is {owner:?}: {reference}"));
@@ -112,15 +173,27 @@ impl Judge {
         Ok(())
     }
 
+    /// GC3: what depended on an owner when its orphaning deletion ended lives on.
+    fn survives(&self, object: &Value, references: &[Value]) -> Result<(), String> {
+        let may_be_late = self.staleness + ANSWER;
+        for owner in references.iter().map(|reference| text(reference, "/uid")) {
+            let since = self.referred.get(&(uid(object), owner.to_owned()));
+            let was_before = |end: &&Duration| since.is_some_and(|since| *since + may_be_late < **end);
+            if self.released.get(owner).as_ref().is_some_and(was_before) {
+                return Err(format!("its owner {owner} was deleted without its dependents"));
+            }
+        }
+        Ok(())
+    }
+
     /// GC3 and GC4: an owner that is let go has no dependent that its deletion should have released, or waited for. A
     /// reference that came while the last request was under way cannot be known.
-    fn letting_go(&self, at: Duration, owner: &Value, finalizer: &str, all: &[Value]) -> Result<(), String> {
+    fn letting_go(&self, at: Duration, owner: &Value, finalizer: &str, all: &Stored) -> Result<(), String> {
         let is_orphaning = finalizer == "orphan";
-        let broken = self.broken.is_some_and(|(_, until)| at < until + PATIENCE);
-        if !is_orphaning && broken {
+        if !is_orphaning && self.faults.is_unreadable(at, PATIENCE) {
             return Ok(());
         }
-        for object in all {
+        for object in all.objects.iter().filter(|object| self.is_seen(object, at)) {
             let namespace = text(object, "/metadata/namespace");
             for reference in truth::references(object) {
                 let counts = is_orphaning || reference["blockOwnerDeletion"] == true;
@@ -135,81 +208,20 @@ impl Judge {
         Ok(())
     }
 
-    /// GC5: a patch changes nothing but references to owners that are gone, wait or release their dependents, what blocks
-    /// in a circle, and the two finalizers.
-    fn patch(&self, at: Duration, before: &Value, after: &Value, all: &[Value]) -> Result<(), String> {
-        let namespace = text(before, "/metadata/namespace");
-        let without = |object: &Value| {
-            let mut rest = object.clone();
-            if let Some(metadata) = rest["metadata"].as_object_mut() {
-                for field in
-                    ["ownerReferences", "finalizers", "resourceVersion", "managedFields", "generation"]
-                {
-                    metadata.remove(field);
-                }
-            }
-            rest
-        };
-        if without(before) != without(after) {
-            return Err("it changes something else".to_owned());
-        }
-        let kept: Vec<&Value> = truth::references(after).collect();
-        for reference in truth::references(before) {
-            let owner = text(reference, "/uid");
-            match kept.iter().find(|kept| kept["uid"] == *owner) {
-                Some(kept) if *kept == reference => {}
-                Some(kept) => {
-                    let mut unblocked = reference.clone();
-                    unblocked["blockOwnerDeletion"] = false.into();
-                    let waits = self.was_so(self.waited.get(owner), at);
-                    if **kept != unblocked || !waits {
-                        return Err(format!("it changes {reference} to {kept}"));
-                    }
-                }
-                None => {
-                    let may_go = match truth::of(reference, namespace, all) {
-                        Truth::Absent | Truth::Waits => true,
-                        Truth::Exists => {
-                            self.was_so(self.waited.get(owner), at)
-                                || self.was_so(self.orphaned.get(owner), at)
-                        }
-                        Truth::Unresolvable => self.orphaned.contains_key(owner),
-                    };
-                    if !may_go {
-                        return Err(format!("it removes the reference to a living owner: {reference}"));
-                    }
-                }
-            }
-        }
-        if kept.len() > truth::references(before).count() {
-            return Err("it adds a reference".to_owned());
-        }
-        let finalizers =
-            |object: &Value| object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-        let foreign = |object: &Value| -> Vec<Value> {
-            let ours = ["orphan", "foregroundDeletion"];
-            finalizers(object).into_iter().filter(|known| !ours.iter().any(|our| known == our)).collect()
-        };
-        if foreign(before) != foreign(after) || finalizers(after).len() > finalizers(before).len() {
-            return Err("it changes the finalizers of others".to_owned());
-        }
-        Ok(())
+    /// Whether the collector can know of an object.
+    fn is_seen(&self, object: &Value, at: Duration) -> bool {
+        self.is_in_scope(object) && !self.faults.is_hidden(text(object, "/kind"), at)
     }
 
     fn judge(&self, at: Duration, call: &Call, before: &Before, after: Option<&Value>) -> Result<(), Breach> {
         let breach = |invariant, what: String| Breach::new(invariant, format!("{what}: {call}"));
         let Some(object) = &before.object else { return Ok(()) };
+        if !self.is_in_scope(object) {
+            return Err(breach("GC15", "the collector does not look after this object".to_owned()));
+        }
         let same = after.filter(|after| after["metadata"]["uid"] == object["metadata"]["uid"]);
         if call.method == Method::DELETE {
-            let preconditions = &call.body["preconditions"];
-            if !preconditions["uid"].is_string() {
-                return Err(breach("GC2", "a deletion names no UID".to_owned()));
-            }
-            let begins = !truth::is_deleting(object);
-            return match begins {
-                true => self.deletion(at, object, &before.all).map_err(|what| breach("GC1", what)),
-                false => Ok(()),
-            };
+            return self.deleted(at, call, object, &before.all);
         }
         if call.method != Method::PATCH {
             return Err(breach("GC5", "the collector creates or replaces something".to_owned()));
@@ -235,14 +247,39 @@ impl Judge {
             None => Ok(()),
         }
     }
+
+    fn deleted(&self, at: Duration, call: &Call, object: &Value, all: &Stored) -> Result<(), Breach> {
+        let breach = |invariant, what: String| Breach::new(invariant, format!("{what}: {call}"));
+        let preconditions = &call.body["preconditions"];
+        if !preconditions["uid"].is_string() {
+            return Err(breach("GC2", "a deletion names no UID".to_owned()));
+        }
+        let stored: Vec<Value> = truth::references(object).cloned().collect();
+        // Without a version, what was read is all that its author can know of the references.
+        let references = match preconditions["resourceVersion"].is_string() {
+            true => stored.as_slice(),
+            false => self.reads.agreed(call).ok_or_else(|| {
+                breach(
+                    "GC2",
+                    "a deletion names no version, and its references were not read again".to_owned(),
+                )
+            })?,
+        };
+        if truth::is_deleting(object) {
+            return Ok(());
+        }
+        self.deletion(at, object, references, all).map_err(|what| breach("GC1", what))?;
+        self.survives(object, references).map_err(|what| breach("GC3", what))
+    }
 }
 
 impl cluster::Judge for Judge {
     type Before = Before;
 
     fn before(&self, sandbox: &Sandbox, call: &Call) -> Option<Before> {
-        KINDS.iter().any(|(_, plural, _)| *plural == call.resource).then(|| {
-            let all = truth::objects(sandbox);
+        let is_ours = KINDS.iter().any(|(_, plural, _)| *plural == call.resource);
+        (is_ours || call.resource == "customresourcedefinitions").then(|| {
+            let all = Stored::now(sandbox);
             Before { object: object(&all, call), all }
         })
     }
@@ -250,26 +287,79 @@ impl cluster::Judge for Judge {
     fn committed(&mut self, commit: cluster::Commit<'_>, before: Before) -> Result<bool, Breach> {
         let cluster::Commit { sandbox, at, call, .. } = commit;
         self.remember(at, &before.all);
-        let all = truth::objects(sandbox);
+        let all = Stored::now(sandbox);
         let after = object(&all, call);
         let changes = before.object != after;
         let judged = match changes && call.of_daemon() {
             true => self.judge(at, call, &before, after.as_ref()),
             false => Ok(()),
         };
+        let ends_orphaning = |object: &Value| {
+            truth::is_deleting(object) && truth::has_finalizer(object, "orphan") && call.of_daemon()
+        };
+        if let Some(owner) = before.object.as_ref().filter(|object| ends_orphaning(object))
+            && after.as_ref().is_none_or(|after| !truth::has_finalizer(after, "orphan"))
+        {
+            self.released.insert(uid(owner), at);
+        }
         self.remember(at, &all);
         self.writes += u64::from(changes && call.of_daemon());
         judged.map(|()| changes)
     }
 
-    fn refuses(&self, call: &Call) -> Option<Response<Body>> {
-        let is_ours = KINDS.iter().any(|(_, plural, _)| *plural == call.resource);
-        if is_ours && !call.is_write() && !call.name.is_empty() && self.now < self.paths_lost_until {
-            return Some(refused(404, "NotFound", "404 page not found", &[]));
+    fn sent(&mut self, at: Duration, call: &Call) {
+        self.faults.now = at;
+        let is_discovery = call.path == "/api" || call.path == "/apis";
+        if !call.watch && !is_discovery {
+            self.calls.push(format!("{call}?{}", call.query));
         }
-        let (plural, until) = self.broken?;
-        let is_hit = call.lists() && call.resource == plural && self.now < until;
-        is_hit.then(|| refused(500, "InternalError", "conversion webhook failed", &[]))
+    }
+
+    fn carried_out(&mut self, sandbox: &Sandbox, call: &Call, status: StatusCode) {
+        if call.name.is_empty() || !KINDS.iter().any(|(_, plural, _)| *plural == call.resource) {
+            return;
+        }
+        let object = object(&Stored::now(sandbox), call);
+        self.reads.carried_out(call, status, object.as_ref());
+    }
+
+    /// A user gives the object that was just read another owner.
+    fn follow_up(&mut self, sandbox: &Sandbox, call: &Call) -> Option<Request<Body>> {
+        if self.faults.moves == 0 || call.method != Method::GET || call.name.is_empty() {
+            return None;
+        }
+        let all = Stored::now(sandbox);
+        let read = object(&all, call)?;
+        let namespace = text(&read, "/metadata/namespace");
+        let is_owned = truth::references(&read).next().is_some() && !truth::is_deleting(&read);
+        let may_own = |owner: &&Value| {
+            let owners = text(owner, "/metadata/namespace");
+            uid(owner) != uid(&read)
+                && !truth::is_deleting(owner)
+                && (owners.is_empty() || owners == namespace)
+        };
+        let owner = all.objects.iter().filter(|_| is_owned).find(may_own)?;
+        self.faults.moves -= 1;
+        let owners = json!({"metadata": {"ownerReferences": [actors::reference(owner, Reference::Right)]}});
+        let request =
+            Request::patch(actors::path(&read)).header("content-type", "application/merge-patch+json");
+        request.body(Body::from(owners.to_string())).ok()
+    }
+
+    fn refuses(&self, call: &Call) -> Option<Response<Body>> {
+        self.faults.refuses(call)
+    }
+
+    fn hangs(&self, call: &Call) -> bool {
+        self.faults.hangs(call)
+    }
+
+    fn rewrites(&self, call: &Call) -> Option<Rewrite> {
+        self.faults.rewrites(call)
+    }
+
+    fn lags_until(&self, call: &Call) -> Duration {
+        self.faults.lags_until(call)
     }
 
     fn daemon_died(&mut self) {}

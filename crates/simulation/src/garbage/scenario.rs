@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use super::truth::{GROUP, KINDS};
 use crate::cluster::Faults;
+use crate::server::NAMESPACE;
 
 /// How wrong a reference is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,16 +58,126 @@ pub enum Act {
     Circle(u32, &'static str),
     /// An owner and a dependent are created at once, and the owner is deleted with this policy.
     CreateAndDelete(u32, &'static str),
+    /// An object becomes its own owner, and blocks itself or not.
+    OwnItself(u32, bool),
+    /// An owner of one kind and a dependent of another are created in the same instant.
+    CreatePair(u32, [usize; 2]),
+    /// A user deletes an object, and after some milliseconds again with another policy.
+    DeleteTwice(u32, [&'static str; 2], u64),
+    /// The next object with owners that the collector reads gets a living owner before the answer arrives.
+    MoveAfterRead,
+    /// A user deletes the other namespace.
+    DeleteNamespace,
+    /// A user creates the other namespace.
+    CreateNamespace,
+    /// A user deletes the definition of the kind that comes and goes, or creates it again.
+    ToggleDefinition,
     /// Reads of one object get "404 page not found" for some seconds.
     LosePaths(u64),
-    /// Lists of a kind fail for some seconds.
-    BreakKind(usize, u64),
+    /// A fault of one kind, for some seconds.
+    OfKind(KindFault, usize, u64),
+    /// A fault of discovery, for some seconds.
+    OfDiscovery(DiscoveryFault, u64),
     /// All watches break.
     BreakWatches,
     /// The API server compacts its history.
     Compact,
     /// The collector is killed and started again.
     Crash,
+    /// Another collector starts while this one acts for some more seconds, with caches that are cut off or not.
+    SecondLeader {
+        /// How long the old one goes on.
+        seconds: u64,
+        /// Whether its watches and lists show nothing any more.
+        is_cut_off: bool,
+    },
+    /// etcd is restored to its state before so many acts.
+    Restore {
+        /// How many.
+        acts: usize,
+        /// Whether new revisions are higher than all before. Otherwise the collector is restarted, as its documentation says.
+        bumps_revision: bool,
+    },
+}
+
+/// What is wrong with a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum KindFault {
+    /// Its lists fail.
+    Broken,
+    /// Its lists and new watches get no answer.
+    Hanging,
+    /// Its open watches show nothing.
+    Lagging,
+    /// Every request gets "404 page not found".
+    Lost,
+}
+
+/// What is wrong with discovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiscoveryFault {
+    /// This group is missing.
+    Missing(&'static str),
+    /// This group is stale: the API server cannot reach what serves it.
+    Stale(&'static str),
+    /// The groups are none.
+    Empty,
+    /// It fails.
+    Failing,
+}
+
+impl DiscoveryFault {
+    /// Whether the collector may not know the resources of this group.
+    pub fn hides(self, group: &str) -> bool {
+        match self {
+            DiscoveryFault::Missing(missing) => missing == group,
+            DiscoveryFault::Empty => !group.is_empty(),
+            DiscoveryFault::Stale(_) | DiscoveryFault::Failing => group == super::truth::GROUP,
+        }
+    }
+}
+
+/// What the collector looks after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Everything.
+    All,
+    /// The kinds at these places alone, by `--gc-resources`.
+    Only(&'static [usize]),
+    /// All kinds but the one at this place, by `--gc-ignored-resources`.
+    AllBut(usize),
+    /// One namespace, by `--namespace`.
+    Namespace,
+}
+
+impl Scope {
+    /// Whether an object is looked after, by the place of its kind and its namespace.
+    pub fn includes(self, kind: usize, namespace: &str) -> bool {
+        match self {
+            Scope::All => true,
+            Scope::Only(kinds) => kinds.contains(&kind),
+            Scope::AllBut(ignored) => kind != ignored,
+            Scope::Namespace => namespace == NAMESPACE,
+        }
+    }
+}
+
+impl Act {
+    /// Whether it is no act of a user.
+    fn is_fault(&self) -> bool {
+        matches!(
+            self,
+            Act::MoveAfterRead
+                | Act::LosePaths(_)
+                | Act::OfKind(..)
+                | Act::OfDiscovery(..)
+                | Act::BreakWatches
+                | Act::Compact
+                | Act::Crash
+                | Act::SecondLeader { .. }
+                | Act::Restore { .. }
+        )
+    }
 }
 
 /// See the module documentation.
@@ -75,6 +187,12 @@ pub struct Scenario {
     pub seed: u64,
     /// The faults of the network.
     pub faults: Faults,
+    /// Whether there are no faults at all.
+    pub is_calm: bool,
+    /// What the collector looks after.
+    pub scope: Scope,
+    /// `--kube-api-qps`.
+    pub qps: f64,
     /// The acts with their times, in order.
     pub acts: Vec<(Duration, Act)>,
 }
@@ -92,17 +210,38 @@ impl Scenario {
             late_replies: percent(5),
             refusals: percent(4),
         };
-        let mut rng = fastrand::Rng::with_seed(seed);
-        let count = rng.u64(20..70);
-        let mut at = Duration::from_millis(200);
-        let mut acts = Vec::new();
-        for _ in 0..count {
-            // Often at the same instant as the one before.
-            at += Duration::from_millis(if rng.bool() { 0 } else { rng.u64(..1500) });
-            acts.push((at, act(&mut rng)));
-        }
-        Scenario { seed, faults, acts }
+        let is_calm = likely == 0 && rng.bool();
+        let scope = match rng.u8(..12) {
+            0 => Scope::Only([&[0][..], &[0, 2], &[1, 3]][rng.usize(..3)]),
+            1 => Scope::AllBut(rng.usize(..KINDS.len())),
+            2 => Scope::Namespace,
+            _ => Scope::All,
+        };
+        let qps = if rng.u8(..4) == 0 { 4.0 } else { 1e6 };
+        Scenario { seed, faults, is_calm, scope, qps, acts: acts(seed, is_calm) }
     }
+
+    /// What users do in the scenario of a seed, without a fault, and with a kind that stays. When it goes, the collector of
+    /// the sandbox cannot ask for its objects any more, and the other has seen their deletion.
+    pub fn without_faults(seed: u64) -> Self {
+        let mut acts = acts(seed, true);
+        acts.retain(|(_, act)| *act != Act::ToggleDefinition);
+        Scenario { seed, faults: Faults::default(), is_calm: true, scope: Scope::All, qps: 1e6, acts }
+    }
+}
+
+fn acts(seed: u64, is_calm: bool) -> Vec<(Duration, Act)> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let count = rng.u64(20..70);
+    let mut at = Duration::from_millis(200);
+    let mut acts = Vec::new();
+    for _ in 0..count {
+        // Often at the same instant as the one before.
+        at += Duration::from_millis(if rng.bool() { 0 } else { rng.u64(..1500) });
+        acts.push((at, act(&mut rng)));
+    }
+    acts.retain(|(_, act)| !is_calm || !act.is_fault());
+    acts
 }
 
 fn owners(rng: &mut fastrand::Rng) -> Vec<Owner> {
@@ -124,28 +263,53 @@ fn policy(rng: &mut fastrand::Rng) -> &'static str {
 }
 
 fn act(rng: &mut fastrand::Rng) -> Act {
-    match rng.u8(..40) {
-        0..12 => Act::Create {
-            kind: [0, 0, 0, 1, 1, 2][rng.usize(..6)],
+    match rng.u8(..60) {
+        0..14 => Act::Create {
+            kind: [0, 0, 0, 1, 1, 2, 3][rng.usize(..7)],
             number: rng.u32(..12),
             is_elsewhere: rng.u8(..6) == 0,
             finalizer: [None, None, None, None, Some("example.com/keep"), Some("orphan")][rng.usize(..6)],
             owners: owners(rng),
         },
-        12..20 => {
+        14..22 => {
             let policy = policy(rng);
             Act::Delete(rng.u32(..), (rng.u8(..5) > 0).then_some(policy))
         }
-        20..24 => Act::Reown(rng.u32(..), owners(rng)),
-        24 => Act::Block(rng.u32(..), rng.bool()),
-        25..27 => Act::Touch(rng.u32(..)),
-        27 => Act::Unfinalize(rng.u32(..)),
-        28..30 => Act::Circle(rng.u32(..100), policy(rng)),
-        30..33 => Act::CreateAndDelete(rng.u32(..100), policy(rng)),
-        33 => Act::LosePaths(rng.u64(1..20)),
-        34..36 => Act::BreakKind(rng.usize(..2), rng.u64(1..60)),
-        36 => Act::BreakWatches,
-        37 => Act::Compact,
-        _ => Act::Crash,
+        22..25 => Act::Reown(rng.u32(..), owners(rng)),
+        25 => Act::Block(rng.u32(..), rng.bool()),
+        26..28 => Act::Touch(rng.u32(..)),
+        28 => Act::Unfinalize(rng.u32(..)),
+        29..31 => Act::Circle(rng.u32(..100), policy(rng)),
+        31..34 => Act::CreateAndDelete(rng.u32(..100), policy(rng)),
+        34 => Act::OwnItself(rng.u32(..), rng.bool()),
+        35..37 => Act::CreatePair(rng.u32(..100), [rng.usize(..KINDS.len()), rng.usize(..KINDS.len())]),
+        37 => Act::DeleteTwice(rng.u32(..), [policy(rng), policy(rng)], rng.u64(..2000)),
+        38 => Act::DeleteNamespace,
+        39 => Act::CreateNamespace,
+        40..42 => Act::ToggleDefinition,
+        42 => Act::MoveAfterRead,
+        43 => Act::LosePaths(rng.u64(1..20)),
+        44..50 => {
+            use KindFault::{Broken, Hanging, Lagging, Lost};
+            let fault = [Broken, Hanging, Lagging, Lagging, Lost][rng.usize(..5)];
+            let longest = if fault == Lagging { 120 } else { 60 };
+            Act::OfKind(fault, rng.usize(..KINDS.len()), rng.u64(1..longest))
+        }
+        50..53 => Act::OfDiscovery(discovery_fault(rng), rng.u64(1..60)),
+        53 => Act::BreakWatches,
+        54 => Act::Compact,
+        55..57 => Act::Crash,
+        57 => Act::SecondLeader { seconds: rng.u64(1..60), is_cut_off: rng.bool() },
+        _ => Act::Restore { acts: rng.usize(1..12), bumps_revision: rng.u8(..3) > 0 },
+    }
+}
+
+fn discovery_fault(rng: &mut fastrand::Rng) -> DiscoveryFault {
+    let group = ["", "rbac.authorization.k8s.io", GROUP][rng.usize(..3)];
+    match rng.u8(..5) {
+        0 | 1 => DiscoveryFault::Missing(group),
+        2 => DiscoveryFault::Stale(group),
+        3 => DiscoveryFault::Empty,
+        _ => DiscoveryFault::Failing,
     }
 }

@@ -6,26 +6,65 @@ use crate::invariants::text;
 use crate::server::NAMESPACE;
 use windlass_apiserver::Sandbox;
 
-/// The kinds of this simulation: the kind, its plural, and whether its objects are in namespaces.
-pub const KINDS: [(&str, &str, bool); 3] =
-    [("ConfigMap", "configmaps", true), ("Secret", "secrets", true), ("ClusterRole", "clusterroles", false)];
+/// The kinds of this simulation: the kind, its plural, and whether its objects are in namespaces. The last comes and goes.
+pub const KINDS: [(&str, &str, bool); 4] = [
+    ("ConfigMap", "configmaps", true),
+    ("Secret", "secrets", true),
+    ("ClusterRole", "clusterroles", false),
+    ("Gadget", "gadgets", true),
+];
+
+/// The group of [`KINDS`]'s last.
+pub const GROUP: &str = "sim.example.com";
+
+/// The name of its definition.
+pub const DEFINITION: &str = "gadgets.sim.example.com";
 
 /// The namespace of the strangers.
 pub const OTHER: &str = "other";
 
 /// The `apiVersion` of a kind.
 pub fn api_version(kind: &str) -> &'static str {
-    if kind == "ClusterRole" { "rbac.authorization.k8s.io/v1" } else { "v1" }
+    match kind {
+        "ClusterRole" => "rbac.authorization.k8s.io/v1",
+        "Gadget" => "sim.example.com/v1",
+        _ => "v1",
+    }
 }
 
-/// All objects of the simulation, in the order of their kinds and names. The API server's own are left out.
+/// What is stored.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stored {
+    /// All objects of the simulation, in the order of their kinds and names. The API server's own are left out.
+    pub objects: Vec<Value>,
+    /// Whether the kind that comes and goes is served.
+    pub has_gadgets: bool,
+}
+
+impl Stored {
+    /// What is stored now.
+    pub fn now(sandbox: &Sandbox) -> Self {
+        Stored {
+            objects: objects(sandbox),
+            has_gadgets: sandbox.object("CustomResourceDefinition", "", DEFINITION).is_some(),
+        }
+    }
+
+    /// The object of this UID.
+    pub fn by_uid(&self, uid: &str) -> Option<&Value> {
+        self.objects.iter().find(|object| object["metadata"]["uid"] == uid)
+    }
+}
+
+/// All objects of the simulation.
 pub fn objects(sandbox: &Sandbox) -> Vec<Value> {
     let is_ours = |object: &Value| {
         let namespace = text(object, "/metadata/namespace");
         text(object, "/metadata/name").starts_with("x-")
             && (namespace.is_empty() || namespace == NAMESPACE || namespace == OTHER)
     };
-    KINDS.iter().flat_map(|(kind, ..)| sandbox.objects(kind)).filter(is_ours).collect()
+    let storage = |kind| if kind == "Gadget" { DEFINITION } else { kind };
+    KINDS.iter().flat_map(|(kind, ..)| sandbox.objects(storage(kind))).filter(is_ours).collect()
 }
 
 /// The references of an object.
@@ -63,19 +102,20 @@ pub enum Truth {
     Waits,
     /// It does not exist.
     Absent,
-    /// Nobody can tell: its kind is not served, or is not one that can own an object in no namespace.
+    /// It does not exist, and nobody can tell: its kind is not served, or is not one that can own an object in no namespace.
     Unresolvable,
 }
 
 /// What is true of the owner behind a reference on an object of this namespace.
-pub fn of(reference: &Value, namespace: &str, all: &[Value]) -> Truth {
+pub fn of(reference: &Value, namespace: &str, stored: &Stored) -> Truth {
     let Some((_, _, namespaced)) = KINDS.iter().find(|(kind, ..)| reference["kind"] == **kind) else {
         return Truth::Unresolvable;
     };
-    if *namespaced && namespace.is_empty() {
+    let is_served = reference["kind"] != "Gadget" || stored.has_gadgets;
+    if *namespaced && namespace.is_empty() || !is_served {
         return Truth::Unresolvable;
     }
-    match all.iter().find(|owner| means(reference, namespace, owner)) {
+    match stored.objects.iter().find(|owner| means(reference, namespace, owner)) {
         None => Truth::Absent,
         Some(owner) if is_deleting(owner) && has_finalizer(owner, "foregroundDeletion") => Truth::Waits,
         Some(_) => Truth::Exists,
@@ -83,7 +123,7 @@ pub fn of(reference: &Value, namespace: &str, all: &[Value]) -> Truth {
 }
 
 /// What is true of all owners of an object.
-pub fn owners(object: &Value, all: &[Value]) -> Vec<Truth> {
+pub fn owners(object: &Value, stored: &Stored) -> Vec<Truth> {
     let namespace = text(object, "/metadata/namespace");
-    references(object).map(|reference| of(reference, namespace, all)).collect()
+    references(object).map(|reference| of(reference, namespace, stored)).collect()
 }

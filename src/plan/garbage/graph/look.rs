@@ -156,6 +156,13 @@ impl Graph {
         self.find(uid).is_some_and(|slot| self.has_dependents(slot))
     }
 
+    /// The UIDs that an object refers to.
+    pub fn owners(&self, uid: &Uid) -> Vec<Uid> {
+        let slot = self.find(uid);
+        let of = |slot| self.references_of(slot).map(|reference| self.uid_of(reference.owner));
+        slot.into_iter().flat_map(of).collect()
+    }
+
     /// The dependents of an object that can be read, with their UIDs.
     pub fn dependents(&self, owner: &Uid) -> Vec<(Uid, Address)> {
         let slot = self.find(owner);
