@@ -188,11 +188,8 @@ impl ApiError {
     /// Nothing can be created here, since the namespace is gone. An API server says so with the resource of the
     /// namespace; of an object that is missing itself, it names that object's resource.
     pub fn is_namespace_missing(&self) -> bool {
-        self.is_not_found()
-            && self
-                .status()
-                .and_then(|status| status.details.as_ref())
-                .is_some_and(|details| details.group.is_empty() && details.kind == "namespaces")
+        let details = self.status().and_then(|status| status.details.as_ref());
+        self.is_not_found() && details.is_some_and(|details| details.kind == "namespaces")
     }
 
     /// Whether the status names this cause.
