@@ -5,32 +5,31 @@
 //! server refused ([`ApiError::is_refusal`]), so that it must be reported; and whether the write may have
 //! happened all the same ([`ApiError::outcome_unknown`]), so that a lost reply does not become a second pod.
 
+mod answer;
+
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use http_body::Body as _;
-use http_body_util::BodyExt;
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
 use hyper_util::client::legacy;
 use kube::client::AuthError;
 use kube::core::Status;
-use kube::core::response::{StatusDetails, reason};
+use kube::core::response::reason;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::client::{Answer, Client, without_secrets};
+use super::client::{Answer, Client, SharedConnection, without_secrets};
 use super::leader_election::fence::Fence;
-use super::protobuf_decoder;
 use super::rate_limiter::RateLimiter;
 use super::watch_decoder::DecodeError;
 use crate::metrics::Metrics;
 use crate::model::Uid;
-use crate::model::protobuf::unwrap_object;
+use answer::refusal;
+pub(super) use answer::{collect, is_protobuf};
 
 /// The default timeout of a call.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -266,6 +265,7 @@ pub struct Api {
     rate_limiter: RateLimiter,
     timeout: Duration,
     fence: Option<Fence>,
+    shared_connection: Option<SharedConnection>,
     /// Ends the wait for retries when cancelled; without it nothing is retried.
     pub(super) retry_until: Option<CancellationToken>,
     metrics: Arc<Metrics>,
@@ -294,6 +294,7 @@ impl Api {
             rate_limiter,
             timeout: CALL_TIMEOUT,
             fence: None,
+            shared_connection: None,
             retry_until: None,
             metrics,
         }
@@ -310,6 +311,12 @@ impl Api {
     /// Reads and watches pass at all times, since a standby keeps its caches current.
     pub fn fenced(&self, fence: Fence) -> Self {
         Api { fence: Some(fence), ..self.clone() }
+    }
+
+    /// The same API server, over a connection that all calls with this number share, if the server speaks HTTP/2. At most
+    /// 100 may be under way.
+    pub(crate) fn over_shared_connection(&self, number: u64) -> Self {
+        Api { shared_connection: Some(SharedConnection(number)), ..self.clone() }
     }
 
     /// The same API server and rate limiter, for calls on behalf of this owner: the rate limiter serves
@@ -403,8 +410,11 @@ impl Api {
         let start = Instant::now();
         let mut code = None;
         let exchange = async {
-            let response =
-                self.client.send(request.map(kube::client::Body::from)).await.map_err(transport)?;
+            let mut request = request.map(kube::client::Body::from);
+            if let Some(number) = self.shared_connection {
+                request.extensions_mut().insert(number);
+            }
+            let response = self.client.send(request).await.map_err(transport)?;
             code = Some(response.status());
             if response.status().is_success() { read(response).await } else { Err(refusal(response).await) }
         };
@@ -456,95 +466,12 @@ fn never_sent(error: &kube::Error) -> bool {
     false
 }
 
-/// Reads a body of at most `largest` bytes. One frame is passed on as it is; several are copied once.
-pub(super) async fn collect(response: Response<Answer>, largest: usize) -> Result<Bytes, ApiError> {
-    let mut body = response.into_body();
-    let expected = body.size_hint().lower();
-    if expected > largest as u64 {
-        return Err(ApiError::TooLarge(largest));
-    }
-    let mut first = Bytes::new();
-    let mut all = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(transport)?.into_data() else { continue };
-        if first.len() + all.len() + data.len() > largest {
-            return Err(ApiError::TooLarge(largest));
-        }
-        if first.is_empty() && all.is_empty() {
-            first = data;
-            continue;
-        }
-        if all.is_empty() {
-            // The length is the server's claim; memory follows what really arrives.
-            all.reserve((expected as usize).clamp(first.len() + data.len(), LARGEST_ERROR));
-            all.extend_from_slice(&std::mem::take(&mut first));
-        }
-        all.extend_from_slice(&data);
-    }
-    Ok(if all.is_empty() { first } else { all.freeze() })
-}
-
-/// Decodes an answer that is no success.
-async fn refusal(response: Response<Answer>) -> ApiError {
-    let code = response.status();
-    let asked = retry_after(response.headers());
-    let is_protobuf = is_protobuf(response.headers());
-    let body = collect(response, LARGEST_ERROR).await.unwrap_or_default();
-    let read = match is_protobuf {
-        true => unwrap_object(&body).and_then(protobuf_decoder::status).ok(),
-        false => serde_json::from_slice::<Status>(&body).ok(),
-    };
-    let mut status = match read {
-        Some(status) if status.is_failure() || !status.reason.is_empty() => status,
-        // A proxy's page, or nothing. Its text is the proxy's, so it is kept out of our logs.
-        _ => Status::failure(&format!("the server answered {code} without saying why"), reason_for(code)),
-    };
-    // The status line counts: a body may leave the code out.
-    status.code = code.as_u16();
-    if let Some(seconds) = asked {
-        let details = status.details.get_or_insert_with(|| StatusDetails {
-            name: String::new(),
-            group: String::new(),
-            kind: String::new(),
-            uid: String::new(),
-            causes: Vec::new(),
-            retry_after_seconds: 0,
-        });
-        if details.retry_after_seconds == 0 {
-            details.retry_after_seconds = seconds;
-        }
-    }
-    ApiError::Status(status.boxed())
-}
-
-/// Whether an answer is in protobuf: an object, a list or the events of a watch.
-pub(crate) fn is_protobuf(headers: &HeaderMap) -> bool {
-    let media_type = headers.get(CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
-    media_type.starts_with(b"application/vnd.kubernetes.protobuf")
-}
-
-fn retry_after(headers: &HeaderMap) -> Option<u32> {
-    let seconds: u64 = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Some(seconds.min(LONGEST_RETRY_AFTER.as_secs()) as u32)
-}
-
-fn reason_for(code: StatusCode) -> &'static str {
-    match code {
-        StatusCode::UNAUTHORIZED => reason::UNAUTHORIZED,
-        StatusCode::FORBIDDEN => reason::FORBIDDEN,
-        StatusCode::NOT_FOUND => reason::NOT_FOUND,
-        StatusCode::CONFLICT => reason::CONFLICT,
-        StatusCode::GONE => reason::GONE,
-        code if code.is_server_error() => NO_STATUS,
-        _ => reason::UNKNOWN,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use http::header::RETRY_AFTER;
     use kube::client::Body;
     use serde::de::IgnoredAny;
     use serde_json::{Value, json};

@@ -22,6 +22,7 @@ use kube::client::AuthError;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 pub use sender::{Answer, Client};
+pub(crate) use transport::SharedConnection;
 use transport::{Transport, TransportError};
 
 /// How often the files of the credentials are checked. client-go checks a token file each minute and

@@ -32,6 +32,9 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// How many lists are under way at a time: each brings all objects of a resource.
 pub(super) const LISTS_AT_ONCE: usize = 4;
 
+/// How many watches share a connection. API servers allow 100 requests, and a watch that is resumed may be two for a moment.
+const WATCHES_PER_CONNECTION: u64 = 50;
+
 /// How long the first list of a resource, once it has begun, may keep the dependents of its objects waiting.
 const LONGEST_FIRST_LIST: Duration = Duration::from_secs(30);
 
@@ -105,7 +108,8 @@ impl Collector {
             turns: Some(self.turns.clone()),
             ..InformerOptions::default()
         };
-        let (api, ready, relist) = (self.api.clone(), watch::Sender::new(false), Arc::<Notify>::default());
+        let api = self.api.over_shared_connection(u64::from(id) / WATCHES_PER_CONNECTION);
+        let (ready, relist) = (watch::Sender::new(false), Arc::<Notify>::default());
         let reflector =
             Reflector::new(fixed, api, options, Box::new(writer), ready, relist, reachability.clone());
         let collector = self.clone();

@@ -34,6 +34,9 @@ const PROBES: u32 = 3;
 /// For how long the other end may leave what was sent, probes included, without an acknowledgement.
 pub(super) const DEAD_AFTER: Duration = Duration::from_secs(30);
 
+/// What TLS calls HTTP/2.
+const HTTP2: &[u8] = b"h2";
+
 /// The longest answer of a proxy to CONNECT that is read.
 const LONGEST_ANSWER: usize = 16 << 10;
 
@@ -52,6 +55,8 @@ pub(super) struct Connector {
     /// The name that the server's certificate must have, if not its host's.
     server_name: Option<ServerName<'static>>,
     route: Route,
+    /// Whether the server may choose HTTP/2.
+    offers_http2: bool,
 }
 
 impl Connector {
@@ -68,7 +73,7 @@ impl Connector {
         tcp.set_keepalive_retries(Some(PROBES));
         #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
         tcp.set_tcp_user_timeout(Some(DEAD_AFTER));
-        Connector { tcp, tls, server_name, route }
+        Connector { tcp, tls, server_name, route, offers_http2: false }
     }
 
     /// The same with other certificates.
@@ -76,10 +81,17 @@ impl Connector {
         Connector { tls, ..self.clone() }
     }
 
+    /// The same for connections on which many requests may be under way, if the server speaks HTTP/2.
+    pub(super) fn shared(&self) -> Self {
+        let mut tls = rustls::ClientConfig::clone(&self.tls);
+        tls.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
+        Connector { tls: Arc::new(tls), offers_http2: true, ..self.clone() }
+    }
+
     async fn connect(self, server: Uri) -> io::Result<ApiStream> {
         let (host, port) = (unbracketed(server.host().unwrap_or_default()), port_of(&server));
         let is_tls = server.scheme_str() == Some("https");
-        let mut whole_urls = false;
+        let (mut whole_urls, mut is_http2) = (false, false);
         let stream: Boxed = match &self.route {
             Route::Direct => Box::new(self.tcp(&server).await?),
             Route::Proxied(proxy) => {
@@ -98,11 +110,13 @@ impl Connector {
                 Some(name) => name.clone(),
                 None => name_of(host)?,
             };
-            Box::new(TlsConnector::from(self.tls.clone()).connect(name, stream).await?)
+            let stream = TlsConnector::from(self.tls.clone()).connect(name, stream).await?;
+            is_http2 = self.offers_http2 && stream.get_ref().1.alpn_protocol() == Some(HTTP2);
+            Box::new(stream)
         } else {
             stream
         };
-        Ok(ApiStream { stream: TokioIo::new(stream), whole_urls })
+        Ok(ApiStream { stream: TokioIo::new(stream), whole_urls, is_http2 })
     }
 
     async fn tcp(&self, uri: &Uri) -> io::Result<TcpStream> {
@@ -263,11 +277,13 @@ impl Service<Uri> for Connector {
 pub(super) struct ApiStream {
     stream: TokioIo<Boxed>,
     whole_urls: bool,
+    is_http2: bool,
 }
 
 impl Connection for ApiStream {
     fn connected(&self) -> Connected {
-        Connected::new().proxy(self.whole_urls)
+        let connected = Connected::new().proxy(self.whole_urls);
+        if self.is_http2 { connected.negotiated_h2() } else { connected }
     }
 }
 

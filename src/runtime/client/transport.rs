@@ -1,12 +1,14 @@
 //! The transport of requests to the API server: credentials, a pool of connections, and what replaces either.
 //!
 //! HTTP/1.1 on purpose: a connection that hangs delays one request and not all of them, the renewal of the lease
-//! included. Two events replace the whole pool, without breaking requests in flight:
+//! included. Watches of many kinds, which would cost a connection each, share one where the server speaks HTTP/2
+//! ([`SharedConnection`]). Two events replace the whole pool, without breaking requests in flight:
 //! - A caller gave up after [`SUSPECT_AFTER`] without the beginning of an answer. The cause, a proxy
 //!   or a firewall that forgot the connection, has likely affected the idle ones as well, so that the retry uses a new
 //!   one.
 //! - A file with a certificate or key has changed.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
@@ -37,8 +39,21 @@ const SUSPECT_AFTER: Duration = Duration::from_secs(3);
 /// How long a connection may be idle before it is closed.
 const IDLE: Duration = Duration::from_secs(90);
 
+/// How much of one answer, and of all on a connection, may be on the way over HTTP/2 before it is read.
+const STREAM_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = 1 << 20;
+
+/// After which silence an HTTP/2 connection is probed, and how long the answer may take.
+const PING_AFTER: Duration = Duration::from_secs(15);
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+
 /// The shortest time between two checks of the credentials' files.
 const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
+
+/// The connection that a request shares with all of the same number, if the server speaks HTTP/2: an extension of the
+/// request. API servers allow 100 requests at a time on a connection; the next one waits, so no more may have a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SharedConnection(pub(crate) u64);
 
 type Pool = BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>;
 
@@ -86,6 +101,7 @@ struct Current {
     number: u64,
     connector: Connector,
     pool: Pool,
+    shared: Mutex<BTreeMap<SharedConnection, Pool>>,
 }
 
 impl Transport {
@@ -117,7 +133,7 @@ impl Transport {
             headers,
             proxy_authorization,
             files,
-            current: RwLock::new(Current { number: 0, connector, pool }),
+            current: RwLock::new(Current { number: 0, connector, pool, shared: Mutex::default() }),
             token: RwLock::new(token),
             digests: Mutex::new(digests),
             complaint: Mutex::default(),
@@ -155,8 +171,13 @@ fn pool(
     connector: Connector,
 ) -> Pool {
     let client = legacy::Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE)
+        .http2_initial_stream_window_size(STREAM_WINDOW)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_keep_alive_interval(PING_AFTER)
+        .http2_keep_alive_timeout(PING_TIMEOUT)
         .build::<_, Body>(connector);
     let service = ServiceBuilder::new()
         .layer(base)
@@ -180,7 +201,13 @@ impl Shared {
 
     fn replace(&self, current: &mut Current, connector: Connector) {
         let pool = pool(&self.base, self.auth.as_ref(), &self.headers, connector.clone());
-        *current = Current { number: current.number + 1, connector, pool };
+        *current = Current { number: current.number + 1, connector, pool, shared: Mutex::default() };
+    }
+
+    /// The pool of a connection that many share.
+    fn shared_pool(&self, current: &Current, number: SharedConnection) -> Pool {
+        let new = || pool(&self.base, self.auth.as_ref(), &self.headers, current.connector.shared());
+        current.shared.lock().entry(number).or_insert_with(new).clone()
     }
 
     /// Applies changes of the files. A file that cannot be read or used changes nothing.
@@ -256,7 +283,11 @@ impl Service<Request<Body>> for Transport {
         }
         let (number, pool) = {
             let current = shared.current.read();
-            (current.number, current.pool.clone())
+            let pool = match request.extensions().get::<SharedConnection>() {
+                Some(number) => shared.shared_pool(&current, *number),
+                None => current.pool.clone(),
+            };
+            (current.number, pool)
         };
         Box::pin(async move {
             let since = Instant::now();

@@ -1,5 +1,7 @@
 //! A client over real sockets: credentials that change on disk, proxies of the environment, connections that freeze.
 
+mod shared_connections;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
