@@ -1,5 +1,6 @@
 //! The garbage collector: dependents follow their owners, finalizers end deletions, and nothing is deleted without proof.
 
+mod late_deletions;
 mod unlisted_kinds;
 mod unreadable_kinds;
 
