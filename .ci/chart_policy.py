@@ -130,6 +130,10 @@ BLOCKING = OWNED_BY_A_MAP | {"blockOwnerDeletion": True}
 COLLECTED, ONLY_REFERENCES = "only objects that have an owner", "only references to owners may be removed"
 
 
+def of_uuid(number):
+    return OWNED_BY_A_MAP | {"uid": f"c0000000-0000-4000-8000-{number:012}"}
+
+
 def ending(finalizers):
     """A Secret that is being deleted."""
     return pod(finalizers=finalizers, deletionTimestamp="2026-01-01T00:00:00Z")
@@ -160,6 +164,12 @@ OF_THE_COLLECTOR = [
     ("removes a reference from a Secret", "secrets", pod([OWNED_BY_A_MAP, STATEFUL_SET], **LABELED),
      pod([STATEFUL_SET], **LABELED), None),
     ("removes all references from a Secret", "secrets", pod([OWNED_BY_A_MAP], **LABELED), pod(**LABELED), None),
+    ("removes one of two UUIDs that begin alike", "secrets", pod([of_uuid(1), of_uuid(2)]), pod([of_uuid(2)]), None),
+    ("exchanges a UUID", "secrets", pod([of_uuid(1), of_uuid(2)]), pod([of_uuid(1), of_uuid(3)]), ONLY_REFERENCES),
+    ("lets the owner with a UUID block no more", "secrets", pod([of_uuid(1) | {"blockOwnerDeletion": True}]),
+     pod([of_uuid(1)]), None),
+    ("lets the owner with a UUID block", "secrets", pod([of_uuid(1)]),
+     pod([of_uuid(1) | {"blockOwnerDeletion": True}]), ONLY_REFERENCES),
     ("lets a Secret block no more", "secrets", pod([BLOCKING]), pod([BLOCKING | {"blockOwnerDeletion": False}]), None),
     ("lets a Secret block", "secrets", pod([OWNED_BY_A_MAP]), pod([BLOCKING]), ONLY_REFERENCES),
     ("gives a Secret an owner", "secrets", pod(), pod([OWNED_BY_A_MAP]), ONLY_REFERENCES),

@@ -2,6 +2,7 @@
 
 mod encodings;
 mod first_lists;
+mod late_deletions;
 mod unlisted_kinds;
 mod unreadable_kinds;
 

@@ -48,6 +48,7 @@ fn integration() -> Vec<Situation> {
     situations![
         references::references_across_namespaces_harm_no_rightful_dependent
         references::only_a_missing_cluster_scoped_owner_is_absent
+        references::an_object_with_a_thousand_owners_loses_those_that_are_gone
         conflicts::references_that_disagree_end_by_what_they_claim
         conflicts::a_dependent_that_changes_all_the_time_goes
         cascades::a_controller_takes_the_pods_that_only_it_owns

@@ -11,6 +11,7 @@ mod daemon_sets;
 mod examples;
 mod garbage;
 mod installation;
+mod many_owners;
 mod metadata_encodings;
 mod namespaces;
 mod quotas;
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
         Server: test_bed::a_clean_control_plane_with_the_test_bed_feels_like_a_cluster,
         Server: installation::the_daemons_token_can_write_only_objects_that_its_controllers_own,
         Server: collector_policy::the_collectors_token_changes_only_references_and_its_finalizers,
+        Server: many_owners::the_policies_judge_changes_of_thousands_of_references,
         Server: installation::the_shipped_manifests_are_accepted,
         Server: namespaces::namespaces_end_with_what_is_in_them,
         Server: examples::the_python_program_of_the_documentation_passes,

@@ -73,3 +73,19 @@ pub(super) async fn only_a_missing_cluster_scoped_owner_is_absent(bed: &Bed) -> 
     bed.stays(&[format!("{maps}/known"), format!("{maps}/unknown")]).await;
     1
 }
+
+/// How many owners the object has that are gone. Nobody gives an object so many; nothing keeps anybody from it either.
+const OWNERS: usize = 1000;
+
+pub(super) async fn an_object_with_a_thousand_owners_loses_those_that_are_gone(bed: &Bed) -> usize {
+    let (maps, secrets) = (bed.core("configmaps"), secrets(bed));
+    let keeper = bed.create(&maps, map("keeper", &[])).await;
+    let mut owners: Vec<Value> = (0..OWNERS).map(|number| to_nobody("v1", "ConfigMap", number)).collect();
+    owners.insert(OWNERS / 2, to(&keeper));
+    bed.create(&secrets, map("of-many", &owners)).await;
+    let is_free = |secret: &Option<Value>| {
+        secret.as_ref().is_some_and(|secret| secret["metadata"]["ownerReferences"] == json!([to(&keeper)]))
+    };
+    bed.eventually(&format!("{secrets}/of-many"), "it has one owner", is_free).await;
+    0
+}
