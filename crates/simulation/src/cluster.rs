@@ -103,6 +103,8 @@ struct State<J> {
     /// Writes and events of the daemons so far.
     writes: u64,
     second: (u64, u64),
+    /// A daemon is killed with this write from now, and whether the write is carried out.
+    kill_at: Option<(u32, bool)>,
 }
 
 /// See the module documentation.
@@ -124,6 +126,8 @@ enum Fault {
     LateReply(Duration),
     Refuse,
     Answer(Response<Body>),
+    /// The daemon is killed with this write, which may have been carried out.
+    Kill(bool),
     Hang,
 }
 
@@ -145,6 +149,7 @@ impl<J: Judge> Cluster<J> {
             log: Vec::new(),
             writes: 0,
             second: (0, 0),
+            kill_at: None,
         };
         Cluster { router: sandbox.router(), sandbox, clock, start: Instant::now(), state: Mutex::new(state) }
     }
@@ -191,6 +196,14 @@ impl<J: Judge> Cluster<J> {
             }
             Fault::Refuse => refused(500, "InternalError", "an admission webhook cannot be called", &[]),
             Fault::Answer(reply) => reply,
+            Fault::Kill(is_carried_out) => {
+                if is_carried_out {
+                    self.perform(&call, parts, body);
+                }
+                self.dies(&call.agent);
+                self.say(&format!("{} is killed", call.agent));
+                std::future::pending().await
+            }
             Fault::Hang => std::future::pending().await,
         }
     }
@@ -213,6 +226,12 @@ impl<J: Judge> Cluster<J> {
         }
         if let Some(reply) = state.faults.and_then(|_| state.judge.refuses(call)) {
             return Fault::Answer(reply);
+        }
+        if let Some((nth, is_carried_out)) = state.kill_at.filter(|_| call.is_workload_write()) {
+            state.kill_at = Some((nth.saturating_sub(1), is_carried_out)).filter(|(left, _)| *left > 0);
+            if state.kill_at.is_none() {
+                return Fault::Kill(is_carried_out);
+            }
         }
         let Some(faults) = state.faults.filter(|_| !call.watch) else { return Fault::Proceed };
         let late = Duration::from_millis(state.rng.u64(10..5000));
@@ -289,6 +308,16 @@ impl<J: Judge> Cluster<J> {
         state.judge.is_blind(self.start.elapsed() + BLIND);
     }
 
+    /// Kills a daemon with the `nth` write from now, once that is carried out, or before.
+    pub fn kill_at(&self, nth: u32, is_carried_out: bool) {
+        self.state.lock().kill_at = Some((nth, is_carried_out));
+    }
+
+    /// Whether a daemon is dead.
+    pub fn is_dead(&self, agent: &str) -> bool {
+        self.state.lock().dead.contains(agent)
+    }
+
     /// Breaks all watches; with `compact` they cannot be resumed.
     pub fn break_watches(&self, compact: bool) {
         if compact {
@@ -300,7 +329,8 @@ impl<J: Judge> Cluster<J> {
 
     /// Ends the faults.
     pub fn calm(&self) {
-        self.state.lock().faults = None;
+        let mut state = self.state.lock();
+        (state.faults, state.kill_at) = (None, None);
     }
 
     /// How many writes the daemons have sent, events included.

@@ -96,7 +96,9 @@ impl Plan {
 
     /// Reports, unless that is reported already; then, writes this.
     fn report_then(own: &ReplicaSet, report: Report, write: Option<Write>) -> Self {
-        let write = if report.is_on(own) { write } else { Some(Write::Report) };
+        let is_on = report.is_on(own)
+            || planted!("a rolling update reports nothing but its first condition") && current(own).is_some();
+        let write = if is_on { write } else { Some(Write::Report) };
         Plan { write, report: Some(report), look_again: None }
     }
 
@@ -109,6 +111,7 @@ impl Plan {
 fn has_open_condition(own: &ReplicaSet) -> bool {
     let is_refused = |condition: &Condition| *condition.reason == *Reason::Refused.name();
     current(own).is_some_and(|condition| condition.is_true() || is_refused(condition))
+        && !planted!("a removed request is not reported")
 }
 
 /// Whether there may be something to do for a controller: it has a request, its update was under way or refused, or it is
@@ -173,6 +176,8 @@ fn end(own: &ReplicaSet, reason: Reason, target: &str) -> Plan {
         _ => format!("{name} has taken all {replicas} pods of {target} over"),
     };
     let present = ALL_OF_OLD.iter().filter(|key| own.annotations.get(key).is_some());
+    let present = present
+        .filter(|key| !planted!("an ended rolling update leaves its options behind") || **key == REQUEST);
     let removed = present.map(|key| (*key, None)).collect();
     Plan::report_then(own, Report::new(reason, message), Some(Write::Annotate(Side::Own, removed)))
 }
