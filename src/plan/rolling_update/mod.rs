@@ -304,10 +304,10 @@ fn hand_over(observed: &Observed<'_>, value: &str) -> Step {
         }
         return Step::DeleteGrowing;
     }
-    let left =
-        if planted!("pods are taken over before they are released") { 0 } else { owned(growing, pods) };
+    let left = owned(growing, pods);
     let status = &growing.status;
-    if left > 0 || status.replicas > 0 || status.observed_generation < growing.meta.generation {
+    let is_owner = left > 0 || status.replicas > 0 || status.observed_generation < growing.meta.generation;
+    if is_owner && !planted!("pods are taken over before they are released") {
         return Step::Wait(Wait::Release { controller: growing.meta.key.name.clone(), pods: left });
     }
     Step::TakeOver { value: value.to_owned() }

@@ -273,7 +273,13 @@ impl Actors {
             Act::Compact => self.cluster.break_watches(true),
             Act::Crash => self.daemons.crash().await,
             Act::CrashAt(nth, is_carried_out) => self.cluster.kill_at(*nth, *is_carried_out),
-            Act::Two(seconds) => self.daemons.second(Duration::from_secs(*seconds)),
+            Act::Two(seconds) => {
+                let time = Duration::from_secs(*seconds);
+                // The first ends when it is looked for next.
+                let end = self.cluster.elapsed() + time + Duration::from_secs(1);
+                self.cluster.with_judge(|judge| judge.has_two_until(end));
+                self.daemons.second(time);
+            }
         }
     }
 

@@ -116,8 +116,7 @@ fn settled(cluster: &Cluster) -> Result<(), Breach> {
             None if annotation(one, PAUSED) == Some("true") => "Paused",
             None => return breach("RU10", "is in an update that does not end"),
         };
-        let is_overtaken = annotation(one, SOURCE).is_some() && annotation(one, STEP_AT).is_some();
-        if said != wanted && !is_overtaken {
+        if said != wanted {
             return breach(
                 "RU9",
                 &format!("says {said}, and not {wanted} ({:?})", obstacle(one, &all, &sets, now)),
@@ -131,7 +130,7 @@ fn settled(cluster: &Cluster) -> Result<(), Breach> {
 fn lingers(new: &Value, all: &[Value]) -> Option<&'static str> {
     let source = annotation(new, SOURCE)?;
     annotation(new, STEP_AT)?;
-    let old = all.iter().find(|old| format!("{}:{}", name(old), uid(old)) == source);
+    let old = all.iter().find(|old| truth::source_of(old) == source);
     let is_refused = reason(new) == "Refused";
     let is_over = old.map_or(!is_refused, |old| {
         [REQUEST, ORIGINAL].iter().all(|key| annotation(old, key).is_none())

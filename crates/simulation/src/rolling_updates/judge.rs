@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use http::Method;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::truth::{
@@ -39,6 +39,8 @@ struct Promise {
 pub struct Judge {
     staleness: Duration,
     blind_until: Duration,
+    /// Until when two daemons act.
+    two_until: Duration,
     states: VecDeque<Snapshot>,
     /// By the name of OLD.
     promises: BTreeMap<String, Promise>,
@@ -56,12 +58,17 @@ pub struct Judge {
 pub struct Before {
     all: Vec<Value>,
     pods: Vec<Value>,
+    replica_sets: Vec<Value>,
 }
 
 /// A write of a daemon, and what is there.
 pub struct Write<'a> {
     /// When, since the beginning of the history.
     pub at: Duration,
+    /// When, by the clock of the cluster.
+    pub now: Timestamp,
+    /// How late the request may be.
+    pub staleness: Duration,
     /// The request.
     pub call: &'a Call,
     /// The states that its author could know, the one that it met among them.
@@ -72,6 +79,12 @@ impl<'a> Write<'a> {
     /// A breach by this write.
     pub fn breach(&self, invariant: &'static str, what: impl std::fmt::Display) -> Breach {
         Breach::new(invariant, format!("{what}: {} {}", self.call, self.call.body))
+    }
+
+    /// Whether it may have been sent at this time, which is in whole seconds.
+    pub fn may_be_sent_at(&self, time: Timestamp) -> bool {
+        let late = self.now.duration_since(time);
+        !late.is_negative() && late <= SignedDuration::from_secs(1 + self.staleness.as_secs() as i64)
     }
 
     /// What is known of a controller by its name.
@@ -98,6 +111,11 @@ impl Judge {
     /// Somebody interferes with pods, sizes or templates: no update has to keep its promise.
     pub fn disturb(&mut self) {
         self.promises.clear();
+    }
+
+    /// Two daemons act until then. No Lease keeps one from naming a pod otherwise than the other at the same instant.
+    pub fn has_two_until(&mut self, until: Duration) {
+        self.two_until = self.two_until.max(until);
     }
 
     fn push(&mut self, state: Snapshot) {
@@ -140,7 +158,8 @@ impl Judge {
                 is_live(pod) && (owner(pod) == owner(&call.body) || adopts())
             };
             let live = before.pods.iter().filter(counts).count() as i64;
-            return match live < size {
+            let most = size + i64::from(write.at < self.two_until);
+            return match live < most {
                 true => Ok(()),
                 false => Err(write.breach("RU8", format!("a pod is created where {live} of {size} live"))),
             };
@@ -234,7 +253,11 @@ impl cluster::Judge for Judge {
 
     fn before(&self, sandbox: &Sandbox, call: &Call) -> Option<Before> {
         let is_judged = matches!(&*call.resource, "replicationcontrollers" | "pods" | "events");
-        is_judged.then(|| Before { all: truth::controllers(sandbox), pods: sandbox.objects("Pod") })
+        is_judged.then(|| Before {
+            all: truth::controllers(sandbox),
+            pods: sandbox.objects("Pod"),
+            replica_sets: sandbox.objects("ReplicaSet"),
+        })
     }
 
     fn committed(&mut self, commit: cluster::Commit<'_>, before: Before) -> Result<bool, Breach> {
@@ -246,8 +269,8 @@ impl cluster::Judge for Judge {
         if before.all == all && before.pods == pods {
             return Ok(false);
         }
-        let met = Snapshot::new(at, now, &before.all, &before.pods);
-        let left = Snapshot::new(at, now, &all, &pods);
+        let met = Snapshot::new((at, now), &before.all, &before.pods, &before.replica_sets);
+        let left = Snapshot::new((at, now), &all, &pods, &before.replica_sets);
         if !call.of_daemon() {
             self.promise(&met, &left);
         }
@@ -256,13 +279,13 @@ impl cluster::Judge for Judge {
         if call.of_daemon() {
             self.writes += 1;
             let known = self.known(at);
-            let write = Write { at, call, known };
+            let write = Write { at, now, staleness: self.staleness, call, known };
             judged = match &*call.resource {
                 "pods" => self.pod(&write, &before),
                 _ => self.controller(&write, &before.all, &all),
             };
         }
-        self.learn(at, call, &before.all, &all);
+        self.learn((at, now), call, &before.all, &all);
         self.push(left);
         judged.and_then(|()| self.keep_promises(call, &all, &pods, now)).map(|()| true)
     }
@@ -290,7 +313,7 @@ impl Judge {
     }
 
     /// Remembers resizes and reports.
-    fn learn(&mut self, at: Duration, call: &Call, before: &[Value], after: &[Value]) {
+    fn learn(&mut self, (at, now): (Duration, Timestamp), call: &Call, before: &[Value], after: &[Value]) {
         let named = |all: &[Value]| all.iter().find(|one| truth::name(one) == call.name).cloned();
         let Some((before, after)) = named(before).zip(named(after)) else { return };
         let (from, to) = (number(&before, "/spec/replicas"), number(&after, "/spec/replicas"));
@@ -299,7 +322,11 @@ impl Judge {
             self.resized.remove(uid(&after));
         }
         if from != to && call.of_daemon() {
-            self.resized.insert(uid(&after).to_owned(), at);
+            // A request that is late notes when it was sent.
+            let noted: Option<Timestamp> = truth::annotation(&after, STEP_AT).and_then(|at| at.parse().ok());
+            let late = noted.and_then(|noted| Duration::try_from(now.duration_since(noted)).ok());
+            let sent = at.saturating_sub(late.unwrap_or_default());
+            self.resized.insert(uid(&after).to_owned(), sent);
             let direction = if to > from { "up" } else { "down" };
             let name = truth::name(&after);
             self.resizes

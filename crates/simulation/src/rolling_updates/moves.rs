@@ -1,13 +1,14 @@
 //! The writes of an update: sizes (RU1 to RU3, RU6), bookkeeping (RU4, RU11), fields (RU5), deletions (RU7) and the
 //! hand-over (RU8).
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::judge::{Judge, Write};
 use super::scenario::Cleanup;
 use super::truth::{
-    BOOKKEEPING, DESIRED, Facts, HANDING_OVER, ORIGINAL, REQUEST, SOURCE, STEP_AT, Terms, annotation, name,
-    uid,
+    self, BOOKKEEPING, DESIRED, Facts, HANDING_OVER, ORIGINAL, REQUEST, SOURCE, STEP_AT, Snapshot, Terms,
+    annotation, name, selects, uid,
 };
 use crate::invariants::{Breach, number};
 
@@ -95,7 +96,8 @@ impl Judge {
 
     /// A resize that one of the updates of the controller allows.
     fn resize(&self, write: &Write<'_>, before: &Value, after: &Value) -> Result<(), Breach> {
-        if annotation(after, STEP_AT).is_none() {
+        let noted = annotation(after, STEP_AT).and_then(|noted| noted.parse::<Timestamp>().ok());
+        if !noted.is_some_and(|noted| write.may_be_sent_at(noted)) {
             return Err(write.breach("RU4", "a resize does not note its time"));
         }
         let mut breach =
@@ -240,6 +242,11 @@ fn step_aside(write: &Write<'_>, before: &Value, after: &Value, value: &str) -> 
     if desired.is_none_or(|desired| available < desired || size(before) < desired) || size(after) != 0 {
         return Err(write.breach("RU8", "pods are handed over that are not complete, or need not be"));
     }
+    let labels = &before["spec"]["template"]["metadata"]["labels"];
+    let adopts = |state: &&Snapshot| state.of_replica_sets.iter().any(|selector| selects(selector, labels));
+    if write.known.iter().all(adopts) {
+        return Err(write.breach("RU8", "pods are handed over that a ReplicaSet would adopt"));
+    }
     let mut selector = before["spec"]["selector"].clone();
     let key =
         selector.as_object().and_then(|pairs| Some(pairs.iter().find(|pair| pair.1 == value)?.0.clone()));
@@ -294,10 +301,9 @@ fn bookkeeping(write: &Write<'_>, before: &Value, after: &Value) -> Result<(), B
         let is_right = match (key, was, is) {
             (_, Some(_), None) => is_removed(REQUEST) || is_removed(SOURCE),
             (ORIGINAL, None, Some(is)) => is == size(before).to_string(),
-            (SOURCE, None, Some(is)) => all
-                .iter()
-                .filter(is_new)
-                .any(|seen| is == format!("{}:{}", name(&seen.old.object), uid(&seen.old.object))),
+            (SOURCE, None, Some(is)) => {
+                all.iter().filter(is_new).any(|seen| is == truth::source_of(&seen.old.object))
+            }
             (DESIRED, None, Some(is)) => {
                 all.iter().filter(is_new).any(|seen| is == seen.terms.desired.to_string())
             }
@@ -327,7 +333,7 @@ fn bookkeeping(write: &Write<'_>, before: &Value, after: &Value) -> Result<(), B
         }
         let source = annotation(before, SOURCE).unwrap_or_default();
         let is_over = write.known.iter().any(|state| {
-            let of = |facts: &&Facts| format!("{}:{}", name(&facts.object), uid(&facts.object)) == source;
+            let of = |facts: &&Facts| truth::source_of(&facts.object) == source;
             let old = state.facts.values().find(of);
             old.is_none_or(|old| old.get(REQUEST).is_none() && old.get(ORIGINAL).is_none() && old.size == 0)
         });

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::judge::{Judge, Write};
 use super::scenario::Cleanup;
 use super::truth::{
-    self, Facts, HANDING_OVER, ORIGINAL, REQUEST, STEP_AT, Terms, condition, name, reason, uid,
+    self, HANDING_OVER, ORIGINAL, REQUEST, SOURCE, STEP_AT, Terms, condition, name, reason, uid,
 };
 use crate::call::Call;
 use crate::invariants::{Breach, text};
@@ -92,7 +92,8 @@ impl Judge {
 fn is_true(write: &Write<'_>, after: &Value, said: &str) -> bool {
     write.known.iter().any(|state| {
         let Some(own) = state.facts.get(name(after)) else { return false };
-        let new = own.get(REQUEST).and_then(|target| state.facts.get(target));
+        let named = own.get(REQUEST).and_then(|target| state.facts.get(target));
+        let new = named.filter(|new| !new.is_going());
         let terms = Terms::read(own, new);
         let goes_on = |is: fn(&Terms) -> bool| terms.as_ref().is_some_and(is);
         match said {
@@ -107,14 +108,17 @@ fn is_true(write: &Write<'_>, after: &Value, said: &str) -> bool {
             "Stopped" => own.get(REQUEST).is_none(),
             "RolledBack" => {
                 goes_on(|terms| terms.is_rollback)
-                    && new.is_none_or(Facts::is_going)
+                    && new.is_none()
                     && terms.is_some_and(|terms| own.size == terms.desired)
             }
             // `obstacle` judges it once everything is settled.
             "Refused" => own.get(REQUEST).is_some() || own.get(STEP_AT).is_some(),
+            // NEW of another update, whose OLD is deleted.
+            "Complete" if own.get(SOURCE).is_some_and(|source| !state.has(source)) => {
+                own.sized(truth::DESIRED).is_none_or(|desired| own.size == desired)
+            }
             "Complete" => match (&terms, new) {
-                // NEW, after OLD.
-                (None, _) => own.sized(truth::DESIRED).is_none_or(|desired| own.size == desired),
+                (None, _) => false,
                 (Some(terms), None) => terms.cleanup == Cleanup::KeepName && own.get(ORIGINAL).is_none(),
                 (Some(terms), Some(new)) => {
                     terms.cleanup == Cleanup::Preserve

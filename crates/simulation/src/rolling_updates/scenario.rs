@@ -145,6 +145,15 @@ impl Scenario {
             let act = first.unwrap_or_else(|| any(&mut rng, disturbs));
             acts.push((at, act));
         }
+        // A rival in time: later it finds no hand-over to disturb.
+        if disturbs
+            && rng.u8(..6) == 0
+            && let Some((at, Act::Update(first))) = acts.first_mut()
+        {
+            (first.cleanup, first.image, first.desired) = (Cleanup::KeepName, Some(3), None);
+            let soon = *at + Duration::from_millis(100);
+            acts.insert(1, (soon, Act::Rival(1)));
+        }
         let last = Request { image: Some(99), killed_after: u8::MAX, foreign: None, ..request(&mut rng) };
         Scenario { seed, faults, readiness, shutdown, acts, last, is_single: false }
     }

@@ -84,6 +84,11 @@ fn controller_reference(pod: &Value) -> Option<&Value> {
     owners.iter().find(|owner| owner["controller"] == true)
 }
 
+/// Name and UID, as in [`SOURCE`].
+pub fn source_of(object: &Value) -> String {
+    format!("{}:{}", name(object), uid(object))
+}
+
 /// The UID of the controller of a pod, or "".
 pub fn owner(pod: &Value) -> &str {
     controller_reference(pod).and_then(|owner| owner["uid"].as_str()).unwrap_or_default()
@@ -257,7 +262,12 @@ pub fn obstacle(old: &Value, all: &[Value], replica_sets: &[Value], now: Timesta
     if is_bad(annotation(old, ORIGINAL)) || is_no_time(annotation(old, STEP_AT)) {
         return Some("the bookkeeping of OLD cannot be read");
     }
-    let source = |one: &Value| format!("{}:{}", name(one), uid(one));
+    let source = source_of;
+    let has = |key| annotation(old, key).is_some();
+    let is_left = has(SOURCE) && has(STEP_AT) && !has(ORIGINAL);
+    if is_left && !all.iter().any(|one| annotation(old, SOURCE) == Some(&source(one))) {
+        return Some("its own OLD was deleted midway");
+    }
     let takes_from = |one: &&Value| {
         annotation(one, REQUEST) == Some(name(old))
             && annotation(old, SOURCE) == Some(&source(one))
@@ -308,13 +318,26 @@ pub struct Snapshot {
     pub at: std::time::Duration,
     /// The controllers by name.
     pub facts: BTreeMap<String, Facts>,
+    /// The selectors of the ReplicaSets.
+    pub of_replica_sets: Vec<Value>,
 }
 
 impl Snapshot {
     /// What is stored.
-    pub fn new(at: std::time::Duration, now: Timestamp, all: &[Value], pods: &[Value]) -> Self {
+    pub fn new(
+        (at, now): (std::time::Duration, Timestamp),
+        all: &[Value],
+        pods: &[Value],
+        replica_sets: &[Value],
+    ) -> Self {
         let facts = all.iter().map(|one| (name(one).to_owned(), Facts::new(one, pods, now)));
-        Snapshot { at, facts: facts.collect() }
+        let of_replica_sets = replica_sets.iter().map(|set| set["spec"]["selector"]["matchLabels"].clone());
+        Snapshot { at, facts: facts.collect(), of_replica_sets: of_replica_sets.collect() }
+    }
+
+    /// Whether a controller exists, by name and UID as in [`SOURCE`].
+    pub fn has(&self, source: &str) -> bool {
+        self.facts.values().any(|facts| source_of(&facts.object) == source)
     }
 
     /// OLD and NEW of the updates in which a controller takes part.
