@@ -7,13 +7,14 @@
 //! the controllers, break annotations, create rivals and quotas; their client is killed between its writes, or drives some
 //! steps of an update itself. Pods fail, or never become ready.
 //!
-//! * [`scenario`]: what a seed draws; [`actors`]: carries it out; [`daemons`]: starts, kills and restarts the
+//! * [`scenario`]: what a seed draws; [`actors`]: carries it out, and [`afterwards`] what users do at the end; [`daemons`]: starts, kills and restarts the
 //!   daemons.
 //! * [`truth`]: what the stored objects say about an update, computed without the planner.
 //! * [`judge`]: judges every write of the daemon: [`moves`] those of sizes, selectors and bookkeeping, [`reports`]
 //!   conditions and events; [`convergence`]: what must hold after the faults.
 
 pub mod actors;
+pub mod afterwards;
 pub mod convergence;
 pub mod daemons;
 pub mod judge;

@@ -13,11 +13,17 @@ fn is_interpreted(c: char) -> bool {
         || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200b}')
 }
 
-/// Nothing is interpreted, and a program that reads the JSON has the text whole.
+/// Nothing is interpreted, and it is JSON.
 #[track_caller]
-fn check_json(ended: &Ended) {
+fn check_json(ended: &Ended) -> Value {
     assert!(!ended.out.chars().chain(ended.err.chars()).any(is_interpreted), "{ended:?}");
-    let value: Value = serde_json::from_str(&ended.out).unwrap();
+    serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+}
+
+/// Moreover, a program that reads it has the text whole.
+#[track_caller]
+fn check_whole(ended: &Ended) {
+    let value = check_json(ended);
     assert!(holds(&value, HOSTILE), "{value:#}");
 }
 
@@ -43,21 +49,21 @@ fn json_of_every_command_escapes_what_a_terminal_interprets() {
         "imageID": "", "ready": false, "restartCount": 0,
         "state": {"waiting": {"reason": "ImagePullBackOff", "message": HOSTILE}}}]}});
     sandbox.call("PATCH", &format!("/api/v1/namespaces/default/pods/{pod}/status"), &status);
-    check_json(&sandbox.plugin(&["explain", "web", "-o", "json"]));
+    check_whole(&sandbox.plugin(&["explain", "web", "-o", "json"]));
     let text = sandbox.plugin(&["explain", "web"]);
     assert!(text.out.contains("ImagePullBackOff") && !text.out.chars().any(is_interpreted), "{text:?}");
 
     let template = json!({"metadata": {"annotations": {"note": HOSTILE}}});
     sandbox.call("PATCH", &format!("{DEPLOYMENTS}/web"), &json!({"spec": {"template": template}}));
     sandbox.web_reports("ReplicaSetUpdated");
-    check_json(&sandbox.plugin(&["history", "web", "--revision=2", "-o", "json"]));
+    check_whole(&sandbox.plugin(&["history", "web", "--revision=2", "-o", "json"]));
 
-    let web = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
-        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}},
-            "spec": {"containers": [{"name": "app", "image": HOSTILE}]}}}});
-    let file = sandbox.file("web.json");
-    std::fs::write(&file, web.to_string()).unwrap();
-    let file = file.to_str().unwrap().to_owned();
-    check_json(&sandbox.plugin(&["plan", "-f", &file, "-o", "json"]));
-    check_json(&sandbox.plugin(&["create", "-f", &file, "-o", "json", "--dry-run=client"]));
+    // A preview shows only what matters of a text.
+    check_json(&sandbox.plugin(&["plan", "web", "--image=app:2", "-o", "json"]));
+
+    let map =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": HOSTILE}});
+    let file = sandbox.file("map.json");
+    std::fs::write(&file, map.to_string()).unwrap();
+    check_whole(&sandbox.plugin(&["create", "-f", file.to_str().unwrap(), "-o", "json"]));
 }

@@ -16,13 +16,13 @@ use super::truth::{
 use crate::invariants::{is_live, number, text};
 use crate::server::NAMESPACE;
 
-const MERGE: &str = "application/merge-patch+json";
-const STRATEGIC: &str = "application/strategic-merge-patch+json";
-const JSON: &str = "application/json";
-const CONTROLLERS: &str = "/api/v1/namespaces/shop/replicationcontrollers";
-const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
-const PODS: &str = "/api/v1/namespaces/shop/pods";
-const QUOTAS: &str = "/api/v1/namespaces/shop/resourcequotas";
+pub(super) const MERGE: &str = "application/merge-patch+json";
+pub(super) const STRATEGIC: &str = "application/strategic-merge-patch+json";
+pub(super) const JSON: &str = "application/json";
+pub(super) const CONTROLLERS: &str = "/api/v1/namespaces/shop/replicationcontrollers";
+pub(super) const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
+pub(super) const PODS: &str = "/api/v1/namespaces/shop/pods";
+pub(super) const QUOTAS: &str = "/api/v1/namespaces/shop/resourcequotas";
 
 /// Annotations that somebody breaks, with the value; `None` removes it.
 pub const BREAKABLE: [(&str, Option<&str>); 10] = [
@@ -40,7 +40,7 @@ pub const BREAKABLE: [(&str, Option<&str>); 10] = [
 
 /// See the module documentation.
 pub struct Actors {
-    cluster: Arc<Cluster>,
+    pub(super) cluster: Arc<Cluster>,
     user: kube::Client,
     daemons: Daemons,
     /// The update that must succeed at the end.
@@ -69,18 +69,18 @@ impl Actors {
         }
     }
 
-    async fn send(&self, method: Method, path: &str, content_type: &str, body: &Value) -> bool {
+    pub(super) async fn send(&self, method: Method, path: &str, content_type: &str, body: &Value) -> bool {
         let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
         let Ok(request) = request.body(body.to_string().into_bytes()) else { return false };
         // A refused request (the object does not exist, or exists already) has no effect.
         self.user.request::<Value>(request).await.is_ok()
     }
 
-    async fn edit(&self, controller: &str, body: Value) -> bool {
+    pub(super) async fn edit(&self, controller: &str, body: Value) -> bool {
         self.send(Method::PATCH, &format!("{CONTROLLERS}/{controller}"), MERGE, &body).await
     }
 
-    async fn annotate(&self, controller: &str, annotations: Value) -> bool {
+    pub(super) async fn annotate(&self, controller: &str, annotations: Value) -> bool {
         self.edit(controller, json!({"metadata": {"annotations": annotations}})).await
     }
 
@@ -107,7 +107,13 @@ impl Actors {
         self.daemons.crash().await;
     }
 
-    async fn create(&mut self, name: &str, size: u32, image: Option<u32>, annotations: Value) -> bool {
+    pub(super) async fn create(
+        &mut self,
+        name: &str,
+        size: u32,
+        image: Option<u32>,
+        annotations: Value,
+    ) -> bool {
         self.made += 1;
         let labels = json!({"app": "shop", "deployment": format!("v{}", self.made)});
         let body = json!({
@@ -119,7 +125,7 @@ impl Actors {
         self.send(Method::POST, CONTROLLERS, JSON, &body).await
     }
 
-    fn get(&self, name: &str) -> Option<Value> {
+    pub(super) fn get(&self, name: &str) -> Option<Value> {
         truth::controller(&self.cluster.sandbox, name)
     }
 
@@ -205,7 +211,7 @@ impl Actors {
         }
     }
 
-    fn readiness(&self, status: &str) -> Value {
+    pub(super) fn readiness(&self, status: &str) -> Value {
         let now = self.cluster.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         json!([{"type": "Ready", "status": status, "lastTransitionTime": now}])
     }
@@ -321,69 +327,6 @@ impl Actors {
                 "spec": {"containers": [container(Some(1))]}}}
         });
         self.send(Method::POST, REPLICA_SETS, JSON, &body).await;
-    }
-
-    /// Users and administrators repair what is broken beside the updates: quotas, images, pods.
-    pub async fn repair(&self) {
-        self.cluster.with_judge(super::judge::Judge::disturb);
-        self.send(Method::DELETE, &format!("{QUOTAS}/q"), JSON, &json!({})).await;
-        for one in truth::controllers(&self.cluster.sandbox) {
-            if text(&one, "/spec/template/spec/containers/0/image").ends_with("broken") {
-                self.set_image(name(&one), Some(9)).await;
-            }
-        }
-    }
-
-    /// Makes pods ready again that chaos monkeys have made unready.
-    pub async fn heal(&self) {
-        let is_unready = |pod: &&Value| {
-            let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            let unready = |c: &Value| c["type"] == "Ready" && c["status"] == "False" && c["reason"].is_null();
-            is_live(pod) && text(pod, "/status/phase") == "Running" && conditions.iter().any(unready)
-        };
-        for pod in self.cluster.sandbox.objects("Pod").iter().filter(is_unready) {
-            let path = format!("{PODS}/{}/status", name(pod));
-            let status = json!({"status": {"conditions": self.readiness("True")}});
-            self.send(Method::PATCH, &path, STRATEGIC, &status).await;
-        }
-    }
-
-    /// Users decide about what is left: they resume what is paused, remove the requests that are refused, and scale NEW
-    /// where the message says so.
-    pub async fn decide(&self) {
-        for one in truth::controllers(&self.cluster.sandbox) {
-            if annotation(&one, REQUEST).is_none() {
-                let message = truth::condition(&one).map_or("", |condition| text(condition, "/message"));
-                let size: Option<u32> =
-                    message.rsplit_once("scale it to ").and_then(|(_, size)| size.parse().ok());
-                if let Some(size) = size {
-                    self.edit(name(&one), json!({"spec": {"replicas": size}})).await;
-                }
-            } else if truth::reason(&one) == "Refused" {
-                self.annotate(name(&one), json!({REQUEST: Value::Null})).await;
-            } else {
-                self.annotate(name(&one), json!({PAUSED: Value::Null})).await;
-            }
-        }
-    }
-
-    /// Deletes everything, and asks for an update of three fresh pods.
-    pub async fn again(&mut self) -> (Value, u32) {
-        for one in truth::controllers(&self.cluster.sandbox) {
-            let options = json!({"propagationPolicy": "Background"});
-            self.send(Method::DELETE, &format!("{CONTROLLERS}/{}", name(&one)), JSON, &options).await;
-        }
-        self.send(Method::DELETE, &format!("{REPLICA_SETS}/rival"), JSON, &json!({})).await;
-        for pod in self.cluster.sandbox.objects("Pod") {
-            self.send(Method::DELETE, &format!("{PODS}/{}", name(&pod)), JSON, &json!({})).await;
-        }
-        self.wait(Duration::from_secs(60)).await;
-        self.create(NAMES[self.last.pair.0], 3, Some(98), json!({"example.com/team": "a"})).await;
-        self.wait(Duration::from_secs(20)).await;
-        let before = self.get(NAMES[self.last.pair.0]).unwrap_or_default();
-        let request = self.last.clone();
-        self.update(&request).await;
-        (before, request.desired.unwrap_or(3))
     }
 }
 
