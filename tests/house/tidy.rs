@@ -212,8 +212,9 @@ fn every_listed_mutation_is_planted_once_and_no_other_is() {
         planted.extend(points.map(|rest| rest.split('"').next().unwrap().to_owned()));
     }
     planted.sort();
-    use windlass::mutations::{BUGS, DAEMON_SET_BUGS, GARBAGE_BUGS, NAMESPACE_BUGS};
-    let mut listed: Vec<&str> = [BUGS, DAEMON_SET_BUGS, GARBAGE_BUGS, NAMESPACE_BUGS].concat();
+    use windlass::mutations::{BUGS, DAEMON_SET_BUGS, GARBAGE_BUGS, NAMESPACE_BUGS, ROLLING_UPDATE_BUGS};
+    let mut listed: Vec<&str> =
+        [BUGS, DAEMON_SET_BUGS, GARBAGE_BUGS, NAMESPACE_BUGS, ROLLING_UPDATE_BUGS].concat();
     listed.sort_unstable();
     assert_eq!(planted, listed);
 }

@@ -173,6 +173,15 @@ async fn build(
     }
 }
 
+/// A client for what is no API server: without credentials, by way of the proxies of the environment.
+///
+/// # Errors
+/// With the reason, which names the variable of a proxy that cannot be used.
+pub async fn anonymous(config: Config) -> Result<kube::Client, String> {
+    let client = build(config, None, &|name| std::env::var(name).ok()).await?;
+    Ok(kube::Client::new(client, "default"))
+}
+
 /// The name of a context, cluster or user that the flags alone describe.
 const OF_FLAGS: &str = "kubectl-windlass flags";
 

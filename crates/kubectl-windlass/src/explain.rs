@@ -77,7 +77,7 @@ pub async fn run(global: &GlobalArgs, args: ExplainArgs, output: &mut Output) ->
     };
     match args.output {
         ExplainFormat::Yaml => output.text(&revisions::yaml(&value).map_err(CommandError::Argument)?)?,
-        _ => output.line(&format!("{value:#}"))?,
+        _ => output.line(&crate::text::pretty_json(&value))?,
     }
     Ok(Exit::Success)
 }

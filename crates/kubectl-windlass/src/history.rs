@@ -13,7 +13,7 @@ use crate::output::Output;
 use crate::revisions::{self, Revision};
 use crate::rollout::live;
 use crate::target;
-use crate::text::{age, columns, harmless};
+use crate::text::{age, columns, harmless, pretty_json};
 
 /// Runs `history`.
 ///
@@ -66,7 +66,7 @@ pub async fn run(
             (None, Some(number)) => {
                 let revision = revisions::numbered(&history, number).map_err(wrong)?;
                 match args.output {
-                    HistoryFormat::Json => format!("{:#}\n", revision.template),
+                    HistoryFormat::Json => format!("{}\n", pretty_json(&revision.template)),
                     HistoryFormat::Name => format!("{}\n", resource_name(revision)),
                     _ => revisions::yaml(&revision.template).map_err(wrong)?,
                 }
@@ -105,7 +105,7 @@ fn between(from: &Revision, to: &Revision, format: HistoryFormat) -> Result<Stri
         || json!({"kind": "RevisionDifference", "from": one(from), "to": one(to), "difference": difference});
     match format {
         HistoryFormat::Table | HistoryFormat::Wide => Ok(difference),
-        HistoryFormat::Json => Ok(format!("{:#}\n", value())),
+        HistoryFormat::Json => Ok(format!("{}\n", pretty_json(&value()))),
         HistoryFormat::Yaml => revisions::yaml(&value()),
         HistoryFormat::Name => Ok(format!("{}\n{}\n", resource_name(from), resource_name(to))),
     }
@@ -121,7 +121,7 @@ fn shown(api: &Api, history: &[Revision], format: HistoryFormat) -> Result<Strin
         HistoryFormat::Name => {
             Ok(history.iter().map(|revision| format!("{}\n", resource_name(revision))).collect())
         }
-        HistoryFormat::Json => Ok(format!("{:#}\n", data(history))),
+        HistoryFormat::Json => Ok(format!("{}\n", pretty_json(&data(history)))),
         HistoryFormat::Yaml => revisions::yaml(&data(history)),
     }
 }

@@ -88,7 +88,7 @@ pub async fn run(global: &GlobalArgs, args: PlanArgs, output: &mut Output) -> Re
     args.check().map_err(CommandError::Usage)?;
     let wanted = match &args.filename {
         Some(file) => {
-            let (deployments, others) = file::read(file)?;
+            let (deployments, others) = file::read(file).await?;
             for other in others {
                 output.note(&format!("not previewed: {other}"));
             }
@@ -118,7 +118,7 @@ pub async fn run(global: &GlobalArgs, args: PlanArgs, output: &mut Output) -> Re
         match args.output {
             PlanOutput::Text => output.text(&shown::text(&report))?,
             PlanOutput::Markdown => output.text(&shown::markdown(&report))?,
-            PlanOutput::Json => output.line(&shown::json(&report).to_string())?,
+            PlanOutput::Json => output.line(&crate::text::json(&shown::json(&report)))?,
         }
         exit = exit.worse(if report.is_blocked() { Exit::Obstacle } else { Exit::Success });
     }

@@ -33,18 +33,28 @@ pub fn harmless(text: &str) -> String {
 
 /// A value as JSON on one line. Characters that reorder or hide text are escaped, so that none reaches a terminal.
 pub fn json(value: &serde_json::Value) -> String {
-    let mut line = String::new();
-    for c in value.to_string().chars() {
-        if is_invisible(c) {
+    escape_invisible(&value.to_string())
+}
+
+/// The same on lines with indentation.
+pub fn pretty_json(value: &serde_json::Value) -> String {
+    escape_invisible(&format!("{value:#}"))
+}
+
+/// Escapes in a JSON text what a terminal would interpret. Only strings hold such characters, but for the ends of lines.
+pub fn escape_invisible(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_invisible(c) && c != '\n' {
             let mut units = [0; 2];
             for unit in c.encode_utf16(&mut units) {
-                line.push_str(&format!("\\u{unit:04x}"));
+                text.push_str(&format!("\\u{unit:04x}"));
             }
         } else {
-            line.push(c);
+            text.push(c);
         }
     }
-    line
+    text
 }
 
 /// Control characters, and the format characters that reorder or hide text.
@@ -117,6 +127,10 @@ mod tests {
         assert!(!line.chars().any(is_invisible), "{line}");
         assert!(line.contains(r"a\u001b[2J\u202eb\udb40\udc41x"), "{line}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&line).unwrap(), value);
+        let lines = pretty_json(&value);
+        assert!(!lines.chars().any(|c| is_invisible(c) && c != '\n'), "{lines}");
+        assert!(lines.starts_with("{\n  \"text\": \"a"), "{lines}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&lines).unwrap(), value);
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub async fn run(global: &GlobalArgs, args: VersionArgs, output: &mut Output) ->
     match args.output {
         Format::Json => {
             let value = json!({"clientVersion": client, "serverVersion": server, "leaders": leaders});
-            output.line(&format!("{value:#}"))?;
+            output.line(&crate::text::pretty_json(&value))?;
         }
         Format::Text => {
             output.line(&format!("kubectl windlass {client}"))?;

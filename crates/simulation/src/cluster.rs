@@ -72,6 +72,8 @@ struct State<J> {
     /// How often the API server went down: what was under way then never arrives.
     outages: u64,
     is_down: bool,
+    /// A daemon is killed with this write from now, and whether the write is carried out.
+    kill_at: Option<(u32, bool)>,
 }
 
 /// See the module documentation.
@@ -93,6 +95,8 @@ enum Fault {
     LateReply(Duration),
     Refuse,
     Answer(Response<Body>),
+    /// The daemon is killed with this write, which may have been carried out.
+    Kill(bool),
     Hang,
 }
 
@@ -116,6 +120,7 @@ impl<J: Judge> Cluster<J> {
             second: (0, 0),
             outages: 0,
             is_down: false,
+            kill_at: None,
         };
         Cluster { router: sandbox.router(), sandbox, clock, start: Instant::now(), state: Mutex::new(state) }
     }
@@ -185,6 +190,14 @@ impl<J: Judge> Cluster<J> {
             }
             Fault::Refuse => refused(500, "InternalError", "an admission webhook cannot be called", &[]),
             Fault::Answer(reply) => reply,
+            Fault::Kill(is_carried_out) => {
+                if is_carried_out {
+                    self.perform(&call, parts, body);
+                }
+                self.dies(&call.agent);
+                self.say(&format!("{} is killed", call.agent));
+                std::future::pending().await
+            }
             Fault::Hang => std::future::pending().await,
         }
     }
@@ -214,6 +227,12 @@ impl<J: Judge> Cluster<J> {
         }
         if state.faults.is_some() && state.judge.hangs(call) {
             return Fault::Hang;
+        }
+        if let Some((nth, is_carried_out)) = state.kill_at.filter(|_| call.is_workload_write()) {
+            state.kill_at = Some((nth.saturating_sub(1), is_carried_out)).filter(|(left, _)| *left > 0);
+            if state.kill_at.is_none() {
+                return Fault::Kill(is_carried_out);
+            }
         }
         let Some(faults) = state.faults.filter(|_| !call.watch) else { return Fault::Proceed };
         let late = Duration::from_millis(state.rng.u64(10..5000));
@@ -347,6 +366,16 @@ impl<J: Judge> Cluster<J> {
         state.judge.is_blind(self.start.elapsed() + BLIND);
     }
 
+    /// Kills a daemon with the `nth` write from now, once that is carried out, or before.
+    pub fn kill_at(&self, nth: u32, is_carried_out: bool) {
+        self.state.lock().kill_at = Some((nth, is_carried_out));
+    }
+
+    /// Whether a daemon is dead.
+    pub fn is_dead(&self, agent: &str) -> bool {
+        self.state.lock().dead.contains(agent)
+    }
+
     /// Breaks all watches; with `compact` they cannot be resumed.
     pub fn break_watches(&self, compact: bool) {
         if compact {
@@ -358,7 +387,8 @@ impl<J: Judge> Cluster<J> {
 
     /// Ends the faults.
     pub fn calm(&self) {
-        self.state.lock().faults = None;
+        let mut state = self.state.lock();
+        (state.faults, state.kill_at) = (None, None);
     }
 
     /// How many writes the daemons have sent, events included.

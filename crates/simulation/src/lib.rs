@@ -26,7 +26,8 @@
 //! * [`shrink`]: the smallest scenario with the same failure; [`transcript`]: a history for readers; [`report`]: the
 //!   report of a failure.
 //! * [`cluster`]: an API server with faults for the smaller simulations beside that of Deployments; [`daemon_sets`]: that
-//!   of DaemonSets, whose nodes are actors; [`garbage`]: that of the garbage collector; [`namespaces`]: that of the namespace controller.
+//!   of DaemonSets, whose nodes are actors; [`garbage`]: that of the garbage collector; [`namespaces`]: that of the namespace controller;
+//!   [`rolling_updates`]: that of the rolling update of ReplicationControllers.
 //! * [`cli`]: the flags.
 //!
 //! Time is virtual and there is one thread, so that a history depends on its scenario alone. The library's part of
@@ -61,6 +62,7 @@ pub mod replay;
 pub mod report;
 pub mod request_fault;
 pub mod rollbacks;
+pub mod rolling_updates;
 pub mod run;
 pub mod scale_downs;
 pub mod scenario;

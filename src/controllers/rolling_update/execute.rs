@@ -185,6 +185,8 @@ impl RollingUpdates {
             "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
             "preconditions": {"uid": meta.uid, "resourceVersion": meta.resource_version.to_string()},
         });
+        let options =
+            if planted!("a controller is deleted whatever its version is") { json!({}) } else { options };
         let request = request::delete(&ReplicationController::RESOURCE.path_of(&meta.key), &[], &options)
             .map(request::metadata_only)
             .map_err(|error| SyncError::Json { what: what(), error })?;

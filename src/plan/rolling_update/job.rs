@@ -96,7 +96,9 @@ impl Plan {
 
     /// Reports, unless that is reported already; then, writes this.
     fn report_then(own: &ReplicaSet, report: Report, write: Option<Write>) -> Self {
-        let write = if report.is_on(own) { write } else { Some(Write::Report) };
+        let is_on = report.is_on(own)
+            || planted!("a rolling update reports nothing but its first condition") && current(own).is_some();
+        let write = if is_on { write } else { Some(Write::Report) };
         Plan { write, report: Some(report), look_again: None }
     }
 
@@ -109,6 +111,7 @@ impl Plan {
 fn has_open_condition(own: &ReplicaSet) -> bool {
     let is_refused = |condition: &Condition| *condition.reason == *Reason::Refused.name();
     current(own).is_some_and(|condition| condition.is_true() || is_refused(condition))
+        && !planted!("a removed request is not reported")
 }
 
 /// Whether there may be something to do for a controller: it has a request, its update was under way or refused, or it is
@@ -172,7 +175,11 @@ fn end(own: &ReplicaSet, reason: Reason, target: &str) -> Plan {
         _ if replicas == 0 => format!("All pods are those of {target}; {name} stays with 0 replicas"),
         _ => format!("{name} has taken all {replicas} pods of {target} over"),
     };
-    let present = ALL_OF_OLD.iter().filter(|key| own.annotations.get(key).is_some());
+    // What an earlier update has left, in which it was NEW, is over with its own.
+    let all = ALL_OF_OLD.iter().chain(&[SOURCE, DESIRED_REPLICAS]);
+    let present = all.filter(|key| own.annotations.get(key).is_some());
+    let present = present
+        .filter(|key| !planted!("an ended rolling update leaves its options behind") || **key == REQUEST);
     let removed = present.map(|key| (*key, None)).collect();
     Plan::report_then(own, Report::new(reason, message), Some(Write::Annotate(Side::Own, removed)))
 }
@@ -182,6 +189,11 @@ fn finish(observed: &Observed<'_>) -> Option<Plan> {
     let Observed { own, all, .. } = observed;
     let source = own.annotations.get(SOURCE)?;
     own.annotations.get(STEP_AT)?;
+    let has = |key| own.annotations.get(key).is_some();
+    if has(REQUEST) && has(ORIGINAL_REPLICAS) {
+        // It is OLD of an update of its own, whose steps it notes.
+        return None;
+    }
     let old = all.iter().find(|old| source_of(&old.0.meta) == source).map(|old| &old.0);
     let removed = vec![(DESIRED_REPLICAS, None), (SOURCE, None), (STEP_AT, None)];
     let remove = Write::Annotate(Side::Own, removed);

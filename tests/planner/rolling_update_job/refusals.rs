@@ -61,6 +61,61 @@ fn what_is_in_the_way_is_named_and_nothing_else_is_written() {
     check_refused(&mut world, &["KeepName", "replicationcontroller-controller"]);
 }
 
+/// Two updates of one controller would undo each other's steps for ever.
+#[test]
+fn the_target_of_an_update_is_updated_itself_only_afterwards() {
+    let mut world = requested(&[]);
+    world.rcs.push(rc("third", "9", 0));
+    world.rc_mut("new").annotations.insert(REQUEST.to_owned(), "third".to_owned());
+    world.sync("new");
+    assert_eq!(world.reason("new"), "False Refused");
+    assert!(world.message("new").contains("new takes the pods of old"), "{}", world.message("new"));
+    world.run();
+    let sizes: Vec<(&str, i32)> = world.rcs.iter().map(|rc| (&*rc.name, rc.replicas)).collect();
+    assert_eq!((sizes, world.reason("third")), (vec![("third", 3)], "False Complete".to_owned()));
+}
+
+/// NEW of an update whose OLD somebody deleted midway is updated itself, and no size of that update is in the way.
+#[test]
+fn what_is_left_of_an_earlier_update_stops_no_later_one() {
+    for (options, ends) in
+        [(&[][..], &[("third", 1)][..]), (&[("cleanup", "Preserve")], &[("new", 0), ("third", 1)])]
+    {
+        let mut world = World::new(0, 1, 1);
+        world.rcs.retain(|rc| rc.name == "new");
+        world.rcs.push(rc("third", "9", 0));
+        let new = &mut world.rc_mut("new").annotations;
+        new.insert(REQUEST.to_owned(), "third".to_owned());
+        for (option, value) in options {
+            new.insert(format!("windlass.dev/rolling-update-{option}"), (*value).to_owned());
+        }
+        world.run();
+        let sizes: Vec<(&str, i32)> = world.rcs.iter().map(|rc| (&*rc.name, rc.replicas)).collect();
+        assert_eq!(sizes, ends, "{:?}", world.log);
+        let left: Vec<&String> = world.rcs.iter().flat_map(|rc| rc.annotations.keys()).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+#[test]
+fn a_controller_that_is_being_updated_itself_is_no_target() {
+    let mut world = requested(&[]);
+    world.rcs.push(rc("third", "9", 0));
+    let new = &mut world.rc_mut("new").annotations;
+    new.remove(SOURCE);
+    new.insert(REQUEST.to_owned(), "third".to_owned());
+    world.sync("old");
+    assert_eq!(world.reason("old"), "False Refused");
+    assert!(world.message("old").contains("new is being updated to third"), "{}", world.message("old"));
+    // The other way round it is a circle, and no less refused.
+    let mut world = requested(&[]);
+    let new = &mut world.rc_mut("new").annotations;
+    new.insert(REQUEST.to_owned(), "old".to_owned());
+    world.run();
+    let sizes: Vec<(&str, i32)> = world.rcs.iter().map(|rc| (&*rc.name, rc.replicas)).collect();
+    assert_eq!(sizes, [("new", 3)], "{:?}", world.log);
+}
+
 /// A ReplicaSet or a DaemonSet that selects these labels.
 fn selecting<T: Record>(labels: &Value) -> Arc<T> {
     let object = json!({

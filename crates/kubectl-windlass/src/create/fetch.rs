@@ -10,7 +10,7 @@ use kube::Config;
 use kube::client::Body;
 use windlass_manifest::LARGEST_SOURCE;
 
-use crate::connection::explain;
+use crate::connection::{anonymous, explain};
 
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
@@ -81,7 +81,8 @@ fn answered(status: StatusCode) -> String {
     format!("the server answered {} {}", status.as_u16(), status.canonical_reason().unwrap_or("(no text)"))
 }
 
-/// Sends a GET by kube's client, which brings TLS, with a configuration that holds nothing of a kubeconfig.
+/// Sends a GET by the client for API servers, which brings TLS and proxies, with a configuration that holds nothing of a
+/// kubeconfig.
 async fn get(url: &Uri) -> Result<http::Response<Body>, Failure> {
     let wrong = |reason: String| Failure::Final(reason);
     let mut base = url.clone().into_parts();
@@ -90,7 +91,7 @@ async fn get(url: &Uri) -> Result<http::Response<Body>, Failure> {
     config.default_retry = false;
     let agent = concat!("kubectl-windlass/", env!("CARGO_PKG_VERSION"));
     config.headers.push((USER_AGENT, HeaderValue::from_static(agent)));
-    let client = kube::Client::try_from(config).map_err(|error| wrong(explain(&error)))?;
+    let client = anonymous(config).await.map_err(wrong)?;
     let path = url.path_and_query().map_or("/", |path| path.as_str());
     let request = Request::get(path).header(ACCEPT, "*/*").body(Body::empty());
     let request = request.map_err(|error| wrong(error.to_string()))?;

@@ -7,6 +7,7 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 use super::object::{escaped, reference};
 use crate::cli::{DryRun, ObjectFormat};
 use crate::exit::CommandError;
+use crate::text::escape_invisible;
 
 /// How objects are printed.
 #[derive(Debug)]
@@ -51,7 +52,7 @@ impl Printer {
                 let mut text = Vec::new();
                 let mut writer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b"    "));
                 body.serialize(&mut writer).map_err(|error| unprintable(error.to_string()))?;
-                escaped(&String::from_utf8_lossy(&text)) + "\n"
+                escape_invisible(&escaped(&String::from_utf8_lossy(&text))) + "\n"
             }
             Some(ObjectFormat::Yaml) => {
                 let text = serde_saphyr::to_string(&body).map_err(|error| unprintable(error.to_string()))?;

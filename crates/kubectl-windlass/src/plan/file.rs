@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 use windlass_manifest::{Found, Origin};
 
 use crate::exit::CommandError;
+use crate::interruption::on_a_thread;
 use crate::text::harmless;
 
 /// Where `kubectl apply` keeps what it applied last.
@@ -24,13 +25,15 @@ const MAPS: [&str; 7] = [
 ///
 /// # Errors
 /// When the file cannot be read, or holds no Deployment or one that is none.
-pub fn read(file: &str) -> Result<(Vec<Value>, Vec<String>), CommandError> {
+pub async fn read(file: &str) -> Result<(Vec<Value>, Vec<String>), CommandError> {
     let wrong = |problem: String| CommandError::Argument(format!("-f {file}: {}", harmless(&problem)));
-    let text = if file == "-" {
-        windlass_manifest::text(&mut std::io::stdin())
-    } else {
-        windlass_manifest::text(&mut std::fs::File::open(file).map_err(|error| wrong(error.to_string()))?)
-    };
+    let path = file.to_owned();
+    // Ctrl-C ends the program while a pipe blocks.
+    let text = on_a_thread(move || match &*path {
+        "-" => windlass_manifest::text(&mut std::io::stdin()),
+        _ => windlass_manifest::text(&mut std::fs::File::open(path)?),
+    });
+    let text = text.await.ok_or_else(|| wrong("the thread that reads it has ended".to_owned()))?;
     let text = text.map_err(|error| wrong(error.to_string()))?;
     let (mut deployments, mut others) = (Vec::new(), Vec::new());
     for (index, document) in windlass_manifest::documents(file, &text).into_iter().enumerate() {

@@ -90,7 +90,9 @@ impl<'a> Reporter<'a> {
         new: Option<&Value>,
     ) -> Result<(), CommandError> {
         match self.format {
-            UpdateOutput::Json => self.output.line(&format!("{:#}", json!({"old": old, "new": new}))),
+            UpdateOutput::Json => {
+                self.output.line(&crate::text::pretty_json(&json!({"old": old, "new": new})))
+            }
             UpdateOutput::Text | UpdateOutput::Name => self.output.line(&format!("{text} (dry run)")),
         }
     }

@@ -119,6 +119,12 @@ pub(super) async fn submit(
     follow_to_end(follow, changes, args, reporter).await
 }
 
+/// The target of the update that a controller of the cluster carries out; an error with this hint where there is none.
+fn requested<'a>(old: &'a Value, hint: &str) -> Result<&'a str, CommandError> {
+    request_of(old)
+        .ok_or_else(|| refused(format!("no controller of the cluster updates {}{hint}", name(old))))
+}
+
 /// Watches an update that is under way.
 ///
 /// # Errors
@@ -130,11 +136,7 @@ pub(super) async fn watch_only(
     reporter: &mut Reporter<'_>,
 ) -> Result<Exit, CommandError> {
     let old_name = name(old);
-    let Some(target) = request_of(old) else {
-        return Err(refused(format!(
-            "no controller of the cluster updates {old_name}: begin with --image, -f or --rollback"
-        )));
-    };
+    let target = requested(old, ": begin with --image, -f or --rollback")?;
     let new = cluster.get(target).await?;
     reporter.set_new(target);
     reporter.event("Watching", &format!("Watching the update of {old_name} to {target}"), json!({}))?;
@@ -153,13 +155,9 @@ pub(super) async fn set_paused(
     reporter: &mut Reporter<'_>,
 ) -> Result<Exit, CommandError> {
     let old_name = name(old);
-    if request_of(old).is_none() {
-        return Err(refused(format!(
-            "no controller of the cluster updates {old_name}, so there is nothing to {}; an update that a client drives \
-             is paused with Ctrl-C",
-            if args.pause { "pause" } else { "resume" }
-        )));
-    }
+    let verb = if args.pause { "pause" } else { "resume" };
+    let by_client = "an update that a client drives is paused with Ctrl-C";
+    requested(old, &format!(", so there is nothing to {verb}; {by_client}"))?;
     let wanted = if args.pause { json!("true") } else { Value::Null };
     change(cluster, old_name, reporter, |old| {
         let is_there = old["metadata"]["annotations"][PAUSED] == wanted;

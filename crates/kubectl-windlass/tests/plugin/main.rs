@@ -6,6 +6,7 @@ mod completion;
 mod create;
 mod explain;
 mod explain_more;
+mod foreign_texts;
 mod front;
 mod harness;
 mod history;

@@ -58,17 +58,15 @@ fn an_interrupted_update_ends_after_the_write_under_way_and_reports_it() {
 #[test]
 fn a_command_that_reads_stdin_is_interrupted_at_once() {
     let sandbox = with_web();
-    let mut child = sandbox
-        .command(PLUGIN, &["rolling-update", "web", "-f", "-"])
-        .stdin(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let stdin = child.stdin.take().unwrap();
-    std::thread::sleep(Duration::from_millis(500));
-    send(&sandbox, &child, "-INT");
-    assert_eq!(code(&mut child), Some(130));
-    drop(stdin);
+    for args in [&["rolling-update", "web", "-f", "-"][..], &["plan", "-f", "-"]] {
+        let mut command = sandbox.command(PLUGIN, args);
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let stdin = child.stdin.take().unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        send(&sandbox, &child, "-INT");
+        assert_eq!(code(&mut child), Some(130), "{args:?}");
+        drop(stdin);
+    }
 }
 
 /// A terminal for a program: `script` makes one.

@@ -11,7 +11,7 @@ use crate::plan::rolling_update::bookkeeping::{
     DESIRED_REPLICAS, HANDING_OVER, LABEL_KEY, ORIGINAL_REPLICAS, SOURCE, moved, size, source_of,
 };
 use crate::plan::rolling_update::report::{Reason, Report, current};
-use crate::plan::rolling_update::request::{ROLLBACK, Request, STEP_AT, step_at};
+use crate::plan::rolling_update::request::{REQUEST, ROLLBACK, Request, STEP_AT, step_at};
 use crate::plan::rolling_update::{self as steps, Bounds, Cleanup, Step, Wait, available, value_of};
 
 /// What a request leads to.
@@ -58,6 +58,9 @@ impl<'a> Job<'a> {
                 return Err(format!("{}: {defect}", one.meta.key.name));
             }
         }
+        if let Some(problem) = overlap(observed, new) {
+            return Err(problem);
+        }
         let Some(new) = new else {
             return match () {
                 () if has_taken_over => Ok(Found::End(Reason::Complete)),
@@ -90,6 +93,7 @@ impl<'a> Job<'a> {
             ));
         }
         let desired = match is_rollback {
+            true if planted!("a rollback keeps the size that OLD has") => old.replicas,
             true => original.unwrap_or(old.replicas),
             false => match size(new, DESIRED_REPLICAS)? {
                 Some(desired) => desired,
@@ -168,7 +172,9 @@ impl<'a> Job<'a> {
             return Plan::report_then(old, Report::new(reason, self.summary()), None);
         }
         if !self.is_rollback && !is_handing_over {
-            if old.annotations.get(ORIGINAL_REPLICAS).is_none() {
+            let is_overwritten = planted!("the original size is overwritten by each step")
+                && old.annotations.get(ORIGINAL_REPLICAS) != Some(&old.replicas.to_string());
+            if old.annotations.get(ORIGINAL_REPLICAS).is_none() || is_overwritten {
                 let original = old.replicas.to_string();
                 return Plan::write(Write::Annotate(Side::Own, vec![(ORIGINAL_REPLICAS, Some(original))]));
             }
@@ -239,7 +245,12 @@ impl<'a> Job<'a> {
     fn period_left(&self, step: &Step) -> Option<Duration> {
         let Step::Shrink { .. } = step else { return None };
         let grown = self.step_at[usize::from(!self.is_rollback)]?;
-        left(grown, self.request.period, self.observed.now)
+        let period = if planted!("the pause between resizes is skipped") {
+            Duration::ZERO
+        } else {
+            self.request.period
+        };
+        left(grown, period, self.observed.now)
     }
 
     /// Waits, and warns when there was no progress for too long. Nothing is given up.
@@ -249,7 +260,8 @@ impl<'a> Job<'a> {
         let since = current(old).and_then(|condition| condition.last_transition);
         let progress = self.step_at.into_iter().flatten().chain(self.last_available()).max().or(since);
         let until_timeout = progress.and_then(|progress| left(progress, request.timeout, now));
-        let is_late = progress.is_some() && until_timeout.is_none();
+        let is_late =
+            progress.is_some() && until_timeout.is_none() || planted!("every wait counts as too long");
         let reason = match wait {
             Wait::Release { .. } | Wait::Adopt { .. } => Reason::HandingOver,
             _ if is_late => Reason::TimedOut,
@@ -313,9 +325,30 @@ impl<'a> Job<'a> {
     }
 }
 
+/// Another update of one of the two: each would undo the steps of the other. The one that came first goes on, which NEW's
+/// bookkeeping tells.
+fn overlap(observed: &Observed<'_>, new: Option<&ReplicaSet>) -> Option<String> {
+    let old = observed.own;
+    let name = &old.meta.key.name;
+    let source = old.annotations.get(SOURCE);
+    let takes_from = |one: &&ReplicaSet| {
+        !one.meta.is_deleting()
+            && source == Some(&source_of(&one.meta))
+            && one.annotations.get(REQUEST) == Some(&**name)
+    };
+    if let Some(first) = observed.all.iter().map(|one| &one.0).find(takes_from) {
+        let first = &first.meta.key.name;
+        return Some(format!("{name} takes the pods of {first}: wait until that update is complete"));
+    }
+    let new = new.filter(|new| new.annotations.get(SOURCE) != Some(&source_of(&old.meta)))?;
+    let other = new.annotations.get(REQUEST)?;
+    Some(format!("{} is being updated to {other}: wait until that is complete", new.meta.key.name))
+}
+
 /// A controller of another kind that adopts pods with these labels once they have no controller.
 fn adopter<'a>(observed: &Observed<'a>, labels: &StringMap) -> Option<(&'static str, &'a str)> {
-    let mut sets = observed.replica_sets.iter().filter(|set| set.selector.matches(labels));
+    let sets = observed.replica_sets.iter().filter(|set| set.selector.matches(labels));
+    let mut sets = sets.filter(|_| !planted!("a ReplicaSet that would adopt the pods is no obstacle"));
     if let Some(set) = sets.next() {
         return Some(("ReplicaSet", &set.meta.key.name));
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{map, maps, server};
+use crate::harness::{Ended, PLUGIN};
 
 /// A web server. Counts the requests, and those with credentials.
 pub struct Web {
@@ -112,4 +113,35 @@ fn redirects_are_followed_but_not_to_files_and_not_for_ever() {
         assert!(ended.code == Some(1) && ended.err.contains(part), "{ended:?}");
     }
     assert_eq!(maps(&sandbox), ["a"]);
+}
+
+/// Names below `.invalid` exist nowhere: only a proxy finds them.
+#[test]
+fn a_proxy_of_the_environment_fetches_and_no_proxy_is_honoured() {
+    let sandbox = server();
+    let proxy = Web::serve(|_, line| {
+        let is_asked = line.starts_with("GET http://files.invalid/a.yaml ");
+        Some(if is_asked { answer("200 OK", "", &map("a")) } else { answer("404 Not Found", "", "") })
+    });
+    let address = format!("http://{}", proxy.address);
+    let fetch = |variables: &[(&str, &str)]| {
+        let mut command =
+            sandbox.command(PLUGIN, &["create", "-f", "http://files.invalid/a.yaml", "--token=secret"]);
+        Ended::of(&command.env_remove("NO_PROXY").envs(variables.iter().copied()).output().unwrap())
+    };
+    let ended = fetch(&[("HTTP_PROXY", &address)]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "configmap/a created\n"), "{ended:?}");
+    assert_eq!((proxy.requests(), proxy.credentials.load(Ordering::SeqCst)), (1, 0));
+    // The proxy of the other scheme, an exception, and an address that is none.
+    for variables in [
+        &[("HTTPS_PROXY", address.as_str())][..],
+        &[("HTTP_PROXY", &address), ("NO_PROXY", "files.invalid")],
+        &[("HTTP_PROXY", "ftp://127.0.0.1:1")],
+    ] {
+        let ended = fetch(variables);
+        assert_eq!(ended.code, Some(1), "{variables:?} {ended:?}");
+        assert!(ended.err.contains("http://files.invalid/a.yaml"), "{ended:?}");
+        assert_eq!(proxy.requests(), 1, "{variables:?}");
+    }
+    assert!(fetch(&[("HTTP_PROXY", "ftp://127.0.0.1:1")]).err.contains("HTTP_PROXY"));
 }

@@ -1,0 +1,270 @@
+//! What a seed draws.
+
+use std::time::Duration;
+
+use crate::cluster::Faults;
+
+/// The names of the ReplicationControllers.
+pub const NAMES: [&str; 3] = ["web", "next", "third"];
+
+/// What becomes of OLD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cleanup {
+    /// It is deleted.
+    Delete,
+    /// It takes the pods over.
+    KeepName,
+    /// It stays with 0 replicas.
+    Preserve,
+}
+
+/// The options of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// OLD and NEW, by their place in [`NAMES`].
+    pub pair: (usize, usize),
+    /// The image of NEW; `None` never starts.
+    pub image: Option<u32>,
+    /// The size of NEW where the user creates it without bookkeeping; else the client creates it.
+    pub foreign: Option<u32>,
+    /// The size at the end, where it is not that of OLD.
+    pub desired: Option<u32>,
+    /// The surge.
+    pub surge: &'static str,
+    /// The pods that may be unavailable.
+    pub unavailable: &'static str,
+    /// The pause, in seconds.
+    pub period: u32,
+    /// The time without progress, in seconds.
+    pub timeout: u32,
+    /// What becomes of OLD.
+    pub cleanup: Cleanup,
+    /// After how many writes the client is killed.
+    pub killed_after: u8,
+}
+
+/// Something that an actor does. Controllers are places in [`NAMES`]; `nth` counts the live pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// A user asks for an update with the client, which creates NEW where it is missing.
+    Update(Request),
+    /// The client drives so many steps of an update itself, and is killed.
+    Drive((usize, usize), u8),
+    /// A user pauses an update, or resumes it.
+    Pause(usize, bool),
+    /// A user takes an update back, or changes his mind.
+    TakeBack(usize, bool),
+    /// A user removes the request.
+    Abort(usize),
+    /// A user changes the bounds.
+    Bounds(usize, &'static str, &'static str),
+    /// A user scales a controller.
+    Scale(usize, u32),
+    /// A user changes the image; `None` never starts.
+    Image(usize, Option<u32>),
+    /// A user changes minReadySeconds.
+    MinReady(usize, u32),
+    /// A user deletes a controller with this policy.
+    Delete(usize, &'static str),
+    /// A user creates a controller that is missing.
+    Create(usize),
+    /// Somebody changes what no update depends on.
+    Touch(usize),
+    /// Somebody breaks an annotation of the bookkeeping or of the options: by its place in `actors::BREAKABLE`.
+    Corrupt(usize, usize),
+    /// A user creates a ReplicaSet that selects the pods of a controller.
+    Rival(usize),
+    /// The rivals are deleted.
+    NoRival,
+    /// A quota of so many pods.
+    Quota(u32),
+    /// No quota.
+    NoQuota,
+    /// A pod fails.
+    Fail(u32),
+    /// A pod is deleted.
+    DeletePod(u32),
+    /// A pod becomes unready.
+    Unready(u32),
+    /// A pod loses its owner reference.
+    Orphan(u32),
+    /// All watches break.
+    BreakWatches,
+    /// The API server compacts its history.
+    Compact,
+    /// The daemon is killed and started again.
+    Crash,
+    /// The daemon is killed with its `nth` write from now: after it is carried out, or before.
+    CrashAt(u32, bool),
+    /// A second daemon acts for so many seconds, and then alone.
+    Two(u64),
+}
+
+/// See the module documentation.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Seeds every random choice.
+    pub seed: u64,
+    /// The faults of the network.
+    pub faults: Faults,
+    /// From a pod's binding until it is ready.
+    pub readiness: Duration,
+    /// From a pod's deletion until it has ended.
+    pub shutdown: Duration,
+    /// The acts with their times, in order.
+    pub acts: Vec<(Duration, Act)>,
+    /// The update that must succeed at the end.
+    pub last: Request,
+    /// There is one update and no other interference: its own end is judged, and none other is asked for.
+    pub is_single: bool,
+}
+
+impl Scenario {
+    /// The scenario of a seed.
+    pub fn new(seed: u64) -> Self {
+        let mut rng = fastrand::Rng::with_seed(seed ^ 0x0011_1a9d_a7e5_ed00);
+        let likely = rng.u8(..3);
+        let mut part = |most: u8| if rng.u8(..3) < likely { rng.u8(1..most) } else { 0 };
+        let faults = Faults {
+            lost_requests: part(10),
+            lost_replies: part(10),
+            late_requests: part(8),
+            late_replies: part(8),
+            refusals: part(10),
+        };
+        let readiness = Duration::from_millis(rng.u64(100..3000));
+        let shutdown = Duration::from_millis(rng.u64(50..4000));
+        // Some seeds interrupt updates, and others let them finish; some disturb nothing but the daemon.
+        let pause = rng.choice([800, 5_000, 30_000]).unwrap_or(5_000);
+        let disturbs = rng.u8(..3) > 0;
+        let mut acts = Vec::new();
+        let mut at = Duration::from_secs(12);
+        for n in 0..rng.u32(4..24) {
+            at += Duration::from_millis(rng.u64(20..pause));
+            let first = (n == 0).then(|| Act::Update(Request { pair: (0, 1), ..request(&mut rng) }));
+            let act = first.unwrap_or_else(|| any(&mut rng, disturbs));
+            acts.push((at, act));
+        }
+        // A rival in time: later it finds no hand-over to disturb.
+        if disturbs
+            && rng.u8(..6) == 0
+            && let Some((at, Act::Update(first))) = acts.first_mut()
+        {
+            (first.cleanup, first.image, first.desired) = (Cleanup::KeepName, Some(3), None);
+            let soon = *at + Duration::from_millis(100);
+            acts.insert(1, (soon, Act::Rival(1)));
+        }
+        let last = Request { image: Some(99), killed_after: u8::MAX, foreign: None, ..request(&mut rng) };
+        Scenario { seed, faults, readiness, shutdown, acts, last, is_single: false }
+    }
+
+    /// One update of three pods, in which the daemon is killed with its `nth` write.
+    pub fn with_crash(cleanup: Cleanup, takes_back: bool, nth: u32, is_carried_out: bool) -> Self {
+        let calm = Request {
+            pair: (0, 1),
+            image: Some(2),
+            foreign: None,
+            desired: None,
+            surge: "1",
+            unavailable: "0",
+            period: 0,
+            timeout: 300,
+            cleanup,
+            killed_after: u8::MAX,
+        };
+        let at = Duration::from_millis;
+        let mut acts =
+            vec![(at(12_000), Act::CrashAt(nth, is_carried_out)), (at(12_010), Act::Update(calm.clone()))];
+        if takes_back {
+            acts.push((at(14_500), Act::TakeBack(0, true)));
+        }
+        Scenario {
+            seed: 1,
+            faults: Faults::default(),
+            readiness: at(1000),
+            shutdown: at(500),
+            acts,
+            last: calm,
+            is_single: true,
+        }
+    }
+}
+
+fn pair(rng: &mut fastrand::Rng) -> (usize, usize) {
+    let old = if rng.u8(..3) > 0 { 0 } else { rng.usize(..3) };
+    (old, (old + 1 + usize::from(rng.u8(..4) == 0)) % 3)
+}
+
+fn bounds(rng: &mut fastrand::Rng) -> (&'static str, &'static str) {
+    let all = [
+        ("1", "0"),
+        ("0", "1"),
+        ("1", "1"),
+        ("2", "0"),
+        ("25%", "25%"),
+        ("100%", "0"),
+        ("1%", "50%"),
+        ("0%", "1%"),
+    ];
+    rng.choice(all).unwrap_or(("1", "0"))
+}
+
+fn request(rng: &mut fastrand::Rng) -> Request {
+    let (surge, unavailable) = bounds(rng);
+    Request {
+        pair: pair(rng),
+        image: (rng.u8(..6) > 0).then(|| rng.u32(1..9)),
+        foreign: (rng.u8(..5) == 0).then(|| rng.u32(..3)),
+        desired: (rng.u8(..5) == 0).then(|| rng.u32(1..6)),
+        surge,
+        unavailable,
+        period: if rng.u8(..4) == 0 { rng.u32(1..20) } else { 0 },
+        timeout: rng.choice([5, 30, 300]).unwrap_or(300),
+        cleanup: rng
+            .choice([Cleanup::Delete, Cleanup::KeepName, Cleanup::Preserve])
+            .unwrap_or(Cleanup::Delete),
+        killed_after: if rng.u8(..4) == 0 { rng.u8(..3) } else { u8::MAX },
+    }
+}
+
+fn any(rng: &mut fastrand::Rng, disturbs: bool) -> Act {
+    let one = if rng.bool() { 0 } else { rng.usize(..3) };
+    let nth = rng.u32(..12);
+    let most = if disturbs { 64 } else { 30 };
+    match rng.u8(..most) {
+        0..6 => Act::Update(request(rng)),
+        6..9 => Act::Pause(one, rng.bool()),
+        9..12 => Act::Pause(one, false),
+        12..15 => Act::TakeBack(one, rng.u8(..4) > 0),
+        15..17 => Act::Abort(one),
+        17..20 => Act::Touch(one),
+        20 => Act::BreakWatches,
+        21 => Act::Compact,
+        22..24 => Act::Crash,
+        24..27 => Act::CrashAt(rng.u32(1..8), rng.bool()),
+        27..29 => Act::Two(rng.u64(1..20)),
+        29 => Act::Create(one),
+        30..33 => Act::Drive(pair(rng), rng.u8(1..5)),
+        33..35 => {
+            let (surge, unavailable) = bounds(rng);
+            Act::Bounds(one, surge, unavailable)
+        }
+        35..38 => Act::Scale(one, rng.u32(..6)),
+        38..40 => Act::Image(one, (rng.u8(..4) > 0).then(|| rng.u32(1..9))),
+        40 => Act::MinReady(one, rng.choice([0, 2, 6]).unwrap_or(0)),
+        41..45 => Act::Delete(
+            one,
+            rng.choice(["Background", "Background", "Orphan", "Foreground"]).unwrap_or("Orphan"),
+        ),
+        45..47 => Act::Create(one),
+        47..50 => Act::Corrupt(one, rng.usize(..super::actors::BREAKABLE.len())),
+        50 => Act::Rival(one),
+        51 => Act::NoRival,
+        52..54 => Act::Quota(rng.u32(1..8)),
+        54..56 => Act::NoQuota,
+        56..58 => Act::Fail(nth),
+        58..61 => Act::DeletePod(nth),
+        61..63 => Act::Unready(nth),
+        _ => Act::Orphan(nth),
+    }
+}
