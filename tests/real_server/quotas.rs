@@ -187,6 +187,8 @@ fn of_scopes() -> Vec<Step> {
         plain("f"),
         (Method::PATCH, "api/v1/resourcequotas/long", json!({"spec": {"hard": {"pods": "3"}}})),
         plain("f"),
+        // Of two quotas that a pod exceeds, a real API server names any.
+        delete("api/v1/resourcequotas/short"),
         quota(
             "class",
             json!({"hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": [
