@@ -187,6 +187,8 @@ fn of_scopes() -> Vec<Step> {
         plain("f"),
         (Method::PATCH, "api/v1/resourcequotas/long", json!({"spec": {"hard": {"pods": "3"}}})),
         plain("f"),
+        // Of two quotas that a pod exceeds, a real API server names any.
+        delete("api/v1/resourcequotas/short"),
         quota(
             "class",
             json!({"hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": [
@@ -224,7 +226,9 @@ fn of_ranges() -> Vec<Step> {
         ),
         plain("bounded"),
         pod("low", json!({"cpu": "10m"}), json!({})),
-        pod("high", json!({"cpu": "1500m"}), json!({"cpu": "2", "memory": "1Gi"})),
+        // One after the other: of several resources, a real API server names any first.
+        pod("high", json!({"cpu": "1500m"}), json!({"cpu": "2"})),
+        pod("wide", json!({}), json!({"memory": "1Gi"})),
         pod("ratio", json!({"cpu": "100m"}), json!({"cpu": "750m"})),
         delete("api/v1/limitranges/bounds"),
         range(
