@@ -15,10 +15,11 @@ fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
 }
 
 /// Seeds that have failed: two updates of one controller resized it against each other (10), and what an earlier update had
-/// left on NEW stopped the update of NEW itself (120). The others are cases that the judges took for breaches: late requests
+/// left on NEW stopped the update of NEW itself (120), and an update that was refused because of a rival stayed so when the
+/// rival was gone (400). The others are cases that the judges took for breaches: late requests
 /// (161), an OLD that is deleted while its NEW is updated (96), two daemons at one instant (237), a NEW that is deleted
-/// midway by hand (373).
-const ONCE_FAILED: [u64; 6] = [10, 96, 120, 161, 237, 373];
+/// midway by hand (373), and two requests for one controller (452).
+const ONCE_FAILED: [u64; 8] = [10, 96, 120, 161, 237, 373, 400, 452];
 
 #[test]
 fn seeds_that_have_failed_pass() {
