@@ -107,6 +107,14 @@ impl Controller for RollingUpdates {
         setup.on_change(HandlerOrder::Owner, move |change| controller.controller_changed(change));
         let controller = self.clone();
         setup.on_change(HandlerOrder::Indirect, move |change| controller.pod_changed(change));
+        let controller = self.clone();
+        setup.on_change(HandlerOrder::Indirect, move |change: &Change<ReplicaSet>| {
+            controller.rival_changed(change);
+        });
+        let controller = self.clone();
+        setup.on_change(HandlerOrder::Indirect, move |change: &Change<DaemonSet>| {
+            controller.rival_changed(change);
+        });
     }
 
     fn in_scope(&self, own: &ReplicationController) -> bool {
@@ -202,11 +210,27 @@ impl RollingUpdates {
         let is_under_way = |one: &ReplicationController| job::concerns(&one.0);
         let stays = !matches!(change, Change::Deleted(_)) && is_under_way(change.object());
         self.participants.set(key, if stays { &after } else { &[] });
+        let selects_others = match change {
+            Change::Added(_) => false,
+            Change::Updated { old, new } => old.0.selector != new.0.selector,
+            Change::Deleted(_) => true,
+        };
+        if selects_others {
+            self.participants.of_namespace(&key.namespace).into_iter().for_each(|key| self.wake(key));
+        }
         before
             .into_iter()
             .chain(after)
             .chain(self.participants.updates_of(key))
             .for_each(|key| self.wake(key));
+    }
+
+    /// What could have adopted the pods of an update, and was in its way, may be gone: wakes the updates of its namespace.
+    fn rival_changed<T: Record>(&self, change: &Change<T>) {
+        if let Change::Deleted(rival) = change {
+            let updates = self.participants.of_namespace(&rival.meta().key.namespace);
+            updates.into_iter().for_each(|key| self.wake(key));
+        }
     }
 
     /// A pod has changed: wakes the updates of the controllers that own or owned it.

@@ -251,6 +251,39 @@ async fn what_is_refused_goes_on_as_soon_as_it_is_repaired() {
     daemon.stop().await;
 }
 
+/// A controller of another kind, or a third one, that selects the pods of `new`.
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_for_a_rival_goes_on_as_soon_as_the_rival_is_deleted() {
+    const SETS: &str = "/apis/apps/v1/namespaces/shop";
+    let labels = json!({"app": "web"});
+    let template =
+        json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "app:v1"}]}});
+    let set = json!({"metadata": {"name": "rival"}, "spec": {"replicas": 0, "selector": {"matchLabels": labels},
+                                                             "template": template}});
+    let mut daemon_set = set.clone();
+    daemon_set["spec"]["template"]["spec"]["nodeSelector"] = json!({"nowhere": "true"});
+    daemon_set["spec"].as_object_mut().unwrap().remove("replicas");
+    let third = json!({"metadata": {"name": "rival"}, "spec": {"replicas": 0, "selector": labels, "template": template}});
+    for (path, rival) in [
+        (format!("{SETS}/replicasets"), &set),
+        (format!("{SETS}/daemonsets"), &daemon_set),
+        (CONTROLLERS.to_owned(), &third),
+    ] {
+        let cluster = Cluster::new().await;
+        let daemon = daemon(&cluster, 1);
+        old_and_new(&cluster, "app:v2").await;
+        cluster.call(Method::POST, &path, rival).await;
+        annotate(&cluster, "old", json!({REQUEST: "new", CLEANUP: "KeepName"})).await;
+        cluster.eventually(5, "a rival is there", |c| reason(c, "old").contains("Refused")).await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(reason(&cluster, "old").contains("Refused"), "{path}");
+        cluster.call(Method::DELETE, &format!("{path}/rival"), &json!({})).await;
+        cluster.eventually(60, "it is gone", |c| is_over(c, &["old"])).await;
+        check_end(&cluster, "old");
+        daemon.stop().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_the_controller_a_request_is_not_answered() {
     let cluster = Cluster::new().await;

@@ -15,10 +15,12 @@ fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
 }
 
 /// Seeds that have failed: two updates of one controller resized it against each other (10), and what an earlier update had
-/// left on NEW stopped the update of NEW itself (120). The others are cases that the judges took for breaches: late requests
+/// left on NEW stopped the update of NEW itself (120), and an update that was refused because of a rival stayed so when the
+/// rival was gone (400). The others are cases that the judges took for breaches: late requests
 /// (161), an OLD that is deleted while its NEW is updated (96), two daemons at one instant (237), a NEW that is deleted
-/// midway by hand (373).
-const ONCE_FAILED: [u64; 6] = [10, 96, 120, 161, 237, 373];
+/// midway by hand (373), two requests for one controller (452), and an OLD that
+/// was NEW before (604).
+const ONCE_FAILED: [u64; 9] = [10, 96, 120, 161, 237, 373, 400, 452, 604];
 
 #[test]
 fn seeds_that_have_failed_pass() {
@@ -41,13 +43,13 @@ fn check(histories: impl Iterator<Item = (String, Outcome)>) {
 
 #[test]
 fn every_seed_keeps_its_promise_and_ends_every_update() {
-    check(seeds(0..40).map(|seed| (format!("seed {seed}"), run(seed, "").unwrap())));
+    check(seeds(0..25).map(|seed| (format!("seed {seed}"), run(seed, "").unwrap())));
 }
 
-/// The daemon is killed with each of its writes, before and after it is carried out: by default with each third of them,
+/// The daemon is killed with each of its writes, before and after it is carried out: by default with each fifth of them,
 /// another one in each test, and with `WINDLASS_CRASHES=all` with all of them.
 fn check_crashes(first: u32, cleanup: Cleanup, takes_back: bool) {
-    let step = if std::env::var("WINDLASS_CRASHES").as_deref() == Ok("all") { 1 } else { 3 };
+    let step = if std::env::var("WINDLASS_CRASHES").as_deref() == Ok("all") { 1 } else { 5 };
     let histories = (first..).step_by(step).map_while(|nth| {
         let [before, after] = [false, true].map(|is_carried_out| {
             let name = format!("{cleanup:?} {takes_back} {nth} {is_carried_out}");

@@ -45,6 +45,11 @@ impl Participants {
         self.0.lock().updates.get(participant).into_iter().flatten().cloned().collect()
     }
 
+    /// The updates in a namespace.
+    pub(super) fn of_namespace(&self, namespace: &str) -> Vec<ObjectKey> {
+        self.0.lock().of.keys().filter(|key| *key.namespace == *namespace).cloned().collect()
+    }
+
     /// Whether there is no update.
     pub(super) fn is_empty(&self) -> bool {
         self.0.lock().of.is_empty()
@@ -63,6 +68,8 @@ mod tests {
         participants.set(&key("older"), &[key("old")]);
         assert_eq!(participants.updates_of(&key("new")), [key("old")]);
         assert_eq!(participants.updates_of(&key("old")), [key("old"), key("older")]);
+        assert_eq!(participants.of_namespace("shop"), [key("old"), key("older")]);
+        assert_eq!(participants.of_namespace("sho"), []);
         // Another target.
         participants.set(&key("old"), &[key("other")]);
         assert_eq!(participants.updates_of(&key("new")), []);

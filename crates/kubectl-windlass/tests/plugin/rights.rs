@@ -105,7 +105,6 @@ fn each_command_uses_the_documented_rights(cluster: &dyn Cluster) {
 
     run("status", 0, &["status", "web", "--timeout=60s"]);
     run("status", 0, &["status", "-l", "app=web", "--timeout=60s"]);
-    check("status");
 
     cluster.call("PATCH", &web, &image("app:broken"));
     cluster.eventually("/api/v1/namespaces/default/pods", &|pods| {
@@ -113,6 +112,9 @@ fn each_command_uses_the_documented_rights(cluster: &dyn Cluster) {
             pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "ImagePullBackOff"
         })
     });
+    // Only a rollout that is not complete has it read events.
+    run("status", 4, &["status", "web", "--timeout=2s"]);
+    check("status");
     cluster.eventually(&format!("{CONTROLLERS}/old"), &|old| old["status"]["availableReplicas"] == 1);
     run("explain", 0, &["explain", "web"]);
     run("explain", 0, &["explain", "-l", "app=web"]);

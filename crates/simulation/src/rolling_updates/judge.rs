@@ -231,6 +231,10 @@ impl Judge {
             let Some(target) = old.get(REQUEST) else { continue };
             let was_there = before.facts.get(name).is_some_and(|before| before.get(REQUEST).is_some());
             let new = after.facts.get(target);
+            if !was_there {
+                // Another update may change the same controllers.
+                self.promises.clear();
+            }
             let Some(terms) = Terms::read(old, new).filter(|_| !was_there) else { continue };
             let is_fresh = old.get(ORIGINAL).is_none_or(|original| original == old.size.to_string())
                 && new.is_some_and(|new| new.live == 0 && new.size == 0)
@@ -238,7 +242,7 @@ impl Judge {
                 && old.live == old.size
                 && terms.desired == old.size
                 && !terms.is_rollback;
-            let is_alone = self.promises.is_empty();
+            let is_alone = after.facts.values().filter(|facts| facts.get(REQUEST).is_some()).count() == 1;
             if is_fresh && is_alone {
                 let Terms { max_total, min_available, .. } = terms;
                 self.promises

@@ -114,7 +114,10 @@ fn is_true(write: &Write<'_>, after: &Value, said: &str) -> bool {
             // `obstacle` judges it once everything is settled.
             "Refused" => own.get(REQUEST).is_some() || own.get(STEP_AT).is_some(),
             // NEW of another update, whose OLD is deleted.
-            "Complete" if own.get(SOURCE).is_some_and(|source| !state.has(source)) => {
+            "Complete"
+                if own.get(ORIGINAL).is_none()
+                    && own.get(SOURCE).is_some_and(|source| !state.has(source)) =>
+            {
                 own.sized(truth::DESIRED).is_none_or(|desired| own.size == desired)
             }
             "Complete" => match (&terms, new) {
