@@ -159,6 +159,11 @@ pub const GARBAGE_BUGS: &[&str] = &[
     "after a conflict an object is deleted whatever its owners are",
     "a foreground deletion ends without a barrier",
     "an orphaning deletion ends without a barrier",
+    "dependents of a deleted owner are read before they are deleted",
+    "dependents of a deleted owner are looked at a minute later",
+    "an owner of an unknown kind is asked for again and again",
+    "resources that are to be ignored are looked after",
+    "the objects of a kind that is not served count as absent",
 ];
 
 /// Mistakes of the namespace controller, which the simulation of that finds.

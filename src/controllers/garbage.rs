@@ -168,6 +168,11 @@ impl Collector {
             Look::Nothing => Ok(Next::Settled),
             // The object loses the reference, and may live.
             Look::Delete { address, .. } if self.has_released_owner(uid) => self.judge(uid, &address).await,
+            Look::Delete { address, .. }
+                if planted!("dependents of a deleted owner are read before they are deleted") =>
+            {
+                self.judge(uid, &address).await
+            }
             Look::Delete { address, version, policy } => {
                 self.delete_as_seen(uid, &address, version, policy).await
             }
@@ -191,6 +196,11 @@ impl Collector {
     fn wake(&self, wakes: Vec<Wake>) {
         for wake in wakes {
             match wake {
+                Wake::Check(uid)
+                    if planted!("dependents of a deleted owner are looked at a minute later") =>
+                {
+                    self.queue.add_after(key(&uid), Duration::from_secs(60));
+                }
                 Wake::Check(uid) => self.queue.add(key(&uid)),
                 Wake::CheckLater(uid) => self.queue.add_after(key(&uid), LATE),
                 Wake::Orphan(uid) => {

@@ -187,6 +187,9 @@ impl Reflector {
                 (list, _) => self.stream(list).await,
             };
             self.turn = None;
+            if !matches!(end, End::Listed | End::Quiet) {
+                self.destination.end_watch();
+            }
             let wait = self.after_end(&end, start.elapsed() >= SHORT);
             listing = match end {
                 End::Listed | End::Quiet => false,

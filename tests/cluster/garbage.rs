@@ -130,6 +130,53 @@ async fn dependents_of_a_deleted_owner_go_within_a_second_and_cost_a_call_each()
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_orphaning_deletion_makes_the_deletion_of_other_dependents_no_dearer() {
+    let (cluster, _daemon) = cluster().await;
+    let orphaned = create(&cluster, "orphaned", &[]).await;
+    create(&cluster, "kept", &[to(&orphaned)]).await;
+    delete_map(&cluster, "orphaned", "Orphan").await;
+    let owner = create(&cluster, "owner", &[]).await;
+    let names: Vec<String> = (0..30).map(|number| format!("a-{number}")).collect();
+    for name in &names {
+        create(&cluster, name, &[to(&owner)]).await;
+    }
+    seconds(10).await;
+    let before = requests(&cluster).len();
+    delete_map(&cluster, "owner", "Background").await;
+    seconds(10).await;
+    assert!(names.iter().all(|name| stored(&cluster, name).is_none()));
+    let sent = requests(&cluster).len() - before;
+    assert!(sent <= names.len() + 2, "{sent} requests for {} dependents", names.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restored_etcd_brings_owners_back_and_their_dependents_live() {
+    let refuses = Arc::new(AtomicBool::new(false));
+    let is_refusing = refuses.clone();
+    let faults = inject_faults(move |request: &RequestInfo| {
+        let is_write = request.verb == "delete" && request.user_agent == USER_AGENT;
+        match is_refusing.load(Ordering::SeqCst) && is_write {
+            true => FaultDecision::LoseRequest,
+            false => FaultDecision::Proceed,
+        }
+    });
+    let (cluster, _daemon) = cluster_with(faults).await;
+    let owner = create(&cluster, "owner", &[]).await;
+    create(&cluster, "a", &[to(&owner)]).await;
+    seconds(3).await;
+    let backup = cluster.sandbox.back_up();
+    refuses.store(true, Ordering::SeqCst);
+    delete_map(&cluster, "owner", "Background").await;
+    seconds(1).await;
+    cluster.sandbox.restore(&backup, true);
+    refuses.store(false, Ordering::SeqCst);
+    seconds(60).await;
+    assert!(stored(&cluster, "owner").is_some() && owners_of(&cluster, "a") == ["owner"]);
+    delete_map(&cluster, "owner", "Background").await;
+    cluster.eventually(5, "it is gone", |cluster| are_gone(cluster, &["a"])).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_lives_while_one_of_its_owners_does_and_loses_the_reference_to_the_other() {
     let (cluster, _daemon) = cluster().await;
     let (one, other) = (create(&cluster, "one", &[]).await, create(&cluster, "other", &[]).await);

@@ -45,7 +45,7 @@ pub fn run(seed: u64, bug: &'static str) -> std::io::Result<Outcome> {
 }
 
 async fn history(scenario: Scenario) -> Outcome {
-    let judge = Judge::new(scenario.faults.staleness(), scenario.scope);
+    let judge = Judge::new(&scenario);
     let cluster = Arc::new(Cluster::new(scenario.seed, scenario.faults, judge));
     let mut actors = Actors::new(cluster.clone(), &scenario);
     actors.begin().await;

@@ -1,9 +1,9 @@
 //! The garbage collector in a hostile cluster: no seed breaks an invariant, and planted mistakes are found.
 //!
-//! `WINDLASS_SEEDS=1000..2000 cargo test --test garbage` tries others.
+//! `WINDLASS_SEEDS=1000..2000 cargo test --test garbage` tries others, and `WINDLASS_PLANTED` the mistakes with these words alone.
 
 use windlass_simulation::garbage::run;
-use windlass_simulation::garbage::second_opinion::{Collector, play};
+use windlass_simulation::garbage::second_opinion::disagree;
 
 /// The seeds that are tried.
 fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
@@ -27,6 +27,16 @@ fn every_seed_collects_what_has_lost_its_owners_and_nothing_else() {
     assert!(broken.is_empty(), "{log}\n{}", broken.join("\n"));
 }
 
+/// Seeds that have failed once. 10: a cluster-scoped object lost its reference to an owner that was kept after an orphaning
+/// deletion. 283: a reference was corrected while its owner was asked for, and the answer counted for the new one.
+#[test]
+fn seeds_that_have_failed_pass() {
+    for seed in [10, 283] {
+        let outcome = run(seed, "").unwrap();
+        assert!(outcome.failure.is_none(), "seed {seed}: {:?}", outcome.failure);
+    }
+}
+
 #[test]
 fn the_same_seed_twice_is_the_same_history() {
     for seed in [1, 7] {
@@ -36,12 +46,9 @@ fn the_same_seed_twice_is_the_same_history() {
 
 #[test]
 fn the_collector_of_the_sandbox_ends_with_the_same_objects() {
-    for seed in seeds(0..12) {
-        let both = [Collector::Daemon, Collector::Sandbox].map(|collector| play(seed, collector).unwrap());
-        for (ours, theirs) in both[0].iter().zip(&both[1]) {
-            assert_eq!(ours, theirs, "seed {seed}: the objects after the act");
-        }
-    }
+    let differ = |seed| Some(format!("seed {seed}: {}", disagree(seed).unwrap()?));
+    let differences: Vec<String> = seeds(0..12).filter_map(differ).collect();
+    assert!(differences.is_empty(), "{}", differences.join("\n\n"));
 }
 
 /// Each is found within so many seeds, none of which breaks without it.
@@ -49,7 +56,8 @@ fn the_collector_of_the_sandbox_ends_with_the_same_objects() {
 #[cfg(feature = "planted-bugs")]
 fn planted_mistakes_are_found() {
     let mut missed = Vec::new();
-    for bug in windlass::mutations::GARBAGE_BUGS {
+    let words = std::env::var("WINDLASS_PLANTED").unwrap_or_default();
+    for bug in windlass::mutations::GARBAGE_BUGS.iter().filter(|bug| bug.contains(&*words)) {
         let find = seeds(0..100).find_map(|seed| Some((seed, run(seed, bug).unwrap().failure?.invariant)));
         match find {
             Some((seed, invariant)) => println!("seed {seed:<4} {invariant:<5} {bug}"),

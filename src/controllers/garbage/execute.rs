@@ -129,9 +129,13 @@ impl Collector {
             return Err(error);
         }
         let Some(now) = self.read(uid, target).await? else { return Ok(Next::Settled) };
-        let owners = |object: &Value| -> Vec<Value> {
+        // Not by their UIDs alone: one that was wrong about the kind or the name of its owner may have been corrected.
+        let owners = |object: &Value| -> Vec<[Value; 4]> {
             let all = object["metadata"]["ownerReferences"].as_array();
-            all.into_iter().flatten().map(|reference| reference["uid"].clone()).collect()
+            let claim = |reference: &Value| {
+                ["apiVersion", "kind", "name", "uid"].map(|field| reference[field].clone())
+            };
+            all.into_iter().flatten().map(claim).collect()
         };
         let is_ignored = planted!("after a conflict an object is deleted whatever its owners are");
         if owners(&now) != owners(object) && !is_ignored {

@@ -162,6 +162,10 @@ impl Destination for GraphWriter {
         self.set_position(version);
     }
 
+    fn end_watch(&mut self) {
+        self.collector.graph.lock().doubt(self.id);
+    }
+
     fn put(&mut self, object: Encoded<'_>) {
         let Some(metadata) = self.decode(object) else { return };
         self.objects += usize::from(self.is_listing);

@@ -9,6 +9,7 @@
 //! owner about its kind or name, are in tables beside: they are rare. An owner that only references know has a record, too.
 
 mod content;
+mod doubt;
 mod links;
 mod look;
 mod record;
@@ -92,6 +93,8 @@ pub struct Graph {
     other_uids: HashMap<UidKey, Arc<str>>,
     /// Owners that only references know, and of which nothing is proved.
     unseen: BTreeSet<u32>,
+    /// Owners that are proved absent.
+    absent: BTreeSet<u32>,
     observed: usize,
 }
 
@@ -131,6 +134,13 @@ impl Graph {
         self.unmark(resource);
         let mut wakes = Vec::new();
         self.drop_unlisted(resource, &mut wakes);
+        if planted!("the objects of a kind that is not served count as absent") {
+            let unseen: Vec<u32> = self.unseen.iter().copied().collect();
+            let of_this = unseen.into_iter().filter(|slot| self.records[*slot].resource == resource.0);
+            let gone: Vec<u32> = of_this.collect();
+            gone.into_iter().for_each(|slot| self.records[slot].set(Flag::Deleted, true));
+            return wakes;
+        }
         // Their owners are not to be asked for: the kind has gone with them.
         wakes.clear();
         wakes
@@ -228,6 +238,7 @@ impl Graph {
         if self.has_dependents(slot) {
             self.records[slot].set(Flag::Deleted, true);
             self.unseen.remove(&slot);
+            self.absent.insert(slot);
             if !planted!("the deletion of an owner wakes no dependent") {
                 self.wake_dependents(slot, &mut wakes);
             }
@@ -264,6 +275,7 @@ impl Graph {
         }
         self.set_namespace(owner, namespace);
         self.records[owner].set(Flag::Absent, true);
+        self.absent.insert(owner);
         if self.unseen.remove(&owner) {
             self.wake_dependents(owner, &mut wakes);
         }
@@ -313,6 +325,7 @@ impl Graph {
         let claim = self.claim(&group, &kind, object.name.as_str());
         let before = self.records[slot].claim;
         self.unseen.remove(&slot);
+        self.absent.remove(&slot);
         let namespace = self.namespaces.take(object.namespace.as_str());
         self.set_namespace(slot, namespace);
         self.count_in(namespace, resource.0);
@@ -404,6 +417,7 @@ impl Graph {
             return;
         }
         self.unseen.remove(&slot);
+        self.absent.remove(&slot);
         self.namespaces.release(self.namespace_of(slot));
         if record.is(Flag::Related) {
             let relation = self.relations[record.place];

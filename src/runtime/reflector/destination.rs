@@ -43,6 +43,9 @@ pub(crate) trait Destination: Send {
     /// The list that was begun last has ended: there is nothing that it has not shown.
     fn end_list(&mut self, version: u64);
 
+    /// A watch has ended. Until the next one shows something, the API server may have gone back to an earlier state.
+    fn end_watch(&mut self) {}
+
     /// An object was listed, added or modified.
     fn put(&mut self, object: Encoded<'_>);
 

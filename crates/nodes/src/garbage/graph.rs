@@ -93,6 +93,20 @@ impl Item {
             .any(|reference| reference.uid == owner && reference.block_owner_deletion == Some(true))
     }
 
+    /// Whether it blocks the deletion of `owner`. A reference that is wrong about its owner blocks nobody: the object may
+    /// stay for ever.
+    fn holds(&self, owner: &Item) -> bool {
+        self.blocks(owner.uid()) && self.means(owner)
+    }
+
+    /// Whether a reference of it means `owner`.
+    fn means(&self, owner: &Item) -> bool {
+        let namespace = self.metadata.namespace.as_deref();
+        self.owners()
+            .iter()
+            .any(|reference| reference.uid == owner.uid() && owner.is_meant_by(reference, namespace))
+    }
+
     /// Whether `reference`, found on a dependent in `namespace`, means this object: group, kind, name and
     /// namespace must agree, not only the UID. A namespaced owner is looked for in the dependent's own
     /// namespace; one in another is as good as absent.
@@ -189,7 +203,8 @@ impl Graph {
         for owner in old_owners.union(&new_owners) {
             let blocked = before.as_ref().is_some_and(|before| before.blocks(owner));
             let waits = self.get(owner).is_some_and(Item::is_deleting_dependents);
-            if waits && (!new_owners.contains(owner) || blocked != item.blocks(owner)) {
+            let is_new = before.as_ref().is_none_or(|before| before.is_deleting() != item.is_deleting());
+            if waits && (is_new || !new_owners.contains(owner) || blocked != item.blocks(owner)) {
                 look.insert((*owner).to_owned());
             }
         }
@@ -240,17 +255,25 @@ impl Graph {
         let Some(item) = self.items.get(uid) else { return Action::Keep };
         let uids = |items: Vec<&Item>| items.into_iter().map(|item| item.uid().to_owned()).collect();
         if item.is_orphaning() {
-            return Action::Orphan(uids(self.dependents(uid).collect()));
+            // An object that is elsewhere has no owner here, whatever it refers to.
+            let namespace = &item.metadata.namespace;
+            let is_in_reach =
+                |dependent: &&Item| namespace.is_none() || dependent.metadata.namespace == *namespace;
+            return Action::Orphan(uids(self.dependents(uid).filter(is_in_reach).collect()));
         }
         if item.is_deleting_dependents() {
-            if !self.dependents(uid).any(|dependent| dependent.blocks(uid)) {
+            let rest: Vec<&Item> =
+                self.dependents(uid).filter(|dependent| !dependent.is_deleting()).collect();
+            let holds = |dependent: &Item| dependent.holds(item);
+            // Those that do not block are deleted, too: while the owner waits, since another finalizer may keep it after that.
+            let is_to_be_deleted = |dependent: &&Item| dependent.means(item);
+            if !self.dependents(uid).any(holds) && !rest.iter().any(is_to_be_deleted) {
                 return Action::RemoveFinalizer(FOREGROUND);
             }
             let circle = self.circle(item);
             if !circle.is_empty() {
                 return Action::Unblock(circle);
             }
-            let rest = self.dependents(uid).filter(|dependent| !dependent.is_deleting()).collect();
             return Action::Await(uids(rest));
         }
         if item.is_deleting() || item.owners().is_empty() {
@@ -262,15 +285,15 @@ impl Graph {
     /// The owners that `item` blocks and that wait, in the end, for `item` itself: among objects in a foreground deletion
     /// each waits for the dependents that block it.
     fn circle(&self, item: &Item) -> Vec<String> {
-        let awaited = |uid: &str| -> Vec<&Item> {
-            let waits = |dependent: &&Item| dependent.blocks(uid) && dependent.is_deleting_dependents();
-            self.dependents(uid).filter(waits).collect()
+        let awaited = |owner: &Item| -> Vec<&Item> {
+            let waits = |dependent: &&Item| dependent.holds(owner) && dependent.is_deleting_dependents();
+            self.dependents(owner.uid()).filter(waits).collect()
         };
         let mut all = BTreeSet::new();
-        let mut ahead = awaited(item.uid());
+        let mut ahead = awaited(item);
         while let Some(next) = ahead.pop() {
             if all.insert(next.uid()) {
-                ahead.extend(awaited(next.uid()));
+                ahead.extend(awaited(next));
             }
         }
         let is_in_circle =
@@ -284,21 +307,26 @@ impl Graph {
     }
 }
 
-/// Decides about an object from the states of its owners. `None` while one is unknown.
+/// Decides about an object from the states of its owners. `None` while one is unknown: that one keeps the object, but not
+/// its references to others.
 pub fn resolve(item: &Item, owners: &[Owner], has_dependents: bool) -> Option<Resolution> {
     let of = |wanted: Owner| owners.iter().filter(|owner| **owner == wanted).count();
-    if of(Owner::Unknown) > 0 || owners.len() != item.owners().len() {
+    if owners.len() != item.owners().len() {
         return None;
     }
-    if of(Owner::Solid) > 0 {
+    if of(Owner::Solid) + of(Owner::Unknown) > 0 {
         let dropped: Vec<String> = item
             .owners()
             .iter()
             .zip(owners)
-            .filter(|(_, state)| **state != Owner::Solid)
+            .filter(|(_, state)| matches!(state, Owner::Absent | Owner::WaitsForDependents))
             .map(|(owner, _)| owner.uid.clone())
             .collect();
-        return Some(if dropped.is_empty() { Resolution::Keep } else { Resolution::DropOwners(dropped) });
+        return match dropped.is_empty() {
+            true if of(Owner::Unknown) > 0 => None,
+            true => Some(Resolution::Keep),
+            false => Some(Resolution::DropOwners(dropped)),
+        };
     }
     if owners.is_empty() {
         return Some(Resolution::Keep);
@@ -363,6 +391,9 @@ mod tests {
         let a = graph.get("a").unwrap();
         assert_eq!(graph.known(&a.owners()[0], a), Owner::Unknown);
         assert_eq!(resolve(a, &[Owner::Unknown], false), None);
+        let two = item("b", &["owner", "gone"], json!({}));
+        let kept = resolve(&two, &[Owner::Unknown, Owner::Absent], false);
+        assert_eq!(kept, Some(Resolution::DropOwners(vec!["gone".to_owned()])));
     }
 
     #[test]
@@ -421,6 +452,14 @@ mod tests {
         graph.put(dependent.clone());
         dependent.metadata.owner_references.as_mut().unwrap()[0].block_owner_deletion = Some(false);
         assert_eq!(graph.put(dependent), set(&["owner"]));
+        assert_eq!(graph.action("owner"), Action::RemoveFinalizer(FOREGROUND));
+    }
+
+    #[test]
+    fn a_reference_that_is_wrong_about_its_owner_blocks_nobody() {
+        let mut graph = Graph::default();
+        graph.put(item("owner", &[], deleting(FOREGROUND)));
+        graph.put(item("a", &["owner"], json!({"namespace": "elsewhere"})));
         assert_eq!(graph.action("owner"), Action::RemoveFinalizer(FOREGROUND));
     }
 

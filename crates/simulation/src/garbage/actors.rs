@@ -33,6 +33,7 @@ pub struct Actors {
     cluster: Arc<Cluster>,
     user: kube::Client,
     circles: u32,
+    has_late_references: bool,
     daemons: Daemons,
     backups: VecDeque<Backup>,
 }
@@ -76,8 +77,9 @@ pub(super) fn reference(owner: &Value, how: Reference) -> Value {
 impl Actors {
     /// Actors that have not acted yet.
     pub fn new(cluster: Arc<Cluster>, scenario: &Scenario) -> Self {
+        let has_late_references = scenario.has_late_references;
         let (user, daemons) = (cluster.client("user"), Daemons::new(cluster.clone(), scenario.clone()));
-        Actors { cluster, user, circles: 0, daemons, backups: VecDeque::new() }
+        Actors { cluster, user, circles: 0, has_late_references, daemons, backups: VecDeque::new() }
     }
 
     async fn send(&self, method: Method, path: &str, content_type: &str, body: &Value) -> Option<Value> {
@@ -137,7 +139,8 @@ impl Actors {
     fn references(&self, owners: &[Owner]) -> Vec<Value> {
         let mut all: Vec<Value> = Vec::new();
         for (nth, how) in owners {
-            let Some(owner) = self.nth(*nth) else { continue };
+            let is_fit = |owner: &Value| self.has_late_references || !truth::is_deleting(owner);
+            let Some(owner) = self.nth(*nth).filter(is_fit) else { continue };
             let reference = reference(&owner, *how);
             // The API server would merge two of one UID.
             if all.iter().all(|known| known["uid"] != reference["uid"]) {
@@ -295,6 +298,17 @@ impl Actors {
     async fn restore(&mut self, acts: usize, bumps_revision: bool) {
         let Some(backup) = self.backups.iter().rev().nth(acts).cloned() else { return };
         self.backups.clear();
+        // The last thing that the collector sees is a deletion which will be undone.
+        let all = truth::objects(&self.cluster.sandbox);
+        let owns = |object: &&Value| {
+            let refers = |other: &Value| {
+                truth::references(other).any(|reference| reference["uid"] == object["metadata"]["uid"])
+            };
+            all.iter().any(refers)
+        };
+        if let Some(owner) = all.iter().rev().find(owns) {
+            self.delete(owner, Some("Background")).await;
+        }
         self.cluster.go_down();
         if !bumps_revision {
             // A version may stand for two states of an object from now on, so that no precondition can be trusted.

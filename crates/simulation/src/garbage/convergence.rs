@@ -141,11 +141,12 @@ async fn is_quiet(cluster: &Arc<Cluster>, actors: &mut Actors, scenario: &Scenar
         let is_event = |object: &String| call.contains(&format!(" events/{object}."));
         unresolvable.iter().any(|object| is_read(object) || is_event(object))
     };
-    if !reads_owners && !sent.iter().all(|call| is_list(call) || is_look(call)) {
-        return Err(Breach::new(
-            "GC13",
-            format!("requests of a new collector that has nothing to do: {sent:#?}"),
-        ));
+    if let Some(call) = sent.iter().find(|call| !reads_owners && !is_list(call) && !is_look(call)) {
+        let objects = truth::objects(&cluster.sandbox);
+        let is_named = |object: &&Value| call.contains(&format!("/{}?", text(object, "/metadata/name")));
+        let named: Vec<&Value> = objects.iter().filter(is_named).collect();
+        let what = format!("a request of a new collector that has nothing to do: {call}\n{named:#?}");
+        return Err(Breach::new("GC13", what));
     }
     let since = calls(cluster);
     tokio::time::sleep(QUIET).await;
@@ -156,11 +157,15 @@ async fn is_quiet(cluster: &Arc<Cluster>, actors: &mut Actors, scenario: &Scenar
     }
 }
 
-/// The names of objects with an owner of which nobody can tell.
+/// The names of objects with an owner of which nobody can tell, and of their owners.
 fn unresolvable(cluster: &Cluster) -> Vec<String> {
     let all = Stored::now(&cluster.sandbox);
     let refers = |object: &&Value| truth::owners(object, &all).contains(&Truth::Unresolvable);
-    all.objects.iter().filter(refers).map(|object| text(object, "/metadata/name").to_owned()).collect()
+    let names = |object: &Value| -> Vec<String> {
+        let owners = truth::references(object).map(|owner| text(owner, "/name").to_owned());
+        owners.chain([text(object, "/metadata/name").to_owned()]).collect()
+    };
+    all.objects.iter().filter(refers).flat_map(names).collect()
 }
 
 fn settled(cluster: &Cluster) -> Result<(), Breach> {

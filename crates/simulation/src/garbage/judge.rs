@@ -15,7 +15,7 @@ use http::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::actors;
-use super::scenario::{Reference, Scope};
+use super::scenario::{Reference, Scenario, Scope};
 use super::truth::{self, KINDS, Stored, Truth};
 use crate::call::Call;
 use crate::cluster::{self, Rewrite};
@@ -27,6 +27,10 @@ use windlass_apiserver::Sandbox;
 /// How old an answer about an owner may be when its dependents are decided about: the collector keeps one for a second.
 const ANSWER: Duration = Duration::from_secs(2);
 
+/// How old the last answer about dependents may be when a finalizer comes off: a watch has a quarter of a second to catch up.
+/// Where requests wait for the rate limiter, it is as for other answers.
+const BARRIER: Duration = Duration::from_millis(500);
+
 /// How long a foreground deletion waits for a kind that cannot be read.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -37,6 +41,8 @@ const UNKNOWN: Duration = Duration::from_secs(75);
 #[derive(Debug)]
 pub struct Judge {
     staleness: Duration,
+    /// How old the last answer about dependents may be.
+    barrier: Duration,
     scope: Scope,
     /// The faults of the API server.
     pub faults: Faults,
@@ -78,11 +84,13 @@ fn object(all: &Stored, call: &Call) -> Option<Value> {
 }
 
 impl Judge {
-    /// Invariants that have seen nothing yet. `staleness` is how old a decision may be when it is carried out.
-    pub fn new(staleness: Duration, scope: Scope) -> Self {
+    /// Invariants that have seen nothing yet.
+    pub fn new(scenario: &Scenario) -> Self {
+        let staleness = scenario.faults.staleness();
         Judge {
             staleness,
-            scope,
+            barrier: staleness + if scenario.qps < 100.0 { ANSWER } else { BARRIER },
+            scope: scenario.scope,
             faults: Faults::default(),
             waited: BTreeMap::new(),
             orphaned: BTreeMap::new(),
@@ -198,7 +206,7 @@ impl Judge {
             for reference in truth::references(object) {
                 let counts = is_orphaning || reference["blockOwnerDeletion"] == true;
                 let since = self.referred.get(&(uid(object), text(reference, "/uid").to_owned()));
-                let is_new = since.is_none_or(|since| at.saturating_sub(*since) <= self.staleness + ANSWER);
+                let is_new = since.is_none_or(|since| at.saturating_sub(*since) <= self.barrier);
                 if counts && !is_new && truth::means(reference, namespace, owner) {
                     let name = text(object, "/metadata/name");
                     return Err(format!("{} {name} still refers to it", object["kind"]));
@@ -268,7 +276,10 @@ impl Judge {
         if truth::is_deleting(object) {
             return Ok(());
         }
-        self.deletion(at, object, references, all).map_err(|what| breach("GC1", what))?;
+        self.deletion(at, object, references, all).map_err(|what| {
+            let last = &self.calls[self.calls.len().saturating_sub(12)..];
+            breach("GC1", format!("{what}; the last requests were {last:#?}\n{object:#?}"))
+        })?;
         self.survives(object, references).map_err(|what| breach("GC3", what))
     }
 }
@@ -297,9 +308,8 @@ impl cluster::Judge for Judge {
         let ends_orphaning = |object: &Value| {
             truth::is_deleting(object) && truth::has_finalizer(object, "orphan") && call.of_daemon()
         };
-        if let Some(owner) = before.object.as_ref().filter(|object| ends_orphaning(object))
-            && after.as_ref().is_none_or(|after| !truth::has_finalizer(after, "orphan"))
-        {
+        let is_released = after.as_ref().is_none_or(|after| !truth::has_finalizer(after, "orphan"));
+        if let Some(owner) = before.object.as_ref().filter(|object| is_released && ends_orphaning(object)) {
             self.released.insert(uid(owner), at);
         }
         self.remember(at, &all);

@@ -189,6 +189,8 @@ pub struct Scenario {
     pub faults: Faults,
     /// Whether there are no faults at all.
     pub is_calm: bool,
+    /// Whether users give objects owners that are being deleted.
+    pub has_late_references: bool,
     /// What the collector looks after.
     pub scope: Scope,
     /// `--kube-api-qps`.
@@ -218,15 +220,25 @@ impl Scenario {
             _ => Scope::All,
         };
         let qps = if rng.u8(..4) == 0 { 4.0 } else { 1e6 };
-        Scenario { seed, faults, is_calm, scope, qps, acts: acts(seed, is_calm) }
+        let acts = acts(seed, is_calm);
+        Scenario { seed, faults, is_calm, has_late_references: true, scope, qps, acts }
     }
 
-    /// What users do in the scenario of a seed, without a fault, and with a kind that stays. When it goes, the collector of
-    /// the sandbox cannot ask for its objects any more, and the other has seen their deletion.
+    /// What users do in the scenario of a seed, without a fault, without two deletions in a race, and with a kind that stays:
+    /// when it goes, the collector of the sandbox cannot ask for its objects any more, and the other has seen their deletion.
     pub fn without_faults(seed: u64) -> Self {
         let mut acts = acts(seed, true);
-        acts.retain(|(_, act)| *act != Act::ToggleDefinition);
-        Scenario { seed, faults: Faults::default(), is_calm: true, scope: Scope::All, qps: 1e6, acts }
+        acts.retain(|(_, act)| !matches!(act, Act::ToggleDefinition | Act::DeleteTwice(..)));
+        let faults = Faults::default();
+        Scenario {
+            seed,
+            faults,
+            is_calm: true,
+            has_late_references: false,
+            scope: Scope::All,
+            qps: 1e6,
+            acts,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Each act comes after the collector has settled, so that users meet the same objects in both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,28 +24,38 @@ const SETTLES_IN: Duration = Duration::from_secs(45);
 
 /// Which collector runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Collector {
-    /// The daemon's.
+enum Collector {
     Daemon,
-    /// The sandbox's.
     Sandbox,
 }
 
-/// The objects after each act, by kind, namespace and name: whether they are being deleted, their finalizers, and their
-/// owners.
-pub type Pictures = Vec<(String, BTreeMap<String, Value>)>;
+/// Objects by kind, namespace and name: whether they are being deleted, their finalizers, and their owners.
+type Picture = BTreeMap<String, Value>;
 
-/// Plays the history of a seed.
+/// Plays the history of a seed with both. The first difference between the objects after an act, if there is one.
 ///
 /// # Errors
 /// When no runtime can be started.
-pub fn play(seed: u64, collector: Collector) -> std::io::Result<Pictures> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    Ok(runtime.block_on(history(Scenario::without_faults(seed), collector)))
+pub fn disagree(seed: u64) -> std::io::Result<Option<String>> {
+    let [ours, theirs] = [Collector::Daemon, Collector::Sandbox].map(|collector| {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+        std::io::Result::Ok(runtime.block_on(history(Scenario::without_faults(seed), collector)))
+    });
+    let (ours, theirs) = (ours?, theirs?);
+    let differs = ours.iter().zip(&theirs).find(|(ours, theirs)| ours != theirs);
+    Ok(differs.map(|((act, ours), (_, theirs))| {
+        let keys: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
+        let of = |picture: &Picture, key| picture.get(key).map_or("none".to_owned(), Value::to_string);
+        let lines = keys.into_iter().filter(|key| ours.get(*key) != theirs.get(*key));
+        let lines =
+            lines.map(|key| format!("{key}: {}\n  in the sandbox: {}", of(ours, key), of(theirs, key)));
+        format!("after {act}\n{}", lines.collect::<Vec<_>>().join("\n"))
+    }))
 }
 
-async fn history(scenario: Scenario, collector: Collector) -> Pictures {
-    let judge = Judge::new(scenario.faults.staleness(), scenario.scope);
+async fn history(scenario: Scenario, collector: Collector) -> Vec<(String, Picture)> {
+    let judge = Judge::new(&scenario);
     let cluster = Arc::new(Cluster::new(scenario.seed, scenario.faults, judge));
     let mut actors = Actors::new(cluster.clone(), &scenario);
     let mut tasks = Vec::new();
@@ -72,7 +82,7 @@ async fn history(scenario: Scenario, collector: Collector) -> Pictures {
     pictures
 }
 
-fn picture(cluster: &Cluster) -> BTreeMap<String, Value> {
+fn picture(cluster: &Cluster) -> Picture {
     let described = |object: Value| {
         let metadata = &object["metadata"];
         let owners: Vec<Value> = truth::references(&object)

@@ -156,6 +156,14 @@ impl Graph {
         self.find(uid).is_some_and(|slot| self.has_dependents(slot))
     }
 
+    /// Whether an object has this reference.
+    pub fn has_reference(&self, dependent: &Uid, reference: &OwnerReference<'_>) -> bool {
+        let both = self.find(dependent).zip(self.find(&reference.uid));
+        both.is_some_and(|(dependent, owner)| {
+            self.refers_to(dependent, owner) && self.claim_of(dependent, owner) == self.claim_by(reference)
+        })
+    }
+
     /// The UIDs that an object refers to.
     pub fn owners(&self, uid: &Uid) -> Vec<Uid> {
         let slot = self.find(uid);

@@ -325,6 +325,40 @@ fn ten_thousand_references_on_one_object_are_kept_and_dropped() {
     assert_eq!((world.graph.slots.len(), world.graph.claims.len(), world.graph.other_uids.len()), (0, 0, 0));
 }
 
+#[test]
+fn a_further_reference_takes_at_most_400_bytes() {
+    let mut world = filled();
+    let to = |n: u64| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": format!("owner-{n}"), "uid": uuid(n)});
+    world.put(&object("a", &(0..10_000).map(to).collect::<Vec<_>>()));
+    let bytes = world.graph.bytes();
+    assert!(bytes <= 400 * 10_000, "{} bytes", bytes / 10_000);
+}
+
+#[test]
+fn an_owner_whose_watch_has_ended_since_its_deletion_is_asked_for_again() {
+    let mut world = filled();
+    world.put(&object("owner", &[]));
+    world.put(&object("a", &[to("owner")]));
+    world.graph.remove(&uid("owner"));
+    let of = |world: &World| {
+        world.graph.known(world.graph.find(&uid("a")).unwrap(), world.graph.find(&uid("owner")).unwrap())
+    };
+    assert_eq!(of(&world), Known::Absent);
+    world.graph.doubt(world.nodes);
+    assert_eq!(of(&world), Known::Absent, "another watch has ended");
+    world.graph.doubt(world.maps);
+    assert_eq!(of(&world), Known::Unknown);
+    assert_eq!(world.graph.unseen(), 1);
+    world.graph.prove_absent(&uid("a"), &uid("owner"), true);
+    assert_eq!(of(&world), Known::Absent);
+    world.graph.doubt(world.maps);
+    assert_eq!(of(&world), Known::Unknown, "an answer is no older than a watch");
+    world.put(&object("owner", &[]));
+    assert_eq!((of(&world), world.graph.unseen()), (Known::Solid, 0));
+    world.graph.doubt(world.maps);
+    assert_eq!(of(&world), Known::Solid);
+}
+
 fn uuid(n: u64) -> String {
     Uid::Uuid(u128::from(n).to_be_bytes()).to_string()
 }

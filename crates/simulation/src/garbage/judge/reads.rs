@@ -24,8 +24,9 @@ struct Read {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reads(BTreeMap<(Arc<str>, String), Read>);
 
-fn uids(references: &[Value]) -> Vec<&str> {
-    references.iter().map(|reference| text(reference, "/uid")).collect()
+fn claims(references: &[Value]) -> Vec<[&str; 4]> {
+    let claim = |reference| ["/apiVersion", "/kind", "/name", "/uid"].map(|field| text(reference, field));
+    references.iter().map(claim).collect()
 }
 
 impl Reads {
@@ -50,7 +51,7 @@ impl Reads {
         let uid = text(&call.body, "/preconditions/uid").to_owned();
         let read = self.0.get(&(call.agent.clone(), uid)).filter(|read| read.had_conflict)?;
         let (last, before) = (read.last.as_deref()?, read.before.as_deref()?);
-        (uids(last) == uids(before)).then_some(last)
+        (claims(last) == claims(before)).then_some(last)
     }
 
     pub(super) fn clear(&mut self) {
