@@ -8,8 +8,8 @@
 //! are linked through their relations, so that no owner has a list. Further references, and those that disagree with their
 //! owner about its kind or name, are in tables beside: they are rare. An owner that only references know has a record, too.
 
+mod absence;
 mod content;
-mod doubt;
 mod links;
 mod look;
 mod record;
@@ -244,41 +244,6 @@ impl Graph {
             }
         }
         self.free_if_unused(slot);
-        wakes
-    }
-
-    /// The API server has said that the owner, as this object claims it, does not exist.
-    ///
-    /// The proof is for all references with the same claim: those in the same namespace, or everywhere if the claimed kind
-    /// is not `namespaced`.
-    /// Wakes the others, which may have waited for a list that would show the owner.
-    pub fn prove_absent(&mut self, dependent: &Uid, owner: &Uid, namespaced: bool) -> Vec<Wake> {
-        let mut wakes = Vec::new();
-        let (Some(dependent), Some(owner)) = (self.find(dependent), self.find(owner)) else { return wakes };
-        let record = self.records[owner];
-        if record.is(Flag::Observed) || record.is(Flag::Deleted) || !self.refers_to(dependent, owner) {
-            return wakes;
-        }
-        let claim = self.claim_of(dependent, owner);
-        let namespace = match namespaced {
-            true => self.namespaces.share(self.namespace_of(dependent)),
-            false => self.namespaces.take(""),
-        };
-        let reclaimed: Vec<u32> = self.dependents_of(owner).collect();
-        let before = record.claim;
-        self.records[owner].claim = claim;
-        for dependent in reclaimed {
-            let own = self.claims.remove(&(dependent, owner)).unwrap_or(before);
-            if own != claim {
-                self.claims.insert((dependent, owner), own);
-            }
-        }
-        self.set_namespace(owner, namespace);
-        self.records[owner].set(Flag::Absent, true);
-        self.absent.insert(owner);
-        if self.unseen.remove(&owner) {
-            self.wake_dependents(owner, &mut wakes);
-        }
         wakes
     }
 

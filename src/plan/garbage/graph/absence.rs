@@ -1,0 +1,56 @@
+//! What proves that an owner is absent, and how long the proof counts.
+
+use super::record::{Flag, UNSERVED};
+use super::{Graph, ResourceId, Wake};
+use crate::model::Uid;
+
+impl Graph {
+    /// The API server has said that the owner, as this object claims it, does not exist.
+    ///
+    /// The proof is for all references with the same claim: those in the same namespace, or everywhere if the claimed kind
+    /// is not `namespaced`.
+    /// Wakes the others, which may have waited for a list that would show the owner.
+    pub fn prove_absent(&mut self, dependent: &Uid, owner: &Uid, namespaced: bool) -> Vec<Wake> {
+        let mut wakes = Vec::new();
+        let (Some(dependent), Some(owner)) = (self.find(dependent), self.find(owner)) else { return wakes };
+        let record = self.records[owner];
+        if record.is(Flag::Observed) || record.is(Flag::Deleted) || !self.refers_to(dependent, owner) {
+            return wakes;
+        }
+        let claim = self.claim_of(dependent, owner);
+        let namespace = match namespaced {
+            true => self.namespaces.share(self.namespace_of(dependent)),
+            false => self.namespaces.take(""),
+        };
+        let reclaimed: Vec<u32> = self.dependents_of(owner).collect();
+        let before = record.claim;
+        self.records[owner].claim = claim;
+        for dependent in reclaimed {
+            let own = self.claims.remove(&(dependent, owner)).unwrap_or(before);
+            if own != claim {
+                self.claims.insert((dependent, owner), own);
+            }
+        }
+        self.set_namespace(owner, namespace);
+        self.records[owner].set(Flag::Absent, true);
+        self.absent.insert(owner);
+        if self.unseen.remove(&owner) {
+            self.wake_dependents(owner, &mut wakes);
+        }
+        wakes
+    }
+
+    /// The watch of a resource has ended. Until its next list or watch shows something, the API server may have gone back to
+    /// an earlier state, as after a restore of etcd, so that objects exist whose end was seen: they are asked for.
+    pub fn doubt(&mut self, resource: ResourceId) {
+        // An owner of a kind that is not watched may have come back with the others.
+        let is_meant = |slot: &u32| [resource.0, UNSERVED].contains(&self.records[*slot].resource);
+        let doubted: Vec<u32> = self.absent.iter().copied().filter(is_meant).collect();
+        for slot in doubted {
+            self.absent.remove(&slot);
+            self.records[slot].set(Flag::Deleted, false);
+            self.records[slot].set(Flag::Absent, false);
+            self.unseen.insert(slot);
+        }
+    }
+}
