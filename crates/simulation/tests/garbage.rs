@@ -51,6 +51,16 @@ fn the_collector_of_the_sandbox_ends_with_the_same_objects() {
     assert!(differences.is_empty(), "{}", differences.join("\n\n"));
 }
 
+/// Mistakes that few seeds find, and one that does: it is tried first, since a history takes long.
+#[cfg(feature = "planted-bugs")]
+const FOUND_WITH: [(&str, u64); 5] = [
+    ("after a conflict an object is deleted whatever its owners are", 23),
+    ("a foreground deletion ends without a barrier", 91),
+    ("an orphaning deletion ends without a barrier", 38),
+    ("resources that are to be ignored are looked after", 26),
+    ("the objects of a kind that is not served count as absent", 60),
+];
+
 /// Each is found within so many seeds, none of which breaks without it.
 #[test]
 #[cfg(feature = "planted-bugs")]
@@ -58,7 +68,11 @@ fn planted_mistakes_are_found() {
     let mut missed = Vec::new();
     let words = std::env::var("WINDLASS_PLANTED").unwrap_or_default();
     for bug in windlass::mutations::GARBAGE_BUGS.iter().filter(|bug| bug.contains(&*words)) {
-        let find = seeds(0..100).find_map(|seed| Some((seed, run(seed, bug).unwrap().failure?.invariant)));
+        let first = FOUND_WITH.iter().find(|(found, _)| found == bug).map(|(_, seed)| *seed);
+        let find = first
+            .into_iter()
+            .chain(seeds(0..100))
+            .find_map(|seed| Some((seed, run(seed, bug).unwrap().failure?.invariant)));
         match find {
             Some((seed, invariant)) => println!("seed {seed:<4} {invariant:<5} {bug}"),
             None => missed.push(bug),

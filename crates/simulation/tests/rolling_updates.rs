@@ -90,13 +90,22 @@ fn the_same_seed_twice_is_the_same_history() {
     }
 }
 
+/// Mistakes that few seeds find, and one that does: it is tried first, since a history takes long.
+#[cfg(feature = "planted-bugs")]
+const FOUND_WITH: [(&str, u64); 2] =
+    [("a paused rolling update goes on", 40), ("a ReplicaSet that would adopt the pods is no obstacle", 52)];
+
 /// Each is found within so many seeds, none of which breaks without it.
 #[test]
 #[cfg(feature = "planted-bugs")]
 fn planted_mistakes_are_found() {
     let mut missed = Vec::new();
     for bug in windlass::mutations::ROLLING_UPDATE_BUGS {
-        let find = seeds(0..100).find_map(|seed| Some((seed, run(seed, bug).unwrap().failure?.invariant)));
+        let first = FOUND_WITH.iter().find(|(found, _)| found == bug).map(|(_, seed)| *seed);
+        let find = first
+            .into_iter()
+            .chain(seeds(0..100))
+            .find_map(|seed| Some((seed, run(seed, bug).unwrap().failure?.invariant)));
         match find {
             Some((seed, invariant)) => println!("seed {seed:<4} {invariant:<5} {bug}"),
             None => missed.push(bug),
