@@ -57,6 +57,8 @@ async fn history(scenario: Scenario) -> Outcome {
 }
 
 async fn play(scenario: &Scenario, cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Breach> {
+    let Scenario { scope, qps, is_calm, .. } = scenario;
+    cluster.say(&format!("{scope:?}, {qps} requests per second, calm: {is_calm}"));
     let mut last = Duration::ZERO;
     for (at, act) in &scenario.acts {
         tokio::time::sleep(at.saturating_sub(last)).await;
