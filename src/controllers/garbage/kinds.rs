@@ -149,6 +149,15 @@ impl Kinds {
         (new, gone)
     }
 
+    /// Whether this has resources that are not watched, and that were not served before.
+    pub(super) fn serves_more(&self, found: &Discovered) -> bool {
+        let before = self.state.read().served.clone();
+        let is_new = |resource: &DiscoveredResource| {
+            !self.is_watched(resource) && !before.resources.iter().any(|known| is_same(known, resource))
+        };
+        found.resources.iter().any(is_new)
+    }
+
     fn is_watched(&self, resource: &DiscoveredResource) -> bool {
         resource.verbs.has_all(&[Verb::Delete, Verb::List, Verb::Watch])
             && self.resources.include(resource)

@@ -71,6 +71,7 @@ impl Collector {
             let (group, error) = (failed.group_version(), &failed.message);
             tracing::warn!(group, error, "discovery failed for a group; what is known of it stays");
         }
+        let serves_more = self.kinds.serves_more(found);
         let (new, gone) = self.kinds.found(found.clone());
         for (id, monitor) in gone {
             let resource = &monitor.resource.plural;
@@ -81,6 +82,11 @@ impl Collector {
         }
         for resource in new {
             self.begin(resource);
+        }
+        // What refers to objects of a kind that is not watched can be judged now.
+        if serves_more {
+            let wakes = self.graph.lock().more_is_served();
+            self.wake(wakes);
         }
     }
 

@@ -121,8 +121,7 @@ impl Graph {
                 self.resources.len() - 1
             }
         };
-        let mut wakes = Vec::new();
-        self.wake_dependents_of_unseen(UNSERVED, &mut wakes);
+        let wakes = self.more_is_served();
         u16::try_from(at).ok().map(|at| (ResourceId(at), wakes))
     }
 

@@ -57,6 +57,10 @@ pub async fn converges(
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
+    if scenario.scope != Scope::All {
+        // An owner that is not watched may have begun to wait for its dependents since it was read.
+        tokio::time::sleep(UNWATCHED).await;
+    }
     cluster.say("settled");
     // For what is only retried.
     tokio::time::sleep(Duration::from_secs(180)).await;

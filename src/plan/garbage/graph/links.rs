@@ -1,6 +1,6 @@
 //! The references between records.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::record::{Flag, NONE, UNSERVED};
 use super::{Graph, Known, Wake};
@@ -21,6 +21,30 @@ pub(super) struct Reference {
 }
 
 impl Graph {
+    /// The API server serves a resource that it did not serve before. Wakes what refers to a kind that was not served.
+    pub fn more_is_served(&mut self) -> Vec<Wake> {
+        let mut wakes = Vec::new();
+        self.wake_dependents_of_unseen(UNSERVED, &mut wakes);
+        self.wake_disputed(&mut wakes);
+        wakes
+    }
+
+    /// Wakes what refers to a UID that others refer to as another kind or name: its owner's record says only one of them,
+    /// so that it does not tell who waits for which kind. They are few.
+    fn wake_disputed(&self, wakes: &mut Vec<Wake>) {
+        let disputed: BTreeSet<u32> = self.claims.keys().map(|(_, owner)| *owner).collect();
+        for owner in disputed {
+            let record = &self.records[owner];
+            if record.resource == UNSERVED && self.unseen.contains(&owner) {
+                continue; // Woken as such.
+            }
+            let is_observed = record.is(Flag::Observed);
+            let is_meant = |dependent: &u32| !is_observed || self.claims.contains_key(&(*dependent, owner));
+            let meant = self.dependents_of(owner).filter(is_meant);
+            wakes.extend(meant.map(|dependent| Wake::Check(self.uid_of(dependent))));
+        }
+    }
+
     /// The references of an object, each owner once.
     pub(super) fn references_of(&self, slot: u32) -> impl Iterator<Item = Reference> {
         let record = &self.records[slot];

@@ -335,6 +335,22 @@ fn a_further_reference_takes_at_most_400_bytes() {
 }
 
 #[test]
+fn a_reference_to_a_kind_that_was_not_served_is_looked_at_once_it_is_whoever_has_its_uid() {
+    let mut world = filled();
+    let thing = json!({"apiVersion": "v1", "kind": "Thing", "name": "t", "uid": "owner"});
+    // An object that exists, and one that was asked for as another kind first.
+    world.put(&object("owner", &[]));
+    world.put(&object("a", std::slice::from_ref(&thing)));
+    let other = json!({"apiVersion": "v1", "kind": "Thing", "name": "t", "uid": "nobody"});
+    world.put(&object("b", &[to("nobody")]));
+    world.put(&object("c", &[other]));
+    world.graph.expect(&uid("nobody"), world.maps);
+    let (_, mut wakes) = world.graph.add_resource(&resource("Thing", "things", true)).unwrap();
+    wakes.sort();
+    assert_eq!(wakes, check(&["a", "b", "c"]));
+}
+
+#[test]
 fn an_owner_whose_watch_has_ended_since_its_deletion_is_asked_for_again() {
     let mut world = filled();
     world.put(&object("owner", &[]));
