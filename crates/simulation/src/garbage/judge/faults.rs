@@ -64,10 +64,12 @@ impl Faults {
         self.cut_off.insert(agent.to_owned());
     }
 
-    /// All faults end.
+    /// All faults end. What has got no answer by now may go on waiting for one.
     pub fn end(&mut self) {
         let (now, hidden) = (self.now, std::mem::take(&mut self.hidden));
-        *self = Faults { now, hidden, ..Faults::default() };
+        let mut of_kinds = std::mem::take(&mut self.of_kinds);
+        of_kinds.values_mut().for_each(|until| *until = now.min(*until));
+        *self = Faults { now, hidden, of_kinds, ..Faults::default() };
     }
 
     pub(super) fn hide(&mut self, plural: &'static str, until: Duration) {
