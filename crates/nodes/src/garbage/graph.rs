@@ -451,8 +451,16 @@ mod tests {
         let mut dependent = item("a", &["owner"], json!({}));
         graph.put(dependent.clone());
         dependent.metadata.owner_references.as_mut().unwrap()[0].block_owner_deletion = Some(false);
-        assert_eq!(graph.put(dependent), set(&["owner"]));
-        assert_eq!(graph.action("owner"), Action::RemoveFinalizer(FOREGROUND));
+        assert_eq!(graph.put(dependent.clone()), set(&["owner"]));
+        assert_eq!(graph.action("owner"), Action::Await(vec!["a".to_owned()]), "it is deleted all the same");
+        dependent.metadata.deletion_timestamp =
+            item("a", &[], deleting("example.com/slow")).metadata.deletion_timestamp;
+        graph.put(dependent);
+        assert_eq!(
+            graph.action("owner"),
+            Action::RemoveFinalizer(FOREGROUND),
+            "it goes on without its owner"
+        );
     }
 
     #[test]
