@@ -35,7 +35,7 @@ const NAMESPACES: usize = 1_000;
 const QUIET: Duration = Duration::from_secs(60);
 
 /// Digits that differ between the objects of a kind: namespace, object, owner, and the owner of the owner.
-const MARKS: [&str; 4] = ["XSPX", "XOBJECTX", "XOWNERXXXX", "XGRANDX"];
+const MARKS: [&str; 4] = ["SP##", "OBJECT##", "OWNER#####", "GRAND##"];
 
 #[derive(Clone, Copy)]
 struct Counts {
@@ -59,8 +59,8 @@ impl Counts {
 /// The metadata of an object, with what a server adds to them.
 fn form(kind: u8, name: &str, owner: Option<(&str, &str, Value)>) -> Form {
     let mut metadata = json!({
-        "name": name, "namespace": "team-XSPX", "uid": format!("{kind:08x}-0000-4000-8000-0000XOBJECTX"),
-        "resourceVersion": "XOBJECTX", "creationTimestamp": "2026-01-01T00:00:00Z",
+        "name": name, "namespace": "team-SP##", "uid": format!("{kind:08x}-0000-4000-8000-0000OBJECT##"),
+        "resourceVersion": "OBJECT##", "creationTimestamp": "2026-01-01T00:00:00Z",
         "labels": {"app.kubernetes.io/name": "service", "app.kubernetes.io/part-of": "shop", "tier": "backend"},
         "annotations": {"example.com/checksum": "c".repeat(64)},
     });
@@ -91,21 +91,21 @@ fn lists(counts: Counts) -> [List; 5] {
         let deployment = replica_set % counts.deployments;
         [deployment % NAMESPACES, n, replica_set, deployment]
     };
-    let replica_set = "service-XGRANDX-XOWNERXXXX";
-    let replica_set_uid = json!("00000002-0000-4000-8000-00XOWNERXXXX");
-    let deployment_uid = json!("00000003-0000-4000-8000-00XOWNERXXXX");
+    let replica_set = "service-GRAND##-OWNER#####";
+    let replica_set_uid = json!("00000002-0000-4000-8000-00OWNER#####");
+    let deployment_uid = json!("00000003-0000-4000-8000-00OWNER#####");
     let pods =
-        form(1, "service-XGRANDX-XOWNERXXXX-XOBJECTX", Some(("ReplicaSet", replica_set, replica_set_uid)));
+        form(1, "service-GRAND##-OWNER#####-OBJECT##", Some(("ReplicaSet", replica_set, replica_set_uid)));
     // The digits of each name are as wide as in the references to it.
     let replica_sets =
-        form(2, "service-XGRANDX-00XOBJECTX", Some(("Deployment", "service-XGRANDX", deployment_uid)));
-    let deployments = form(3, "service-XGRANDX", None);
+        form(2, "service-GRAND##-00OBJECT##", Some(("Deployment", "service-GRAND##", deployment_uid)));
+    let deployments = form(3, "service-GRAND##", None);
     [
         (PODS, list(counts.pods, pods, of_pod)),
         ("/apis/apps/v1/replicasets", list(counts.replica_sets, replica_sets, of_replica_set)),
         ("/apis/apps/v1/deployments", list(counts.deployments, deployments, |n| [n % NAMESPACES, n, 0, n])),
-        ("/api/v1/configmaps", list(counts.configs, form(4, "config-of-service-XOBJECTX", None), alone)),
-        ("/api/v1/secrets", list(counts.secrets, form(5, "token-of-service-XOBJECTX", None), alone)),
+        ("/api/v1/configmaps", list(counts.configs, form(4, "config-of-service-OBJECT##", None), alone)),
+        ("/api/v1/secrets", list(counts.secrets, form(5, "token-of-service-OBJECT##", None), alone)),
     ]
 }
 

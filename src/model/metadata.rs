@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::meta::Uid;
 use super::record::Encoded;
-use super::wire::{Text, Time, parse_resource_version};
+use super::wire::{OwnerWire, Text, Time, parse_resource_version};
 
 /// The finalizer of a foreground deletion: the object stays until no dependent blocks its deletion.
 pub const FOREGROUND: &str = "foregroundDeletion";
@@ -120,7 +120,7 @@ impl<'a> FieldsWire<'a> {
             uid: Uid::new(self.uid.as_str()),
             is_deleting: self.deletion_timestamp.is_some(),
             finalizers: self.finalizers.unwrap_or_default(),
-            owners: OwnerWire::all(self.owner_references.unwrap_or_default()),
+            owners: self.owner_references.into_iter().flatten().map(Into::into).collect(),
             namespace: self.namespace,
             name: self.name,
         })
@@ -152,31 +152,15 @@ struct FieldsWire<'a> {
     owner_references: Option<Vec<OwnerWire<'a>>>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct OwnerWire<'a> {
-    #[serde(borrow, default)]
-    api_version: Text<'a>,
-    #[serde(borrow, default)]
-    kind: Text<'a>,
-    #[serde(borrow, default)]
-    name: Text<'a>,
-    #[serde(borrow, default)]
-    uid: Text<'a>,
-    #[serde(default)]
-    block_owner_deletion: Option<bool>,
-}
-
-impl<'a> OwnerWire<'a> {
-    fn all(wires: Vec<OwnerWire<'a>>) -> Vec<OwnerReference<'a>> {
-        let read = |wire: OwnerWire<'a>| OwnerReference {
+impl<'a> From<OwnerWire<'a>> for OwnerReference<'a> {
+    fn from(wire: OwnerWire<'a>) -> Self {
+        OwnerReference {
             uid: Uid::new(wire.uid.as_str()),
             api_version: wire.api_version,
             kind: wire.kind,
             name: wire.name,
             blocks: wire.block_owner_deletion == Some(true),
-        };
-        wires.into_iter().map(read).collect()
+        }
     }
 }
 

@@ -147,19 +147,22 @@ pub struct MetaWire<'a> {
     deletion_grace_period_seconds: Option<i64>,
 }
 
+/// An owner reference.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct OwnerWire<'a> {
+pub(in crate::model) struct OwnerWire<'a> {
     #[serde(borrow, default)]
-    api_version: Text<'a>,
+    pub(in crate::model) api_version: Text<'a>,
     #[serde(borrow, default)]
-    kind: Text<'a>,
+    pub(in crate::model) kind: Text<'a>,
     #[serde(borrow, default)]
-    name: Text<'a>,
+    pub(in crate::model) name: Text<'a>,
     #[serde(borrow, default)]
-    uid: Text<'a>,
+    pub(in crate::model) uid: Text<'a>,
     #[serde(default)]
     controller: Option<bool>,
+    #[serde(default)]
+    pub(in crate::model) block_owner_deletion: Option<bool>,
 }
 
 impl MetaWire<'_> {

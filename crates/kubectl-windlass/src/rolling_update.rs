@@ -45,7 +45,7 @@ use reporter::Reporter;
 struct Cluster<'a> {
     api: &'a Arc<Api>,
     namespace: &'a str,
-    /// For how long requests that fail for now are tried again.
+    /// For how long requests that fail, but may succeed later, are tried again.
     patience: Duration,
 }
 

@@ -1,9 +1,9 @@
 //! The metadata of any object from protobuf (upstream: `ObjectMeta` in `k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto`).
 //! They are field 1 of every kind, and of the `PartialObjectMetadata` that stands for one.
 
-use super::{FieldsWire, OwnerWire};
+use super::FieldsWire;
 use crate::model::protobuf::{Fields, Malformed};
-use crate::model::wire::Time;
+use crate::model::wire::{OwnerWire, Time};
 
 impl<'a> FieldsWire<'a> {
     pub(super) fn from_object(message: &'a [u8]) -> Result<Self, Malformed> {
@@ -34,23 +34,6 @@ impl<'a> FieldsWire<'a> {
             }
         }
         Ok(metadata)
-    }
-}
-
-impl<'a> OwnerWire<'a> {
-    fn from_protobuf(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut owner = OwnerWire::default();
-        for field in Fields(message) {
-            match field? {
-                (1, value) => owner.kind = value.text()?,
-                (3, value) => owner.name = value.text()?,
-                (4, value) => owner.uid = value.text()?,
-                (5, value) => owner.api_version = value.text()?,
-                (7, value) => owner.block_owner_deletion = Some(value.boolean()?),
-                _ => {}
-            }
-        }
-        Ok(owner)
     }
 }
 

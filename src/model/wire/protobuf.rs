@@ -20,7 +20,8 @@ impl<'a> Pairs<'a> {
 }
 
 impl<'a> OwnerWire<'a> {
-    fn from_protobuf(message: &'a [u8]) -> Result<Self, Malformed> {
+    /// Reads an `OwnerReference`.
+    pub(in crate::model) fn from_protobuf(message: &'a [u8]) -> Result<Self, Malformed> {
         let mut owner = OwnerWire::default();
         for field in Fields(message) {
             match field? {
@@ -29,6 +30,7 @@ impl<'a> OwnerWire<'a> {
                 (4, value) => owner.uid = value.text()?,
                 (5, value) => owner.api_version = value.text()?,
                 (6, value) => owner.controller = Some(value.boolean()?),
+                (7, value) => owner.block_owner_deletion = Some(value.boolean()?),
                 _ => {}
             }
         }

@@ -38,7 +38,7 @@ enum Verdict {
     Refused,
     /// The answer is not about the object: a right is missing, the server is busy, a webhook takes no part in dry runs.
     NotJudged,
-    /// A quota is used up for now: what the quota leaves is judged step by step.
+    /// A quota is used up at the moment: what it leaves is judged step by step.
     QuotaUsedUp,
 }
 

@@ -1,4 +1,4 @@
-//! Requests that fail for now: the server is busy, restarts, or cannot be reached.
+//! Requests that fail, and may succeed later: the server is busy, restarts, or cannot be reached.
 
 use std::time::Duration;
 
