@@ -2,48 +2,26 @@
 //!
 //! `WINDLASS_SEEDS=1000..2000 cargo test --test daemon_sets` tries others.
 
+mod histories;
+
 use windlass_simulation::daemon_sets::run;
 
-/// The seeds that are tried.
-fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
-    let Ok(given) = std::env::var("WINDLASS_SEEDS") else { return default };
-    let (from, to) = given.split_once("..").unwrap();
-    from.parse().unwrap()..to.parse().unwrap()
-}
+#[cfg(feature = "planted-bugs")]
+use histories::check_planted;
+use histories::{check_repetition, check_seeds, seeds};
 
 #[test]
 fn every_seed_gives_each_node_its_pods() {
-    let mut broken = Vec::new();
-    let mut first = None;
-    for seed in seeds(0..40) {
-        let outcome = run(seed, "").unwrap();
-        if let Some(failure) = outcome.failure {
-            broken.push(format!("seed {seed}: {failure}"));
-            first.get_or_insert(outcome.log);
-        }
-    }
-    let log = first.unwrap_or_default().join("\n");
-    assert!(broken.is_empty(), "{log}\n{}", broken.join("\n"));
+    check_seeds(seeds(0..40), run);
 }
 
 #[test]
 fn the_same_seed_twice_is_the_same_history() {
-    for seed in [1, 7] {
-        assert_eq!(run(seed, "").unwrap().log, run(seed, "").unwrap().log, "seed {seed}");
-    }
+    check_repetition(run);
 }
 
-/// Each is found within so many seeds, none of which breaks without it.
 #[test]
 #[cfg(feature = "planted-bugs")]
 fn planted_mistakes_are_found() {
-    let mut missed = Vec::new();
-    for bug in windlass::mutations::DAEMON_SET_BUGS {
-        let find = seeds(0..100).find_map(|seed| Some((seed, run(seed, bug).unwrap().failure?.invariant)));
-        match find {
-            Some((seed, invariant)) => println!("seed {seed:<4} {invariant:<5} {bug}"),
-            None => missed.push(bug),
-        }
-    }
-    assert!(missed.is_empty(), "not found: {missed:#?}");
+    check_planted(windlass::mutations::DAEMON_SET_BUGS, 0..100, &[], run);
 }

@@ -2,48 +2,26 @@
 //!
 //! `WINDLASS_SEEDS=1000..2000 cargo test --test namespaces` tries others.
 
+mod histories;
+
 use windlass_simulation::namespaces::run;
 
-/// The seeds that are tried.
-fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
-    let Ok(given) = std::env::var("WINDLASS_SEEDS") else { return default };
-    let (from, to) = given.split_once("..").unwrap();
-    from.parse().unwrap()..to.parse().unwrap()
-}
+#[cfg(feature = "planted-bugs")]
+use histories::check_planted;
+use histories::{check_repetition, check_seeds, seeds};
 
 #[test]
 fn every_seed_ends_namespaces_that_are_empty_and_no_others() {
-    let mut broken = Vec::new();
-    let mut first = None;
-    for seed in seeds(0..60) {
-        let outcome = run(seed, "").unwrap();
-        if let Some(failure) = outcome.failure {
-            broken.push(format!("seed {seed}: {failure}"));
-            first.get_or_insert(outcome.log);
-        }
-    }
-    let log = first.unwrap_or_default().join("\n");
-    assert!(broken.is_empty(), "{log}\n{}", broken.join("\n"));
+    check_seeds(seeds(0..60), run);
 }
 
 #[test]
 fn the_same_seed_twice_is_the_same_history() {
-    for seed in [1, 7] {
-        assert_eq!(run(seed, "").unwrap().log, run(seed, "").unwrap().log, "seed {seed}");
-    }
+    check_repetition(run);
 }
 
-/// Each is found within so many seeds, none of which breaks without it.
 #[test]
 #[cfg(feature = "planted-bugs")]
 fn planted_mistakes_are_found() {
-    let mut missed = Vec::new();
-    for bug in windlass::mutations::NAMESPACE_BUGS {
-        let find = seeds(0..60).find_map(|seed| Some((seed, run(seed, bug).unwrap().failure?.invariant)));
-        match find {
-            Some((seed, invariant)) => println!("seed {seed:<4} {invariant:<5} {bug}"),
-            None => missed.push(bug),
-        }
-    }
-    assert!(missed.is_empty(), "not found: {missed:#?}");
+    check_planted(windlass::mutations::NAMESPACE_BUGS, 0..60, &[], run);
 }

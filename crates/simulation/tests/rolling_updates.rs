@@ -3,16 +3,14 @@
 //!
 //! `WINDLASS_SEEDS=1000..2000 cargo test --test rolling_updates` tries others.
 
-use windlass_simulation::daemon_sets::Outcome;
+mod histories;
+
 use windlass_simulation::rolling_updates::scenario::Cleanup;
 use windlass_simulation::rolling_updates::{run, run_with_crash};
 
-/// The seeds that are tried.
-fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
-    let Ok(given) = std::env::var("WINDLASS_SEEDS") else { return default };
-    let (from, to) = given.split_once("..").unwrap();
-    from.parse().unwrap()..to.parse().unwrap()
-}
+#[cfg(feature = "planted-bugs")]
+use histories::check_planted;
+use histories::{check, check_repetition, check_seeds, seeds};
 
 /// Seeds that have failed: two updates of one controller resized it against each other (10), and what an earlier update had
 /// left on NEW stopped the update of NEW itself (120), and an update that was refused because of a rival stayed so when the
@@ -24,26 +22,12 @@ const ONCE_FAILED: [u64; 9] = [10, 96, 120, 161, 237, 373, 400, 452, 604];
 
 #[test]
 fn seeds_that_have_failed_pass() {
-    check(ONCE_FAILED.into_iter().map(|seed| (format!("seed {seed}"), run(seed, "").unwrap())));
-}
-
-/// Fails with the failures of all histories, and with the log of the first that failed.
-fn check(histories: impl Iterator<Item = (String, Outcome)>) {
-    let mut broken = Vec::new();
-    let mut first = None;
-    for (name, outcome) in histories {
-        if let Some(failure) = outcome.failure {
-            broken.push(format!("{name}: {failure}"));
-            first.get_or_insert(outcome.log);
-        }
-    }
-    let log = first.unwrap_or_default().join("\n");
-    assert!(broken.is_empty(), "{log}\n{}", broken.join("\n"));
+    check_seeds(ONCE_FAILED, run);
 }
 
 #[test]
 fn every_seed_keeps_its_promise_and_ends_every_update() {
-    check(seeds(0..25).map(|seed| (format!("seed {seed}"), run(seed, "").unwrap())));
+    check_seeds(seeds(0..25), run);
 }
 
 /// The daemon is killed with each of its writes, before and after it is carried out: by default with each fifth of them,
@@ -85,31 +69,16 @@ fn a_crash_changes_no_end_of_a_rollback() {
 
 #[test]
 fn the_same_seed_twice_is_the_same_history() {
-    for seed in [1, 7] {
-        assert_eq!(run(seed, "").unwrap().log, run(seed, "").unwrap().log, "seed {seed}");
-    }
+    check_repetition(run);
 }
 
-/// Mistakes that few seeds find, and one that does: it is tried first, since a history takes long.
+/// Mistakes that few seeds find, and one that does.
 #[cfg(feature = "planted-bugs")]
 const FOUND_WITH: [(&str, u64); 2] =
     [("a paused rolling update goes on", 40), ("a ReplicaSet that would adopt the pods is no obstacle", 52)];
 
-/// Each is found within so many seeds, none of which breaks without it.
 #[test]
 #[cfg(feature = "planted-bugs")]
 fn planted_mistakes_are_found() {
-    let mut missed = Vec::new();
-    for bug in windlass::mutations::ROLLING_UPDATE_BUGS {
-        let first = FOUND_WITH.iter().find(|(found, _)| found == bug).map(|(_, seed)| *seed);
-        let find = first
-            .into_iter()
-            .chain(seeds(0..100))
-            .find_map(|seed| Some((seed, run(seed, bug).unwrap().failure?.invariant)));
-        match find {
-            Some((seed, invariant)) => println!("seed {seed:<4} {invariant:<5} {bug}"),
-            None => missed.push(bug),
-        }
-    }
-    assert!(missed.is_empty(), "not found: {missed:#?}");
+    check_planted(windlass::mutations::ROLLING_UPDATE_BUGS, 0..100, &FOUND_WITH, run);
 }
