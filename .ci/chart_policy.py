@@ -50,7 +50,7 @@ MORE = {"labels": {"app": "a", "mesh": "on"}, "annotations": {"note": "n", "seen
 ONLY_CONTROLLED, ONLY_OWNERS = "only objects controlled by", "only the owner references"
 ROLLBACK = {"annotations": {"deprecated.deployment.rollback.to": "1"}}
 
-# A title, the resource, the object before and after, and what the error contains; None: the request is allowed.
+# A title, the resource, the object before and after (of a connection, its options), and what the error contains; None: the request is allowed.
 REQUESTS = [
     ("creates a pod of a ReplicaSet", "pods", None, pod([REPLICA_SET]), None),
     ("creates a pod of a ReplicationController", "pods", None, pod([owner("ReplicationController", "v1")]), None),
@@ -109,6 +109,23 @@ REQUESTS = [
     ("adds the annotation itself", "deployments", scaled(), scaled(image="own:1", **ROLLBACK), "only be rolled back"),
     ("rolls back and scales", "deployments", scaled(**ROLLBACK), scaled(replicas=9), "replicas of a Deployment"),
 ]
+# What the status subresource lets through: all of the metadata.
+BY_STATUS = "may not be changed through the status"
+GONE = owner("ConfigMap", "v1", controller=False)
+OF_STATUS = [
+    (f"{what} of {plural}", f"{plural}/status", scaled(owners, **before), scaled(after_owners, **after) | {"status": {}}, words)
+    for plural in ("deployments", "replicasets", "daemonsets", "replicationcontrollers")
+    for what, owners, before, after_owners, after, words in [
+        ("writes the status", [STATEFUL_SET], LABELED, [STATEFUL_SET], LABELED, None),
+        ("writes the status without any metadata", [], {}, [], {}, None),
+        ("adds an owner that does not exist by the status", [], LABELED, [GONE], LABELED, BY_STATUS),
+        ("takes over by the status", [STATEFUL_SET], LABELED, [DEPLOYMENT], LABELED, BY_STATUS),
+        ("removes the owner by the status", [STATEFUL_SET], LABELED, [], LABELED, BY_STATUS),
+        ("adds a finalizer by the status", [], {}, [], {"finalizers": ["example.com/f"]}, BY_STATUS),
+        ("removes a finalizer by the status", [], LABELED, [], labeled(finalizers=[]), BY_STATUS),
+        ("annotates by the status", [], LABELED, [], labeled(annotations={"note": "m"}), BY_STATUS),
+        ("labels by the status", [], {}, [], {"labels": {"app": "b"}}, BY_STATUS),
+    ]]
 
 
 LIVING, DYING = {"metadata": {}}, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
@@ -121,9 +138,16 @@ IN_NAMESPACES = [
     ("deletes a Node", "nodes", pod(), None, None, ONLY_DYING),
     ("finalizes a namespace that is being deleted", "namespaces/finalize", DYING, DYING, DYING, None),
     ("finalizes a living namespace", "namespaces/finalize", LIVING, LIVING, LIVING, ONLY_DYING),
+    ("labels a namespace by its status", "namespaces/status", DYING, {"metadata": DYING["metadata"] | {"labels": {"a": "b"}}}, DYING,
+     "their metadata stay"),
+    ("writes the status of a namespace", "namespaces/status", DYING, DYING | {"status": {}}, DYING, None),
     ("deletes a bare pod of a living namespace", "pods", pod(), None, LIVING, ONLY_CONTROLLED),
     ("deletes a ReplicationController of a living namespace", "replicationcontrollers", scaled(), None, LIVING, ONLY_DYING),
 ]
+
+# GET and DELETE on `*` are rights to these, too.
+CONNECTIONS = [(f"connects to {resource}", resource, None, {"path": "/"}, "no connections may be opened")
+               for resource in ("nodes/proxy", "pods/proxy", "services/proxy", "pods/exec", "pods/portforward")]
 
 OWNED_BY_A_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "name": "m", "uid": "m"}
 BLOCKING = OWNED_BY_A_MAP | {"blockOwnerDeletion": True}
@@ -217,6 +241,7 @@ OF_A_TEST_BED = [
 REQUESTED = {"annotations": {"windlass.dev/rolling-update-to": "next"}}
 SOURCE = {"annotations": {"kubectl.kubernetes.io/update-source-id": "web:1"}}
 ONLY_RESIZED, ONLY_FIELDS = "only be resized in a rolling update", "only replicas, selector, template"
+ONLY_A_USER = "only a user requests"
 NO_TEMPLATE = {"spec": {"replicas": 1, "template": {}, "minReadySeconds": 9}}
 
 # The same for ReplicationControllers.
@@ -224,6 +249,12 @@ OF_ROLLING_UPDATES = [
     ("resizes the old one of an update", scaled(**REQUESTED), scaled(replicas=2, **REQUESTED), None),
     ("resizes the new one of an update", scaled(**SOURCE), scaled(replicas=2, **SOURCE), None),
     ("hands the template over", scaled(**REQUESTED), scaled(image="app:2", **REQUESTED), None),
+    ("gives the new one another image", scaled(**SOURCE), scaled(image="app:2", **SOURCE), ONLY_A_USER),
+    ("requests an update", scaled(), scaled(**REQUESTED), ONLY_A_USER),
+    ("requests an update of another one", scaled(**REQUESTED),
+     scaled(annotations={"windlass.dev/rolling-update-to": "other"}), ONLY_A_USER),
+    ("requests a rollback", scaled(**REQUESTED),
+     scaled(annotations=REQUESTED["annotations"] | {"windlass.dev/rolling-update-rollback": "true"}), ONLY_A_USER),
     ("removes the request", scaled(**REQUESTED), scaled(), None),
     ("writes the bookkeeping of the new one", scaled(), scaled(**SOURCE), None),
     ("writes it and resizes", scaled(), scaled(replicas=2, **SOURCE), ONLY_RESIZED),
@@ -239,7 +270,7 @@ OF_ROLLING_UPDATES = [
 
 
 # The API groups of the resources in these tests; the others are in the core group.
-GROUPS = {"apps": ("replicasets", "controllerrevisions", "deployments", "statefulsets"),
+GROUPS = {"apps": ("replicasets", "controllerrevisions", "deployments", "daemonsets", "statefulsets"),
           "coordination.k8s.io": ("leases",), "rbac.authorization.k8s.io": ("clusterroles",)}
 
 
@@ -247,10 +278,11 @@ def requested(resource, before, after, user):
     """A request as policies see it: what is empty is absent. The name of a subresource follows a slash."""
     plural, _, subresource = resource.partition("/")
     group = next((group for group, plurals in GROUPS.items() if plural in plurals), "")
-    operation = "CREATE" if before is None else "DELETE" if after is None else "UPDATE"
+    connects = subresource in ("proxy", "exec", "attach", "portforward")
+    operation = "CONNECT" if connects else "CREATE" if before is None else "DELETE" if after is None else "UPDATE"
     request = {"operation": operation, "resource": {"group": group, "version": "v1", "resource": plural},
                "userInfo": {"username": user}}
-    metadata = (before or after)["metadata"]
+    metadata = (before or after).get("metadata", {})
     named = {"subResource": subresource, "name": metadata.get("name"), "namespace": metadata.get("namespace")}
     return request | {key: text for key, text in named.items() if text}
 
@@ -322,15 +354,15 @@ TEST_BED = ["serviceaccount-controller", "root-ca-certificate-publisher-controll
 NAMESPACE, GARBAGE, ROLLING = "namespace-controller", "garbage-collector-controller", "rollingupdate-controller"
 # Controllers beside those of the workloads, and what they must be able and unable to do.
 SETS = [
-    ([], REQUESTS + dying(REQUESTS)),
-    ([NAMESPACE], REQUESTS + dying(REQUESTS) + IN_NAMESPACES),
-    ([GARBAGE], allowed(REQUESTS) + dying(REQUESTS) + OF_THE_COLLECTOR),
-    ([ROLLING], REQUESTS + dying(REQUESTS) + ROLLING_UPDATES + dying(ROLLING_UPDATES)),
+    ([], REQUESTS + OF_STATUS + dying(REQUESTS)),
+    ([NAMESPACE], REQUESTS + OF_STATUS + dying(REQUESTS) + IN_NAMESPACES + CONNECTIONS),
+    ([GARBAGE], allowed(REQUESTS) + OF_STATUS + dying(REQUESTS) + OF_THE_COLLECTOR + CONNECTIONS),
+    ([ROLLING], REQUESTS + OF_STATUS + dying(REQUESTS) + ROLLING_UPDATES + dying(ROLLING_UPDATES)),
     ([NAMESPACE, ROLLING], REQUESTS + dying(REQUESTS) + ROLLING_UPDATES + dying(ROLLING_UPDATES) + allowed(IN_NAMESPACES)),
     ([GARBAGE, ROLLING], allowed(REQUESTS) + OF_THE_COLLECTOR + ROLLING_UPDATES + dying(ROLLING_UPDATES)),
-    ([GARBAGE, NAMESPACE], allowed(REQUESTS) + allowed(IN_NAMESPACES) + OF_THE_COLLECTOR),
+    ([GARBAGE, NAMESPACE], allowed(REQUESTS) + allowed(IN_NAMESPACES) + OF_THE_COLLECTOR + CONNECTIONS),
     ([GARBAGE, NAMESPACE, ROLLING, *TEST_BED],
-     allowed(REQUESTS) + allowed(IN_NAMESPACES) + allowed(OF_THE_COLLECTOR) + ROLLING_UPDATES + dying(ROLLING_UPDATES)
+     allowed(REQUESTS) + OF_STATUS + allowed(IN_NAMESPACES) + allowed(OF_THE_COLLECTOR) + ROLLING_UPDATES + dying(ROLLING_UPDATES)
      + OF_A_TEST_BED),
 ]
 

@@ -83,5 +83,20 @@ pub(crate) fn the_collectors_token_changes_only_references_and_its_finalizers() 
                 Some(words) => assert!(code == 403 && message.contains(words), "{what}: {code} {message}"),
             }
         }
+        // To read and to delete everything includes the proxies.
+        for path in [
+            "nodes/one/proxy/",
+            "namespaces/default/pods/one/proxy/",
+            "namespaces/default/services/one/proxy/",
+        ] {
+            for method in [Method::GET, Method::DELETE] {
+                let path = format!("/api/v1/{path}");
+                let (code, message) = rights::try_as_the_daemon(&server, method, &path, &Value::Null).await;
+                assert!(
+                    code == 403 && message.contains("no connections may be opened"),
+                    "{path}: {code} {message}"
+                );
+            }
+        }
     });
 }

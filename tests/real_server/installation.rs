@@ -8,7 +8,8 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use windlass_testkit::apiserver::{
-    self, ApiServer, DAEMON, TOKEN, User, on_a_real_server, run_the_rest_of_the_cluster,
+    self, ApiServer, DAEMON, TOKEN, User, WITHOUT_OWNER_PERMISSIONS, on_a_real_server,
+    run_the_rest_of_the_cluster,
 };
 use windlass_testkit::process::{Process, windlass};
 use windlass_testkit::rights::{self, PODS, REPLICA_SETS, pod};
@@ -42,7 +43,7 @@ fn owner(api_version: &str, kind: &str) -> Value {
 
 pub(crate) fn the_daemons_token_can_write_only_objects_that_its_controllers_own() {
     on_a_real_server(async |folder| {
-        let server = ApiServer::start_with(folder, &[DAEMON]).await;
+        let server = ApiServer::start_flagged(folder, &[DAEMON], &[WITHOUT_OWNER_PERMISSIONS]).await;
         let client = server.client().await;
         rights::create(&client, &rights::manifest()).await;
         rights::create(&client, &manifests::file("deploy/admissionpolicy.yaml")).await;
@@ -55,6 +56,13 @@ pub(crate) fn the_daemons_token_can_write_only_objects_that_its_controllers_own(
         let (of_replica_set, of_rc) = (owner("apps/v1", "ReplicaSet"), owner("v1", "ReplicationController"));
         let of_deployment = owner("apps/v1", "Deployment");
         let of_stateful_set = owner("apps/v1", "StatefulSet");
+        let mut daemon_set = deployment("plain", Value::Null);
+        daemon_set["kind"] = json!("DaemonSet");
+        daemon_set["spec"].as_object_mut().unwrap().remove("replicas");
+        let mut replication_controller = deployment("plain", Value::Null);
+        replication_controller["apiVersion"] = json!("v1");
+        replication_controller["kind"] = json!("ReplicationController");
+        replication_controller["spec"]["selector"] = json!({"app": "plain"});
         // Created by the administrator.
         let there = [
             pod("bare", Value::Null),
@@ -63,6 +71,9 @@ pub(crate) fn the_daemons_token_can_write_only_objects_that_its_controllers_own(
             pod("of-another", of_stateful_set.clone()),
             replica_set("bare", Value::Null),
             replica_set("of-a-deployment", of_deployment.clone()),
+            replica_set("of-another", owner("argoproj.io/v1alpha1", "Rollout")),
+            daemon_set,
+            replication_controller,
             deployment("plain", Value::Null),
             deployment("to-roll-back", json!({"deprecated.deployment.rollback.to": "1"})),
         ];
@@ -80,6 +91,10 @@ pub(crate) fn the_daemons_token_can_write_only_objects_that_its_controllers_own(
         not_controlling["controller"] = json!(false);
         let resize = json!({"spec": {"replicas": 1}});
         let deployment_at = |name: &str| format!("/apis/apps/v1/namespaces/default/deployments/{name}");
+        let status_of =
+            |plural: &str, name: &str| format!("/apis/apps/v1/namespaces/default/{plural}/{name}/status");
+        let gone = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "gone"});
+        let by_status = Some("may not be changed through the status");
         let image =
             json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "own:v1"}]}}}});
         let mut rollback = image.clone();
@@ -171,6 +186,55 @@ pub(crate) fn the_daemons_token_can_write_only_objects_that_its_controllers_own(
                 deployment_at("plain"),
                 json!({"metadata": {"annotations": {"deprecated.deployment.rollback.to": "1"}}}),
                 no_rollback,
+            ),
+            (
+                "writes the status",
+                &patch,
+                status_of("deployments", "plain"),
+                json!({"status": {"replicas": 1}}),
+                None,
+            ),
+            (
+                "gives a Deployment an owner that does not exist, through the status",
+                &patch,
+                status_of("deployments", "plain"),
+                owners(&gone),
+                by_status,
+            ),
+            (
+                "takes a ReplicaSet over through the status",
+                &patch,
+                status_of("replicasets", "of-another"),
+                owners(&of_deployment),
+                by_status,
+            ),
+            (
+                "adds a finalizer to a Deployment through the status",
+                &patch,
+                status_of("deployments", "plain"),
+                json!({"metadata": {"finalizers": ["example.com/held"]}}),
+                by_status,
+            ),
+            (
+                "labels a ReplicaSet through the status",
+                &patch,
+                status_of("replicasets", "of-another"),
+                json!({"metadata": {"labels": {"a": "b"}}}),
+                by_status,
+            ),
+            (
+                "annotates a DaemonSet through the status",
+                &patch,
+                status_of("daemonsets", "plain"),
+                json!({"metadata": {"annotations": {"a": "b"}}}),
+                by_status,
+            ),
+            (
+                "gives a ReplicationController an owner through the status",
+                &patch,
+                "/api/v1/namespaces/default/replicationcontrollers/plain/status".to_owned(),
+                owners(&gone),
+                by_status,
             ),
             (
                 "requests a rollback through the status",

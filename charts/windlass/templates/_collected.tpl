@@ -108,3 +108,24 @@ request.operation == 'UPDATE' && (request.?subResource.orValue('') == ''
 && request.?subResource.orValue('') in ['status', 'finalize']
 {{- end }}))
 {{- end }}
+
+{{/*
+A validation that refuses all connections through the API server: to read and to delete everything includes the
+subresources `proxy` of nodes, pods and Services, and before Kubernetes 1.35 `exec` of pods. Windlass opens none.
+*/}}
+{{- define "windlass.noConnections" -}}
+- expression: request.operation != 'CONNECT'
+  message: no connections may be opened to nodes, pods or Services
+  reason: Forbidden
+{{- end }}
+
+{{/*
+CEL: whether the metadata that clients write are the same before and after, which the API server lets change through
+status subresources.
+*/}}
+{{- define "windlass.keepsMetadata" -}}
+object.metadata.?labels == oldObject.metadata.?labels
+&& object.metadata.?annotations == oldObject.metadata.?annotations
+&& object.metadata.?finalizers == oldObject.metadata.?finalizers
+&& object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences
+{{- end }}

@@ -81,6 +81,10 @@ pub struct User {
     pub groups: &'static str,
 }
 
+/// For [`ApiServer::start_flagged`]: clients may set owner references without further rights, as by default.
+pub const WITHOUT_OWNER_PERMISSIONS: &str =
+    "--disable-admission-plugins=OwnerReferencesPermissionEnforcement";
+
 /// Whether a pod is refused in a namespace that lacks its ServiceAccount.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Accounts {
@@ -173,11 +177,13 @@ impl ApiServer {
             "--token-auth-file=tokens.csv".into(),
             "--audit-policy-file=audit.yaml".into(),
             "--audit-log-path=audit.log".into(),
-            // This plugin checks whether the author of an owner reference may block the owner's deletion. Off by
-            // default, but there are distributions that have it on.
-            "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".into(),
             "--service-cluster-ip-range=10.0.0.0/24".into(),
         ];
+        // It checks whether the author of an owner reference may block the owner's deletion. Off by default, but there
+        // are distributions that have it on.
+        if !more.contains(&WITHOUT_OWNER_PERMISSIONS) {
+            flags.push("--enable-admission-plugins=OwnerReferencesPermissionEnforcement".into());
+        }
         if accounts == Accounts::NotNeeded {
             flags.push("--disable-admission-plugins=ServiceAccount".into());
         }
