@@ -14,6 +14,7 @@ use harness::facts::{ALL_STEPS, Facts, Key, facts};
 use harness::recording::{Change, What};
 use harness::rows::{ALL, THROTTLED_STATUS, UNSEEN};
 use harness::stage::{Script, Step};
+use harness::ties::ties;
 use harness::{table, workloads};
 use serde_json::{Value, json};
 
@@ -101,6 +102,67 @@ fn a_name_without_an_object_is_recognized_by_its_suffix() {
     ] {
         assert_eq!(canonical.text(concrete), expected);
     }
+}
+
+/// Two ready pods of a ReplicaSet that wants one, of which one is deleted a minute later.
+fn scale_down(names: [&str; 2], ready_at: [&str; 2], change_first: fn(&mut Value)) -> Vec<Change> {
+    let mut owner = replica_set("web-5f5879765d", "5f5879765d", "u-replica-set");
+    owner["metadata"]["ownerReferences"] = Value::Null;
+    let pods = [0, 1].map(|at| {
+        let mut pod = pod(names[at], &format!("u-{at}"), "web-5f5879765d");
+        pod["metadata"]["creationTimestamp"] = json!(ready_at[at]);
+        pod["metadata"]["annotations"] = json!({"made-for": names[at][..3]});
+        let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": ready_at[at]}]);
+        pod["status"] = json!({"phase": "Running", "conditions": ready});
+        if at == 0 {
+            change_first(&mut pod);
+        }
+        pod
+    });
+    let mut deleted = pods[0].clone();
+    deleted["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:30Z");
+    deleted["metadata"]["deletionGracePeriodSeconds"] = json!(30);
+    let [one, two] = pods;
+    vec![
+        change(1, What::Added, "ReplicaSet", owner),
+        change(2, What::Added, "Pod", one),
+        change(3, What::Added, "Pod", two),
+        change(4, What::Modified, "Pod", deleted),
+    ]
+}
+
+#[test]
+fn a_deletion_that_chance_decides_breaks_its_script() {
+    let (early, late) = ("2026-01-01T00:00:01Z", "2026-01-01T00:00:03Z");
+    let (names, nothing) = (["one-bcdfg", "two-bcdfg"], |_: &mut Value| {});
+    for (what, changes, expected) in [
+        ("equal ages", scale_down(names, [early, early], nothing), 1),
+        ("close ages", scale_down(names, [early, late], nothing), 1),
+        (
+            "pods that nobody can tell apart",
+            scale_down(["one-bcdfg", "one-bcdfg"], [early, late], nothing),
+            0,
+        ),
+        ("ages far apart", scale_down(names, [early, "2026-01-01T00:00:50Z"], nothing), 0),
+        (
+            "a deletion cost",
+            scale_down(names, [early, late], |pod| {
+                pod["metadata"]["annotations"]["controller.kubernetes.io/pod-deletion-cost"] = json!("-1");
+            }),
+            0,
+        ),
+        (
+            "one that is not ready",
+            scale_down(names, [early, late], |pod| pod["status"]["conditions"] = json!([])),
+            0,
+        ),
+        ("a node", scale_down(names, [early, late], |pod| pod["spec"]["nodeName"] = json!("n1")), 0),
+    ] {
+        assert_eq!(ties(&changes, &script()).len(), expected, "{what}");
+    }
+    let mut wanted = scale_down(names, [early, early], nothing);
+    wanted[0].object["spec"]["replicas"] = json!(2);
+    assert_eq!(ties(&wanted, &script()), [""; 0], "a user deletes one of two that are wanted");
 }
 
 #[test]
@@ -242,7 +304,7 @@ fn an_undeclared_difference_and_an_unused_declaration_are_reported() {
         workloads::Workload { name: "one", play: |_| Box::pin(async {}), declared: DECLARED };
     let play = |value: &str| {
         let facts = Facts::from([(key("rest", "status.replicas"), value.to_owned())]);
-        BTreeMap::from([("one", Played { facts, steps: script().steps, panic: None })])
+        BTreeMap::from([("one", Played { facts, steps: script().steps, ties: Vec::new(), panic: None })])
     };
     let outcome = |ours: &str| {
         let report = report(&[&WORKLOAD], &play("1"), &play(ours), Scope::default());

@@ -4,6 +4,7 @@
 //! - `stage` is the interface of a workload's script; `kubelet` simulates pods, and `nodes` has those of DaemonSets.
 //! - `recording` keeps what a watch shows; `canonical` replaces random values, such as names.
 //! - `facts` turns a recording into facts; `compare` compares the facts of two plays.
+//! - `ties` finds scripts in which chance decides which pod is deleted.
 //! - `declared` are the intended differences; `table` renders them for users.
 //! - `coverage` says where each of upstream's own integration tests has its counterpart.
 
@@ -24,4 +25,5 @@ pub mod report;
 pub mod rows;
 pub mod stage;
 pub mod table;
+pub mod ties;
 pub mod workloads;

@@ -14,6 +14,7 @@ use super::facts::{Facts, facts};
 use super::objects::deployment;
 use super::recording::{History, Recorder};
 use super::stage::{Stage, Step};
+use super::ties::ties;
 use super::workloads::Workload;
 use windlass_testkit::apiserver::{ApiServer, TOKEN, said};
 use windlass_testkit::controllers::Side;
@@ -55,6 +56,8 @@ impl Compared {
 pub struct Played {
     pub facts: Facts,
     pub steps: Vec<Step>,
+    /// What chance decided.
+    pub ties: Vec<String>,
     /// What the script panicked with.
     pub panic: Option<String>,
 }
@@ -91,8 +94,8 @@ pub async fn play(
             stage.rest().await;
             let changes = history.lock().unwrap().in_order();
             let script = std::mem::take(&mut *stage.script.lock().unwrap());
-            let facts = facts(&changes, &script);
-            (workload.name, Played { facts, steps: script.steps, panic })
+            let (facts, ties) = (facts(&changes, &script), ties(&changes, &script));
+            (workload.name, Played { facts, steps: script.steps, ties, panic })
         });
     }
     let mut played = BTreeMap::new();

@@ -99,6 +99,10 @@ impl Report {
                 let _ =
                     writeln!(self.text, "\n=== {}: the script failed with {side}: {panic}", workload.name);
             }
+            for tie in &played.ties {
+                self.broken += 1;
+                let _ = writeln!(self.text, "\n=== {}, with {side}: {tie}", workload.name);
+            }
         }
         // With upstream a script gets what it waits for, or it waits for the wrong thing.
         for (number, step) in theirs.steps.iter().enumerate() {
