@@ -1,6 +1,6 @@
 """Evaluates the admission policies for requests with CEL's own engine: all that are rendered for a set of controllers,
 as an API server does, which refuses what one of them refuses. The sandbox stores policies and does not evaluate them;
-tests/real_server/installation.rs tests them on a real API server, where there is one."""
+tests/real_server/daemon_policy.rs tests them on a real API server, where there is one."""
 
 import copy
 
@@ -126,6 +126,17 @@ OF_STATUS = [
         ("annotates by the status", [], LABELED, [], labeled(annotations={"note": "m"}), BY_STATUS),
         ("labels by the status", [], {}, [], {"labels": {"app": "b"}}, BY_STATUS),
     ]]
+REVISION = {"deployment.kubernetes.io/revision": "2"}
+OF_STATUS += [(what, f"{plural}/status", scaled(annotations=before), scaled(annotations=after), words)
+              for what, plural, before, after, words in [
+    ("writes the revision of a Deployment with its status", "deployments", {"note": "n"}, {"note": "n"} | REVISION, None),
+    ("writes the first annotation of a Deployment, its revision", "deployments", {}, REVISION, None),
+    ("writes a revision and another annotation", "deployments", {}, REVISION | {"note": "n"}, BY_STATUS),
+    ("writes a revision and removes an annotation", "deployments", {"note": "n"}, REVISION, BY_STATUS),
+    ("writes a revision and empties an annotation", "deployments", {"note": "n"}, REVISION | {"note": ""}, BY_STATUS),
+    ("adds an empty annotation", "deployments", {}, {"note": ""}, BY_STATUS),
+    ("writes the revision of a ReplicaSet", "replicasets", {}, REVISION, BY_STATUS),
+]]
 
 
 LIVING, DYING = {"metadata": {}}, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}

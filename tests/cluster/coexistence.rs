@@ -39,42 +39,71 @@ async fn a_scope_selector_excludes_other_deployments_and_includes_replica_sets_w
     assert_eq!(cluster.objects("Pod").len(), 2);
 }
 
-/// Lets reads of one Deployment name these managers of its status; the sandbox keeps none.
-fn with_managers(router: axum::Router, managers: &'static [&'static str]) -> axum::Router {
-    let answer = move |request: axum::extract::Request, next: axum::middleware::Next| async move {
-        let is_one = ["/deployments/", "/daemonsets/"].iter().any(|path| request.uri().path().contains(path));
-        let one = is_one && request.method() == http::Method::GET;
-        let response = next.run(request).await;
-        if !one {
-            return response;
+/// An entry of `managedFields` for the part of a status that only a controller writes.
+fn controls(manager: &str) -> Value {
+    json!({"manager": manager, "subresource": "status", "time": "2026-01-01T00:00:30Z",
+           "fieldsV1": {"f:status": {"f:observedGeneration": {}, "f:replicas": {}}}})
+}
+
+/// Lets reads of one workload show these entries; the sandbox keeps none.
+fn with_managers(router: axum::Router, managers: Vec<Value>) -> axum::Router {
+    let answer = move |request: axum::extract::Request, next: axum::middleware::Next| {
+        let managers = managers.clone();
+        async move {
+            let is_one =
+                ["/deployments/", "/daemonsets/"].iter().any(|path| request.uri().path().contains(path));
+            let one = is_one && request.method() == http::Method::GET;
+            let response = next.run(request).await;
+            if !one {
+                return response;
+            }
+            let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+            let mut object: Value = serde_json::from_slice(&bytes).unwrap();
+            object["metadata"]["managedFields"] = managers.into();
+            axum::response::IntoResponse::into_response(axum::Json(object))
         }
-        let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
-        let mut object: Value = serde_json::from_slice(&bytes).unwrap();
-        object["metadata"]["managedFields"] = managers
-            .iter()
-            .map(|name| json!({"manager": name, "subresource": "status", "time": "2026-01-01T00:00:30Z"}))
-            .collect();
-        axum::response::IntoResponse::into_response(axum::Json(object))
     };
     router.layer(axum::middleware::from_fn(answer))
 }
 
-/// Three Deployments whose status another writer changes; reads of them show these field managers.
+/// Creates a workload `a` in each of these namespaces.
+async fn create_in(cluster: &Cluster, namespaces: &[&str], plural: &str) {
+    for namespace in namespaces {
+        if *namespace != "shop" {
+            let body = json!({"metadata": {"name": namespace}});
+            cluster.call(http::Method::POST, "/api/v1/namespaces", &body).await;
+        }
+        let body = json!({"metadata": {"name": "a"}, "spec": {"selector": {"matchLabels": {"app": "a"}},
+            "template": {"metadata": {"labels": {"app": "a"}},
+                "spec": {"containers": [{"name": "c", "image": "agent:1"}]}}}});
+        cluster
+            .call(http::Method::POST, &format!("/apis/apps/v1/namespaces/{namespace}/{plural}"), &body)
+            .await;
+    }
+}
+
+/// Writes the statuses of the objects of this name in these namespaces, once every ten seconds.
+async fn rival(cluster: &Cluster, namespaces: &[&str], plural: &str, field: &str, seconds: usize) {
+    for round in 0..seconds / 10 {
+        for namespace in namespaces {
+            let path = format!("/apis/apps/v1/namespaces/{namespace}/{plural}/a/status");
+            cluster.call(http::Method::PATCH, &path, &json!({"status": {field: 7 + round % 2}})).await;
+        }
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+}
+
+/// A Deployment in each of these namespaces whose status another writer changes for three minutes; reads of them show these
+/// entries.
 async fn with_a_rival(
     config: ControllerConfig,
-    managers: &'static [&'static str],
+    namespaces: &[&str],
+    managers: Vec<Value>,
 ) -> (Cluster, windlass_testkit::cluster::Daemon) {
     let cluster = Cluster::new().await;
     let daemon = cluster.start_with(1, config, |router| with_managers(router, managers));
-    for name in ["a", "b", "c"] {
-        cluster.create(deployment(name).replicas(1)).await;
-    }
-    tokio::time::sleep(Duration::from_secs(60)).await;
-    for name in ["a", "b", "c"] {
-        let path = format!("/apis/apps/v1/namespaces/shop/deployments/{name}/status");
-        cluster.call(http::Method::PATCH, &path, &json!({"status": {"replicas": 7}})).await;
-    }
-    tokio::time::sleep(Duration::from_secs(15)).await;
+    create_in(&cluster, namespaces, "deployments").await;
+    rival(&cluster, namespaces, "deployments", "replicas", 200).await;
     (cluster, daemon)
 }
 
@@ -98,23 +127,23 @@ async fn kinds_that_only_a_disabled_controller_needs_are_not_listed() {
     assert!(!text.contains("informer-nodes"), "{text}");
 }
 
+const KUBE_CONTROLLER_MANAGER: &str = "kube-controller-manager";
+
+/// As an API server keeps them where two controllers act.
+fn both() -> Vec<Value> {
+    vec![controls("windlass"), controls(KUBE_CONTROLLER_MANAGER)]
+}
+
+fn has_reported(cluster: &Cluster) -> bool {
+    cluster.sandbox.objects("Event").iter().any(|event| event["reason"] == "ConflictingController")
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_kube_controller_manager_that_still_runs_daemon_sets_is_reported() {
     let cluster = Cluster::new().await;
-    let managers = &["windlass", "kube-controller-manager"];
-    let daemon = cluster.start_with(1, exit_on_conflict(), |router| with_managers(router, managers));
-    let daemon_sets = "/apis/apps/v1/namespaces/shop/daemonsets";
-    for name in ["a", "b", "c"] {
-        let daemon_set = json!({"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}},
-                "spec": {"containers": [{"name": "c", "image": "agent:1"}]}}}});
-        cluster.call(http::Method::POST, daemon_sets, &daemon_set).await;
-    }
-    tokio::time::sleep(Duration::from_secs(60)).await;
-    for name in ["a", "b", "c"] {
-        let status = json!({"status": {"numberReady": 7}});
-        cluster.call(http::Method::PATCH, &format!("{daemon_sets}/{name}/status"), &status).await;
-    }
+    let daemon = cluster.start_with(1, exit_on_conflict(), |router| with_managers(router, both()));
+    create_in(&cluster, &["shop", "bar"], "daemonsets").await;
+    rival(&cluster, &["shop", "bar"], "daemonsets", "numberReady", 200).await;
     let error = daemon.task.await.unwrap().unwrap_err().to_string();
     assert!(error.contains("DaemonSet") && error.contains("-daemonset-controller"), "{error}");
 }
@@ -125,40 +154,108 @@ fn exit_on_conflict() -> ControllerConfig {
 
 #[tokio::test(start_paused = true)]
 async fn another_controller_on_objects_outside_of_the_scope_is_no_conflict() {
-    let managers = &["kube-controller-manager"];
     let enabled = Enabled::default().without("deployment-controller");
-    let (_cluster, daemon) = with_a_rival(ControllerConfig { enabled, ..exit_on_conflict() }, managers).await;
+    let config = ControllerConfig { enabled, ..exit_on_conflict() };
+    let (_cluster, daemon) = with_a_rival(config, &["shop", "bar"], both()).await;
     assert!(!daemon.task.is_finished(), "it runs the Deployments, and we the ReplicaSets");
 
     let scope = Scope { namespace: None, selector: Some(parse_selector("team=shop").unwrap()) };
-    let (_cluster, daemon) = with_a_rival(ControllerConfig { scope, ..exit_on_conflict() }, managers).await;
+    let config = ControllerConfig { scope, ..exit_on_conflict() };
+    let (_cluster, daemon) = with_a_rival(config, &["shop", "bar"], both()).await;
     assert!(!daemon.task.is_finished(), "these Deployments are out of our scope");
 }
 
 #[tokio::test(start_paused = true)]
 async fn another_controller_is_detected_reported_and_optionally_ends_the_process() {
-    let managers = &["windlass", "kube-controller-manager"];
-    let (cluster, daemon) = with_a_rival(unlimited(), managers).await;
-    let line = "windlass_foreign_writes_total{resource=\"deployments\"} 3";
+    let (cluster, daemon) = with_a_rival(unlimited(), &["shop", "bar"], both()).await;
+    let line = "windlass_foreign_writes_total{resource=\"deployments\"} ";
     assert!(daemon.metrics.render().contains(line), "{}", daemon.metrics.render());
-    let events = cluster.objects("Event");
-    let conflicts: Vec<_> =
-        events.iter().filter(|event| event["reason"] == "ConflictingController").collect();
-    assert_eq!(conflicts.len(), 1);
-    assert!(conflicts[0]["message"].as_str().unwrap().starts_with("kube-controller-manager also writes"));
+    let events = cluster.sandbox.objects("Event");
+    let conflict = events.iter().find(|event| event["reason"] == "ConflictingController").unwrap();
+    assert!(conflict["message"].as_str().unwrap().starts_with("kube-controller-manager also writes"));
     assert!(!daemon.task.is_finished(), "by default it continues");
 
-    let (cluster, daemon) = with_a_rival(exit_on_conflict(), managers).await;
+    let (cluster, daemon) = with_a_rival(exit_on_conflict(), &["shop", "bar"], both()).await;
     let error = daemon.task.await.unwrap().unwrap_err().to_string();
     assert!(error.contains("-deployment-controller") && error.contains("--on-conflict=warn"), "{error}");
-    let is_conflict = |event: &Value| event["reason"] == "ConflictingController";
-    assert!(cluster.objects("Event").iter().any(is_conflict), "it ends with an event that has the reason");
+    assert!(has_reported(&cluster), "it ends with an event that has the reason");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_who_writes_as_another_manager_in_its_namespace_ends_nothing() {
+    let (cluster, daemon) = with_a_rival(exit_on_conflict(), &["shop"], both()).await;
+    assert!(!daemon.task.is_finished() && !has_reported(&cluster));
+    // A daemon of that namespace has only its tenant to protect from.
+    let scope = Scope { namespace: Some("shop".into()), selector: None };
+    let (_cluster, daemon) =
+        with_a_rival(ControllerConfig { scope, ..exit_on_conflict() }, &["shop"], both()).await;
+    assert!(daemon.task.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_that_adds_a_condition_is_no_conflict() {
+    let scanned = json!({"f:status": {"f:conditions": {"k:{\"type\":\"acme.io/Scanned\"}": {}}}});
+    let acme = json!({"manager": "acme", "subresource": "status", "time": "2026-01-01T00:00:30Z", "fieldsV1": scanned});
+    let (cluster, daemon) =
+        with_a_rival(exit_on_conflict(), &["shop", "bar", "baz"], vec![controls("windlass"), acme]).await;
+    assert!(!daemon.task.is_finished() && !has_reported(&cluster));
+}
+
+/// What the program logs.
+#[derive(Clone, Default)]
+struct Log(std::sync::Arc<parking_lot::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What a daemon says in its first minute about a Lease of kube-controller-manager that somebody renews, or has renewed.
+async fn said_of_a_lease(is_renewed: bool) -> String {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber =
+        windlass::logging::subscriber(&Default::default(), move || writer.clone(), false).unwrap();
+    let _logs = tracing::subscriber::set_default(subscriber);
+    let cluster = Cluster::new().await;
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+    let namespace = json!({"metadata": {"name": "kube-system"}});
+    let _exists = cluster.try_call(http::Method::POST, "/api/v1/namespaces", &namespace).await;
+    let spec = json!({"holderIdentity": "cp-1_abc", "renewTime": "2026-01-01T00:00:00.000000Z"});
+    let lease = json!({"metadata": {"name": KUBE_CONTROLLER_MANAGER}, "spec": spec});
+    cluster.call(http::Method::POST, leases, &lease).await;
+    let _daemon = cluster.start_controllers(1);
+    for second in 0..60 {
+        if is_renewed {
+            let spec = json!({"renewTime": format!("2026-01-01T00:00:{second:02}.000000Z")});
+            let path = format!("{leases}/{KUBE_CONTROLLER_MANAGER}");
+            cluster.call(http::Method::PATCH, &path, &json!({"spec": spec})).await;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let bytes = log.0.lock().clone();
+    String::from_utf8(bytes).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kube_controller_manager_that_renews_its_lease_is_named_in_a_warning() {
+    let said = said_of_a_lease(true).await;
+    assert!(said.contains("cp-1_abc renews the Lease of kube-controller-manager"), "{said}");
+    let said = said_of_a_lease(false).await;
+    assert!(!said.contains("cp-1_abc"), "it has ended: {said}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn changes_without_proof_of_another_writer_are_no_conflict() {
     for managers in [&["windlass"][..], &["windlass", "kubectl-edit"], &[]] {
-        let (_cluster, daemon) = with_a_rival(exit_on_conflict(), managers).await;
+        let entries = managers.iter().map(|manager| controls(manager)).collect();
+        let (_cluster, daemon) = with_a_rival(exit_on_conflict(), &["shop", "bar"], entries).await;
         assert!(!daemon.task.is_finished(), "{managers:?}");
         assert!(!daemon.metrics.render().contains("windlass_foreign_writes_total{"));
     }

@@ -7,6 +7,7 @@
 mod apiserver;
 mod bounded_collector;
 mod collector_policy;
+mod daemon_policy;
 mod daemon_sets;
 mod examples;
 mod garbage;
@@ -74,7 +75,7 @@ fn main() -> ExitCode {
         Server: apiserver::the_scenarios_hold_on_a_real_api_server,
         Server: apiserver::the_daemon_needs_exactly_the_shipped_permissions,
         Server: test_bed::a_clean_control_plane_with_the_test_bed_feels_like_a_cluster,
-        Server: installation::the_daemons_token_can_write_only_objects_that_its_controllers_own,
+        Server: daemon_policy::the_daemons_token_can_write_only_objects_that_its_controllers_own,
         Server: collector_policy::the_collectors_token_changes_only_references_and_its_finalizers,
         Server: many_owners::the_policies_judge_changes_of_thousands_of_references,
         Server: installation::the_shipped_manifests_are_accepted,

@@ -120,12 +120,11 @@ subresources `proxy` of nodes, pods and Services, and before Kubernetes 1.35 `ex
 {{- end }}
 
 {{/*
-CEL: whether the metadata that clients write are the same before and after, which the API server lets change through
-status subresources.
+CEL: whether the metadata that clients write are the same before and after, but for the annotations. The API server lets them
+change through status subresources.
 */}}
 {{- define "windlass.keepsMetadata" -}}
 object.metadata.?labels == oldObject.metadata.?labels
-&& object.metadata.?annotations == oldObject.metadata.?annotations
 && object.metadata.?finalizers == oldObject.metadata.?finalizers
 && object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences
 {{- end }}

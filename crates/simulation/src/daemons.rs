@@ -11,7 +11,7 @@ use super::invariants::Breach;
 use super::scenario::{Scenario, Skew};
 use super::server::Server;
 use windlass::app::{Candidacy, Controllers, Parts};
-use windlass::config::ControllerConfig;
+use windlass::config::{ControllerConfig, OnConflict};
 use windlass::runtime::leader_election::rules::ElectionOptions;
 
 /// How long running syncs may take to finish.
@@ -113,5 +113,8 @@ fn controllers(server: &Arc<Server>, scenario: &Scenario, skew: Skew, agent: &st
         election,
     };
     let (qps, burst) = server.rate();
-    Controllers::new(ControllerConfig { qps, burst, ..ControllerConfig::default() }, parts)
+    Controllers::new(
+        ControllerConfig { qps, burst, on_conflict: OnConflict::Ignore, ..ControllerConfig::default() },
+        parts,
+    )
 }

@@ -33,15 +33,18 @@ fn texts(value: &Value) -> impl Iterator<Item = &str> {
 
 /// All that the roles of these objects grant on resources.
 pub fn granted(objects: &[Value]) -> Rights {
-    let mut rights = Rights::new();
+    let (mut rights, mut seen) = (Rights::new(), BTreeSet::new());
     let rules = objects.iter().filter_map(|object| object["rules"].as_array()).flatten();
     for rule in rules.filter(|rule| rule["nonResourceURLs"].is_null()) {
         for group in texts(&rule["apiGroups"]) {
             for resource in texts(&rule["resources"]) {
                 let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
                 for verb in texts(&rule["verbs"]) {
-                    let is_new = rights.insert(right(verb, group, resource, subresource));
+                    let right = right(verb, group, resource, subresource);
+                    // Two Leases are read, each by its name.
+                    let is_new = seen.insert((right.clone(), rule["resourceNames"].to_string()));
                     assert!(is_new, "granted twice: {verb} {resource}");
+                    rights.insert(right);
                 }
             }
         }

@@ -15,7 +15,7 @@ use super::scenario::{Act, Scenario};
 use crate::invariants::{is_live, number, text};
 use crate::server::NAMESPACE;
 use windlass::app::{Controllers, Parts};
-use windlass::config::ControllerConfig;
+use windlass::config::{ControllerConfig, OnConflict};
 use windlass::metrics::Metrics;
 
 const MERGE: &str = "application/merge-patch+json";
@@ -94,7 +94,12 @@ impl Actors {
             metrics: Metrics::new(),
             election: None,
         };
-        let config = ControllerConfig { qps: 1e6, burst: 1_000_000, ..ControllerConfig::default() };
+        let config = ControllerConfig {
+            qps: 1e6,
+            burst: 1_000_000,
+            on_conflict: OnConflict::Ignore,
+            ..ControllerConfig::default()
+        };
         let controllers = Controllers::new(config, parts);
         self.daemon = Some(tokio::spawn(controllers.run(CancellationToken::new(), Duration::from_secs(10))));
     }

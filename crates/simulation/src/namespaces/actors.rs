@@ -13,7 +13,7 @@ use super::scenario::{Act, Scenario};
 use super::truth::{self, KEEP, KINDS, NAMES};
 use crate::invariants::text;
 use windlass::app::{Controllers, Parts};
-use windlass::config::{ControllerConfig, Enabled};
+use windlass::config::{ControllerConfig, Enabled, OnConflict};
 use windlass::metrics::Metrics;
 
 const MERGE: &str = "application/merge-patch+json";
@@ -90,6 +90,7 @@ impl Actors {
             burst: 1_000_000,
             enabled: Enabled::none().with(name),
             namespace_deletion_delay: self.scenario.delay,
+            on_conflict: OnConflict::Ignore,
             ..ControllerConfig::default()
         };
         tokio::spawn(Controllers::new(config, parts).run(CancellationToken::new(), Duration::from_secs(10)))

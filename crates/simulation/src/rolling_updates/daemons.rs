@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Cluster;
 use windlass::app::{Controllers, Parts};
-use windlass::config::{ControllerConfig, Enabled};
+use windlass::config::{ControllerConfig, Enabled, OnConflict};
 use windlass::metrics::Metrics;
 
 /// How often a killed daemon is looked for.
@@ -54,6 +54,7 @@ impl Daemons {
                 .with("replicationcontroller-controller")
                 .with("replicaset-controller")
                 .with("rollingupdate-controller"),
+            on_conflict: OnConflict::Ignore,
             ..ControllerConfig::default()
         };
         let controllers = Controllers::new(config, parts);

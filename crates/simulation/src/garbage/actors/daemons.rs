@@ -12,7 +12,7 @@ use crate::garbage::scenario::{Scenario, Scope};
 use crate::garbage::truth::{GROUP, KINDS};
 use crate::server::NAMESPACE;
 use windlass::app::{Controllers, Parts};
-use windlass::config::{ControllerConfig, Enabled};
+use windlass::config::{ControllerConfig, Enabled, OnConflict};
 use windlass::controllers::garbage::GarbageResources;
 use windlass::metrics::Metrics;
 use windlass_nodes::namespaces;
@@ -74,6 +74,7 @@ impl Daemons {
             qps: self.scenario.qps,
             burst: if self.scenario.qps < 100.0 { 3 } else { 1_000_000 },
             enabled: Enabled::none().with("garbage-collector-controller"),
+            on_conflict: OnConflict::Ignore,
             ..ControllerConfig::default()
         };
         let resources = |only: Vec<String>, ignored| GarbageResources { only, ignored };
