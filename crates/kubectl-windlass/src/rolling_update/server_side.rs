@@ -192,6 +192,7 @@ fn watch_controllers(cluster: &Cluster<'_>) -> mpsc::Receiver<watch::Change> {
         namespace: cluster.namespace.to_owned(),
         labels: String::new(),
         fields: String::new(),
+        follows: true,
     };
     tokio::spawn(watch::watch(cluster.api.clone(), selection, sender, |change| change));
     changes
