@@ -22,7 +22,7 @@ use super::{
     cli::Args,
     cluster::{self, Cluster},
     controllers::Running,
-    event_lines::EventLines,
+    event_lines::{EventLines, plain},
     kubeconfig,
     manifest::{self, Object},
     node_flags,
@@ -180,7 +180,7 @@ impl Tasks {
     }
 }
 
-/// The destination of lines. A reader that closes the pipe, as with `| head`, ends the session and is no error.
+/// The destination of lines, each of which may hold texts of others. A reader that closes the pipe, as with `| head`, ends the session and is no error.
 struct Console {
     output: Box<dyn Write + Send>,
     terminal: bool,
@@ -189,7 +189,7 @@ struct Console {
 
 impl Console {
     fn line(&mut self, line: &str) -> std::io::Result<()> {
-        writeln!(self.output, "{line}")?;
+        writeln!(self.output, "{}", plain(line))?;
         self.output.flush()
     }
 }
