@@ -2,6 +2,8 @@
 
 mod one_line;
 
+pub use one_line::is_unsafe;
+
 use std::io::IsTerminal;
 use std::sync::Arc;
 

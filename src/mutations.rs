@@ -199,6 +199,8 @@ pub const ROLLING_UPDATE_BUGS: &[&str] = &[
     "a controller is deleted whatever its version is",
     "a changed pod wakes no rolling update",
     "a deleted controller wakes no rolling update",
+    "any controller is the target of a rolling update",
+    "a rollback goes to whatever size OLD has",
 ];
 
 #[cfg(feature = "planted-bugs")]

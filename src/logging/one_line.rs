@@ -103,7 +103,7 @@ impl<W: Write> Write for Escaping<'_, W> {
 /// Whether a character must not be in a line as it is: control characters of both kinds (ESC begins the
 /// sequences that terminals obey, U+0085 is a newline), the separators of lines and paragraphs, and what is
 /// not seen itself or turns the direction of the text around it.
-fn is_unsafe(character: char) -> bool {
+pub fn is_unsafe(character: char) -> bool {
     character.is_control()
         || matches!(
             character,

@@ -13,6 +13,7 @@ use windlass_testkit::cluster::{Cluster, Daemon, USER_AGENT, condition, unlimite
 const CONTROLLERS: &str = "/api/v1/namespaces/shop/replicationcontrollers";
 const REQUEST: &str = "windlass.dev/rolling-update-to";
 const CLEANUP: &str = "windlass.dev/rolling-update-cleanup";
+const ROLLBACK: &str = "windlass.dev/rolling-update-rollback";
 
 fn daemon(cluster: &Cluster, seed: u64) -> Daemon {
     let config = ControllerConfig { enabled: Enabled::all(), root_ca: "pem".into(), ..unlimited() };
@@ -33,10 +34,21 @@ fn named(cluster: &Cluster, name: &str) -> Option<Value> {
     all.into_iter().find(|one| one["metadata"]["name"] == name)
 }
 
+/// `new` as the target of an update from `old`, with the bookkeeping of the client.
+async fn create_new(cluster: &Cluster, image: &str) {
+    let uid = named(cluster, "old").unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    let mut new = controller("new", 0, image);
+    new["metadata"]["annotations"] = json!({
+        "kubectl.kubernetes.io/update-source-id": format!("old:{uid}"),
+        "kubectl.kubernetes.io/desired-replicas": "3",
+    });
+    cluster.call(Method::POST, CONTROLLERS, &new).await;
+}
+
 /// `old` with three available pods, and `new` without any.
 async fn old_and_new(cluster: &Cluster, image: &str) {
     cluster.call(Method::POST, CONTROLLERS, &controller("old", 3, "app:v1")).await;
-    cluster.call(Method::POST, CONTROLLERS, &controller("new", 0, image)).await;
+    create_new(cluster, image).await;
     let all = |c: &Cluster| named(c, "old").is_some_and(|old| old["status"]["availableReplicas"] == 3);
     cluster.eventually(30, "the old pods are available", all).await;
 }
@@ -202,7 +214,7 @@ async fn a_broken_image_is_reported_in_time_and_is_taken_back() {
     cluster.eventually(30, "it names the failing pod", says).await;
     cluster.eventually(75, "it warns", |c| reason(c, "old").contains("TimedOut")).await;
     check_bounds(&cluster);
-    annotate(&cluster, "old", json!({"windlass.dev/rolling-update-rollback": "true"})).await;
+    annotate(&cluster, "old", json!({ROLLBACK: "true"})).await;
     cluster.eventually(30, "it is taken back", |c| is_over(c, &["old"])).await;
     assert!(reason(&cluster, "old").contains("RolledBack"));
     assert_eq!(named(&cluster, "old").unwrap()["spec"]["replicas"], 3);
@@ -233,7 +245,7 @@ async fn a_size_that_somebody_changes_midway_is_said_and_the_update_goes_on_from
     // Nothing of the old one goes: three pods must be available.
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(named(&cluster, "old").unwrap()["spec"]["replicas"], 3);
-    annotate(&cluster, "old", json!({"windlass.dev/rolling-update-rollback": "true"})).await;
+    annotate(&cluster, "old", json!({ROLLBACK: "true"})).await;
     cluster.eventually(30, "it is taken back", |c| is_over(c, &["old"])).await;
     daemon.stop().await;
 }
@@ -245,8 +257,66 @@ async fn what_is_refused_goes_on_as_soon_as_it_is_repaired() {
     cluster.call(Method::POST, CONTROLLERS, &controller("old", 3, "app:v1")).await;
     annotate(&cluster, "old", json!({REQUEST: "new"})).await;
     cluster.eventually(5, "NEW is missing", |c| reason(c, "old").contains("Refused")).await;
-    cluster.call(Method::POST, CONTROLLERS, &controller("new", 0, "app:v2")).await;
+    create_new(&cluster, "app:v2").await;
     cluster.eventually(60, "it is there", |c| is_over(c, &["new"])).await;
+    check_end(&cluster, "new");
+    daemon.stop().await;
+}
+
+/// Two applications of one namespace, each with its pods. A request on one, however it came there, touches the other as
+/// little as its own.
+async fn check_nothing_happens(cluster: &Cluster, requested: &str) {
+    let state = || {
+        let bare = |mut one: Value| {
+            one["metadata"]
+                .as_object_mut()
+                .unwrap()
+                .retain(|key, _| ["name", "uid", "annotations"].contains(&&**key));
+            one["status"] = one["status"]["availableReplicas"].clone();
+            one
+        };
+        let pods = cluster.objects("Pod").into_iter().map(|pod| pod["metadata"]["uid"].clone());
+        (
+            cluster.objects("ReplicationController").into_iter().map(bare).collect::<Vec<_>>(),
+            pods.collect::<Vec<_>>(),
+        )
+    };
+    let before = state();
+    cluster.eventually(10, "the request is refused", |c| reason(c, requested).contains("Refused")).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(state(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_names_a_stranger_is_refused_in_either_direction() {
+    for rollback in [None, Some("true")] {
+        let cluster = Cluster::new().await;
+        let daemon = daemon(&cluster, 1);
+        cluster.call(Method::POST, CONTROLLERS, &controller("api", 3, "app:v1")).await;
+        cluster.call(Method::POST, CONTROLLERS, &controller("payments", 5, "app:v1")).await;
+        let all =
+            |c: &Cluster| named(c, "payments").is_some_and(|one| one["status"]["availableReplicas"] == 5);
+        cluster.eventually(30, "all pods are available", all).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        annotate(&cluster, "api", json!({REQUEST: "payments", ROLLBACK: rollback})).await;
+        check_nothing_happens(&cluster, "api").await;
+        assert!(cluster.objects("Event").iter().any(|event| event["reason"] == "RollingUpdateRefused"));
+        daemon.stop().await;
+    }
+}
+
+/// OLD is kept at 0 replicas "to go back to": 0 is not the size that it had.
+#[tokio::test(start_paused = true)]
+async fn a_rollback_of_a_complete_update_is_refused() {
+    let cluster = Cluster::new().await;
+    let daemon = daemon(&cluster, 1);
+    old_and_new(&cluster, "app:v2").await;
+    annotate(&cluster, "old", json!({REQUEST: "new", CLEANUP: "Preserve"})).await;
+    cluster.eventually(60, "it is over", |c| is_over(c, &["new", "old"])).await;
+    check_end(&cluster, "new");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    annotate(&cluster, "old", json!({REQUEST: "new", ROLLBACK: "true"})).await;
+    check_nothing_happens(&cluster, "old").await;
     check_end(&cluster, "new");
     daemon.stop().await;
 }

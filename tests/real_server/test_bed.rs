@@ -155,7 +155,11 @@ async fn rolling_updates(bed: &Bed) {
     let all = |one: &Value| one["status"]["availableReplicas"] == 3;
     let uid = bed.eventually(&old, "the pods are available", all).await["metadata"]["uid"].clone();
     for (version, cleanup, survivor) in [("v2", "KeepName", "old"), ("v3", "Delete", "new")] {
-        bed.call(Method::POST, collection, &controller("new", version, 0)).await;
+        let mut new = controller("new", version, 0);
+        let source = format!("old:{}", uid.as_str().unwrap());
+        new["metadata"]["annotations"] = json!({"kubectl.kubernetes.io/update-source-id": source,
+                                                "kubectl.kubernetes.io/desired-replicas": "3"});
+        bed.call(Method::POST, collection, &new).await;
         let began = Instant::now();
         let annotations = json!({"windlass.dev/rolling-update-to": "new",
                                  "windlass.dev/rolling-update-cleanup": cleanup});

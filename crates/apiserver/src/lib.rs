@@ -45,6 +45,7 @@ mod selection;
 mod status;
 mod store;
 mod watch;
+mod web_pages;
 
 // The semantics of the API, as pure functions.
 pub mod defaults;
@@ -196,7 +197,8 @@ impl Sandbox {
     }
 
     /// Serves the API on a socket, without TLS, until `shutdown` is cancelled. Then open watches end at once, and other
-    /// requests have two seconds to end.
+    /// requests have two seconds to end. Requests of web pages are refused: those with an Origin, and on a loopback address
+    /// those for any other host than loopback.
     ///
     /// # Errors
     /// Errors of the socket. Failed connections are no error.
@@ -216,13 +218,15 @@ impl Sandbox {
         listener: tokio::net::TcpListener,
         shutdown: CancellationToken,
     ) -> std::io::Result<()> {
+        let is_on_loopback = listener.local_addr()?.ip().to_canonical().is_loopback();
+        let pages = axum::middleware::from_fn_with_state(is_on_loopback, web_pages::refuse);
         // Without this, a watch event may wait 40 ms for the acknowledgement of the one before.
         let listener = listener.tap_io(|stream| {
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%error, "cannot set TCP_NODELAY on a connection; small packets may be delayed");
             }
         });
-        let serving = axum::serve(listener, self.routes(shutdown.clone()))
+        let serving = axum::serve(listener, self.routes(shutdown.clone()).layer(pages))
             .with_graceful_shutdown(shutdown.clone().cancelled_owned());
         let patience = async {
             shutdown.cancelled().await;

@@ -40,8 +40,11 @@ pub async fn run(global: &GlobalArgs, args: ExplainArgs, output: &mut Output) ->
         targets.into_iter().partition(|target| target.kind == Kind::ReplicationController);
     // Each as text and as data.
     let mut explained: Vec<(String, Value)> = Vec::new();
+    let mut exit = Exit::Success;
     for controller in &controllers {
-        explained.push(controller::explain(&api, &controller.name, args.logs).await?);
+        let (text, data) = controller::explain(&api, &controller.name, args.logs).await?;
+        exit = exit.worse(if data["isPartial"] == true { Exit::Error } else { Exit::Success });
+        explained.push((text, data));
     }
     let names = match controllers.is_empty() || !targets.is_empty() {
         true => deployments(&api, &targets, &args.objects).await?,
@@ -52,6 +55,7 @@ pub async fn run(global: &GlobalArgs, args: ExplainArgs, output: &mut Output) ->
         let Some((assessment, pods)) = assess(&api, &namespace, &name).await? else {
             return Err(missing(&api, &namespace, &name).await);
         };
+        exit = exit.worse(if assessment.is_partial { Exit::Error } else { Exit::Success });
         let mut data = rollout::json::assessment(&assessment, &next(&assessment));
         let mut text = text(&assessment, plugin.as_deref());
         if let Some(count) = args.logs {
@@ -69,7 +73,7 @@ pub async fn run(global: &GlobalArgs, args: ExplainArgs, output: &mut Output) ->
     let (texts, values): (Vec<String>, Vec<Value>) = explained.into_iter().unzip();
     if args.output == ExplainFormat::Text {
         output.text(&texts.join("\n"))?;
-        return Ok(Exit::Success);
+        return Ok(exit);
     }
     let value = match <[Value; 1]>::try_from(values) {
         Ok([value]) => value,
@@ -79,7 +83,7 @@ pub async fn run(global: &GlobalArgs, args: ExplainArgs, output: &mut Output) ->
         ExplainFormat::Yaml => output.text(&revisions::yaml(&value).map_err(CommandError::Argument)?)?,
         _ => output.line(&crate::text::pretty_json(&value))?,
     }
-    Ok(Exit::Success)
+    Ok(exit)
 }
 
 /// The Deployments of a command, by namespace and name.
@@ -150,7 +154,8 @@ pub fn next(assessment: &Assessment) -> Vec<String> {
     let Assessment { name, now, .. } = assessment;
     let mut next = Vec::new();
     match assessment.verdict {
-        Verdict::Complete | Verdict::Deleting | Verdict::Refused => {}
+        Verdict::Complete | Verdict::Deleting | Verdict::Refused | Verdict::Unfinished => {}
+        Verdict::Stuck | Verdict::Blocked if assessment.is_partial => {}
         Verdict::Paused => next.push(format!("nothing until `kubectl rollout resume deploy/{name}`")),
         Verdict::Unobserved => {
             let waits = assessment.since.map_or(String::new(), |since| format!(" for {}", age(since, *now)));
@@ -201,14 +206,30 @@ fn text(assessment: &Assessment, plugin: Option<&str>) -> String {
     let Assessment { namespace, name, verdict, counts, now, .. } = assessment;
     let revision = assessment.revision.map_or(String::new(), |revision| format!(", revision {revision}"));
     let since = assessment.since.map_or(String::new(), |since| format!(" for {}", age(since, *now)));
+    let mut text = notes(&assessment.unreadable, assessment.is_partial);
     let new = assessment.replica_sets.iter().find(|replica_set| replica_set.is_new);
     let (updated, ready) = new.map_or((0, 0), |new| (new.desired, new.ready));
-    let mut text = format!(
-        "Deployment {namespace}/{name}{revision}: {}{since}; {updated} of {} wanted in the new ReplicaSet by now, \
-         {ready} ready\n",
-        verdict.word(),
-        counted(counts.desired, "pod"),
-    );
+    let numbers = match assessment.is_partial {
+        true => format!(
+            "its status counts {}, {} updated, {} ready, {} available, and {} are desired",
+            counted(counts.replicas, "pod"),
+            counts.updated,
+            counts.ready,
+            counts.available,
+            counts.desired
+        ),
+        false => format!(
+            "{updated} of {} wanted in the new ReplicaSet by now, {ready} ready",
+            counted(counts.desired, "pod")
+        ),
+    };
+    text.push_str(&format!(
+        "Deployment {namespace}/{name}{revision}: {}{since}; {numbers}\n",
+        verdict.word()
+    ));
+    for condition in assessment.conditions.iter().filter(|_| assessment.is_partial) {
+        text.push_str(&format!("  {condition}\n"));
+    }
     for reason in &assessment.reasons {
         // The end of the deadline stands below, with the time left.
         if !matches!(reason, PlanReason::Deadline { .. }) {
@@ -227,10 +248,16 @@ fn text(assessment: &Assessment, plugin: Option<&str>) -> String {
     if let Some(advice) = advice(assessment, plugin) {
         text.push_str(&format!("TRY     {advice}\n"));
     }
-    for missing in &assessment.unreadable {
-        text.push_str(&format!("NOTE    {missing}: the reasons are incomplete\n"));
-    }
     text
+}
+
+/// What could not be read, and what that means for the rest. It comes first.
+fn notes(unreadable: &[String], is_partial: bool) -> String {
+    let consequence = match is_partial {
+        true => "no reasons can be told, only what the status says",
+        false => "the reasons are incomplete",
+    };
+    unreadable.iter().map(|missing| format!("NOTE    {missing}: {consequence}\n")).collect()
 }
 
 /// The pods that are not ready: the first five, and the states of the others.

@@ -132,11 +132,22 @@ async fn preview_of(api: &Api, args: &PlanArgs, wanted: Wanted) -> Result<Report
     }
     let namespace = namespace.unwrap_or_else(|| api.namespace.clone());
     let workload = match (live::read(api, &namespace, &name).await?, &file) {
+        (Some(workload), _) if workload.is_partial => {
+            return Err(unknown(&format!("deployment {namespace}/{name}"), &workload.unreadable));
+        }
         (Some(workload), _) => workload,
         (None, Some(_)) => Workload::default(),
         (None, None) => return Err(missing(api, &namespace, &name).await),
     };
     judge(api, args, &ObjectKey::new(namespace, name), file, workload).await
+}
+
+/// The error for an object of which ReplicaSets or pods may not be read: a preview without them would begin with none.
+fn unknown(object: &str, unreadable: &[String]) -> CommandError {
+    let missing = unreadable.join("; ");
+    CommandError::Argument(format!(
+        "{object}: {missing}: its rollout cannot be previewed without what is there now"
+    ))
 }
 
 /// What to preview.

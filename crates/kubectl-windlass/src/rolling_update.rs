@@ -110,7 +110,7 @@ pub async fn run(
     }
     prepare::check_controller(&old).map_err(refused)?;
     if !args.ignore_hpa {
-        refuse_autoscaler(&cluster, old_name).await?;
+        refuse_autoscaler(&cluster, old_name, reporter).await?;
     }
     if args.rollback {
         return back::roll_back(&cluster, &old, new_name, &args, reporter).await;
@@ -289,12 +289,21 @@ async fn finish_deleted(
 }
 
 /// An autoscaler would keep naming OLD and fight each step.
-async fn refuse_autoscaler(cluster: &Cluster<'_>, old_name: &str) -> Result<(), CommandError> {
+async fn refuse_autoscaler(
+    cluster: &Cluster<'_>,
+    old_name: &str,
+    reporter: &mut Reporter<'_>,
+) -> Result<(), CommandError> {
     let path = format!("/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers", cluster.namespace);
     let listed = match cluster.api.list("horizontalpodautoscalers", &path, &[]).await {
         Ok(listed) => listed.items,
-        // The server has no autoscalers, or the user may not see them.
-        Err(error) if error.is_forbidden() || error.code() == Some(404) => return Ok(()),
+        // The server has no autoscalers.
+        Err(error) if error.code() == Some(404) => return Ok(()),
+        Err(error) if error.is_forbidden() => {
+            reporter
+                .note(&format!("note: {error}: none of them may scale {old_name}, or it undoes each step"));
+            return Ok(());
+        }
         Err(error) => return Err(error.into()),
     };
     let aims = |autoscaler: &&Value| {

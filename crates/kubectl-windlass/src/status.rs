@@ -53,7 +53,7 @@ pub async fn run(global: &GlobalArgs, args: StatusArgs, output: &mut Output) -> 
     let mut followers: Vec<Follower> = names
         .into_iter()
         .enumerate()
-        .map(|(index, (namespace, name))| Follower::start(index, namespace, name, &api, &sender))
+        .map(|(index, (namespace, name))| Follower::start(index, namespace, name, args.watch, &api, &sender))
         .collect();
     let mut view = match args.output {
         Format::Json => View::Json(followers.iter().map(|_| json::Stream::default()).collect()),
@@ -159,11 +159,12 @@ fn show(
                 if let Some(trouble) = follower.new_trouble() {
                     output.note(&format!("note: {trouble}; the watch tries again"));
                 }
-                let Some(assessment) = follower.assessment().filter(|_| is_news) else { continue };
-                let is_first = lines.is_first();
-                for missing in assessment.unreadable.iter().filter(|_| is_first) {
-                    output.note(&format!("note: {missing}: the reasons are incomplete"));
+                if !is_news {
+                    continue;
                 }
+                note_unreadable(follower, output);
+                let Some(assessment) = follower.assessment() else { continue };
+                let is_first = lines.is_first();
                 if !args.watch {
                     if is_first {
                         output.text(&tree::text(assessment, output.style))?;
@@ -181,7 +182,11 @@ fn show(
                 if let Some(trouble) = follower.new_trouble() {
                     output.note(&format!("note: {trouble}; the watch tries again"));
                 }
-                let Some(assessment) = follower.assessment().filter(|_| is_news) else { continue };
+                if !is_news {
+                    continue;
+                }
+                note_unreadable(follower, output);
+                let Some(assessment) = follower.assessment() else { continue };
                 for event in stream.update(assessment, follower.ended().map(|(end, _)| end)) {
                     output.line(&json_line(&event))?;
                 }
@@ -190,4 +195,15 @@ fn show(
         View::Screen(screen) => screen.draw(followers, is_news.contains(&true))?,
     }
     Ok(())
+}
+
+/// Says what could not be read before anything that is known without it.
+fn note_unreadable(follower: &mut Follower, output: &mut Output) {
+    let consequence = match follower.assessment() {
+        Some(assessment) if assessment.is_partial => "no reasons can be told, only what the status says",
+        _ => "the reasons are incomplete",
+    };
+    for missing in follower.new_unreadable() {
+        output.note(&format!("note: {missing}: {consequence}"));
+    }
 }

@@ -1,6 +1,7 @@
 //! Texts of other people, and times, as they are shown.
 
 use jiff::{SignedDuration, Timestamp};
+use windlass::logging::is_unsafe;
 
 /// The most characters of a foreign text on one line.
 const LONGEST: usize = 300;
@@ -11,7 +12,7 @@ pub fn harmless(text: &str) -> String {
     let mut line = String::new();
     let mut length = 0;
     for word in text.split_whitespace() {
-        let mut visible = word.chars().filter(|c| !is_invisible(*c)).peekable();
+        let mut visible = word.chars().filter(|c| !is_unsafe(*c)).peekable();
         if visible.peek().is_none() {
             continue;
         }
@@ -45,7 +46,7 @@ pub fn pretty_json(value: &serde_json::Value) -> String {
 pub fn escape_invisible(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
-        if is_invisible(c) && c != '\n' {
+        if is_unsafe(c) && c != '\n' {
             let mut units = [0; 2];
             for unit in c.encode_utf16(&mut units) {
                 text.push_str(&format!("\\u{unit:04x}"));
@@ -55,14 +56,6 @@ pub fn escape_invisible(json: &str) -> String {
         }
     }
     text
-}
-
-/// Control characters, and the format characters that reorder or hide text.
-fn is_invisible(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// A time span in at most two units: `7s`, `3m12s`, `2h5m`, `4d3h`. A negative one is `0s`.
@@ -124,11 +117,11 @@ mod tests {
         let text = format!("a\u{1b}[2J\u{202e}b\u{e0041}{}", "x".repeat(1000));
         let value = serde_json::json!({ "text": text });
         let line = json(&value);
-        assert!(!line.chars().any(is_invisible), "{line}");
+        assert!(!line.chars().any(is_unsafe), "{line}");
         assert!(line.contains(r"a\u001b[2J\u202eb\udb40\udc41x"), "{line}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&line).unwrap(), value);
         let lines = pretty_json(&value);
-        assert!(!lines.chars().any(|c| is_invisible(c) && c != '\n'), "{lines}");
+        assert!(!lines.chars().any(|c| is_unsafe(c) && c != '\n'), "{lines}");
         assert!(lines.starts_with("{\n  \"text\": \"a"), "{lines}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&lines).unwrap(), value);
     }

@@ -66,7 +66,7 @@ pub async fn run(global: &GlobalArgs, args: UndoArgs, output: &mut Output) -> Re
     }
     output.text(&difference)?;
     preview(global, &name, revision.number, output).await?;
-    for warning in warnings::of(&deployment, &autoscalers(&api, &namespace).await) {
+    for warning in warnings::of(&deployment, &autoscalers(&api, &namespace, output).await) {
         output.note(&format!("warning: {warning}"));
     }
     let done = format!("{object} rolled back to revision {}", revision.number);
@@ -122,10 +122,17 @@ async fn preview(
     }
 }
 
-/// The autoscalers of a namespace; none if they may not be read.
-async fn autoscalers(api: &Api, namespace: &str) -> Vec<Value> {
-    let listed = api.list(AUTOSCALERS.plural, &AUTOSCALERS.path(Some(namespace)), &[]).await;
-    listed.map(|listed| listed.items).unwrap_or_default()
+/// The autoscalers of a namespace; none, with a note, if they cannot be read.
+async fn autoscalers(api: &Api, namespace: &str, output: &mut Output) -> Vec<Value> {
+    match api.list(AUTOSCALERS.plural, &AUTOSCALERS.path(Some(namespace)), &[]).await {
+        Ok(listed) => listed.items,
+        // The server does not serve them.
+        Err(error) if error.code() == Some(404) => Vec::new(),
+        Err(error) => {
+            output.note(&format!("note: {error}: one of them may scale it"));
+            Vec::new()
+        }
+    }
 }
 
 /// Asks on the terminal. Everything but a yes is a no.

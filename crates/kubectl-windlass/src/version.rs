@@ -27,7 +27,7 @@ const STALE: SignedDuration = SignedDuration::from_secs(60);
 /// When the reader of the output is gone.
 pub async fn run(global: &GlobalArgs, args: VersionArgs, output: &mut Output) -> Result<Exit, CommandError> {
     let client = env!("CARGO_PKG_VERSION");
-    let (mut server, mut leaders) = (None, Vec::new());
+    let (mut server, mut leaders, mut unreadable) = (None, Vec::new(), Vec::new());
     if !args.client {
         match connect(global, &|name| std::env::var(name).ok()).await {
             Ok(connection) => {
@@ -35,7 +35,7 @@ pub async fn run(global: &GlobalArgs, args: VersionArgs, output: &mut Output) ->
                 match api.send("cannot read the server's version", request::get("/version", &[])).await {
                     Ok(answer) => {
                         server = answer["gitVersion"].as_str().map(harmless);
-                        leaders = find_leaders(&api).await;
+                        (leaders, unreadable) = find_leaders(&api).await;
                     }
                     Err(error) => output.note(&format!("note: {error}")),
                 }
@@ -43,9 +43,13 @@ pub async fn run(global: &GlobalArgs, args: VersionArgs, output: &mut Output) ->
             Err(error) => output.note(&format!("note: {error}")),
         }
     }
+    for missing in &unreadable {
+        output.note(&format!("note: {missing}: whether a controller manager leads by it is unknown"));
+    }
     match args.output {
         Format::Json => {
-            let value = json!({"clientVersion": client, "serverVersion": server, "leaders": leaders});
+            let value = json!({"clientVersion": client, "serverVersion": server, "leaders": leaders,
+                               "unreadable": unreadable});
             output.line(&crate::text::pretty_json(&value))?;
         }
         Format::Text => {
@@ -62,18 +66,20 @@ pub async fn run(global: &GlobalArgs, args: VersionArgs, output: &mut Output) ->
     Ok(Exit::Success)
 }
 
-/// The controller managers that lead, as far as their Leases may be read.
-async fn find_leaders(api: &Api) -> Vec<Value> {
-    let mut leaders = Vec::new();
+/// The controller managers that lead, and which Leases could not be read.
+async fn find_leaders(api: &Api) -> (Vec<Value>, Vec<String>) {
+    let (mut leaders, mut unreadable) = (Vec::new(), Vec::new());
     for name in LEADERS {
         let path = LEASES.path_of(&ObjectKey::new("kube-system", name));
-        if let Ok(Some(lease)) = api.get("the Lease", &path).await
-            && let Some(holder) = holder(&lease, api.now())
-        {
-            leaders.push(json!({"lease": name, "holder": holder}));
+        match api.get(&format!("the Lease {name}"), &path).await {
+            Ok(lease) => {
+                let holder = lease.and_then(|lease| holder(&lease, api.now()));
+                leaders.extend(holder.map(|holder| json!({"lease": name, "holder": holder})));
+            }
+            Err(error) => unreadable.push(error.to_string()),
         }
     }
-    leaders
+    (leaders, unreadable)
 }
 
 /// Who holds a Lease; `None` if nobody has renewed it for a minute.

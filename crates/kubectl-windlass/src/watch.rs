@@ -34,6 +34,8 @@ pub struct Selection {
     pub labels: String,
     /// The field selector, or the empty string.
     pub fields: String,
+    /// Whether changes are watched once the objects are listed.
+    pub follows: bool,
 }
 
 /// A change of the selected objects.
@@ -103,7 +105,8 @@ impl Selection {
     }
 }
 
-/// Sends the changes of the selected objects, each made a message by `wrap`, until the receiver is dropped.
+/// Sends the selected objects and, if they are followed, their changes until the receiver is dropped: each made a message by
+/// `wrap`.
 pub async fn watch<M>(
     api: Arc<Api>,
     selection: Selection,
@@ -127,7 +130,7 @@ pub async fn watch<M>(
     }
 }
 
-/// Returns once nobody receives the changes.
+/// Returns once nobody receives the changes, or after the list if no more is wanted.
 async fn list_and_watch<M>(
     api: &Api,
     selection: &Selection,
@@ -140,7 +143,7 @@ async fn list_and_watch<M>(
     let query = selection.query();
     let listed = api.list(what, &path, &query).await?;
     let mut version = listed.resource_version;
-    if changes.send(wrap(Change::Listed(listed.items))).await.is_err() {
+    if changes.send(wrap(Change::Listed(listed.items))).await.is_err() || !selection.follows {
         return Ok(());
     }
     let failed = |error: &kube::Error| ApiError::of(&format!("cannot watch {what}"), error);

@@ -29,7 +29,8 @@ pub struct Args {
     #[arg(long, default_value_t = 0)]
     pub port: u16,
 
-    /// Where to write the kubeconfig for kubectl. The sandbox does not delete it on exit.
+    /// Where to write the kubeconfig for kubectl: a new file, or that of an earlier sandbox. Any other file is left as it
+    /// is, and the sandbox does not start. It does not delete the file on exit.
     #[arg(long, value_name = "PATH", default_value = "./windlass.kubeconfig")]
     pub write_kubeconfig: PathBuf,
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use serde_json::Value;
+use windlass::logging::is_unsafe;
 
 use super::cluster::{Followed, ObjectChange, desired_replicas, key, number, pod_state};
 
@@ -113,9 +114,15 @@ pub fn event(event: &Value) -> String {
     )
 }
 
-/// Text from the cluster without line breaks and control characters, which could break lines or the terminal.
+/// Text from the cluster without line breaks, control characters and those that hide or turn text, which could break lines or
+/// the terminal.
 pub fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().map(|c| if is_unsafe(c) { ' ' } else { c }).collect()
+}
+
+/// The same for a text of several lines.
+pub fn plain_lines(text: &str) -> String {
+    text.split('\n').map(plain).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -188,15 +195,31 @@ mod tests {
         assert_eq!(lines.line(&deleted).unwrap(), "pod shop/web-1 deleted");
     }
 
+    /// ESC moves the cursor, U+202E turns the text that follows around, and a line break begins a line of its own.
+    #[test]
+    fn the_reason_of_a_pod_is_harmless_in_a_line_and_in_the_view() {
+        let reason = "Crash\u{1b}[31mLoop\u{202e}BackOff\nevent x";
+        let waiting = json!([{"name": "app", "state": {"waiting": {"reason": reason, "message": reason}}}]);
+        let object = json!({"metadata": {"namespace": "shop", "name": "web-1"}, "spec": {"nodeName": "n1"},
+                            "status": {"phase": "Pending", "containerStatuses": waiting}});
+        let shown = crate::cluster::Pod::of(&object);
+        let line = EventLines::default().line(&change(Followed::Pod, object)).unwrap();
+        for text in [&*line, &shown.state, shown.not_ready_reason.as_deref().unwrap()] {
+            assert!(text.contains("Crash [31mLoop BackOff event x"), "{text:?}");
+            assert!(!text.chars().any(is_unsafe), "{text:?}");
+        }
+        assert_eq!(plain_lines("a\u{1b}\nb\r"), "a \nb ");
+    }
+
     #[test]
     fn an_event_is_one_line_whatever_its_message() {
         let object = json!({
             "involvedObject": {"kind": "Deployment", "namespace": "shop", "name": "web"},
-            "type": "Normal", "reason": "ScalingReplicaSet", "message": "Scaled\nup \u{1b}[31m",
+            "type": "Normal", "reason": "ScalingReplicaSet", "message": "Scaled\nup \u{1b}[31m\u{202e}x",
         });
         assert_eq!(
             EventLines::default().line(&change(Followed::Event, object)).unwrap(),
-            "event deployment shop/web Normal ScalingReplicaSet Scaled up  [31m"
+            "event deployment shop/web Normal ScalingReplicaSet Scaled up  [31m x"
         );
     }
 }

@@ -3,8 +3,16 @@
 use std::{
     io::{self, Write as _},
     net::SocketAddr,
-    path::Path,
+    path::{Path, PathBuf},
 };
+
+use kube::config::Kubeconfig;
+
+/// The name of the cluster, the context and the user.
+const NAME: &str = "windlass-sandbox";
+
+/// The longest file that is read to see whose it is: ours has some hundred bytes.
+const LONGEST: u64 = 64 * 1024;
 
 /// The text of a kubeconfig for a server without TLS or credentials.
 pub fn text(address: SocketAddr) -> String {
@@ -29,8 +37,13 @@ pub fn text(address: SocketAddr) -> String {
 }
 
 /// Writes the kubeconfig to `path`, readable by its owner only. The write is atomic: a temporary file is renamed, so a
-/// concurrent reader never sees half of it.
+/// concurrent reader never sees half of it. A file that another sandbox has not written is left as it is:
+/// `~/.kube/config` is a natural path to name, and holds the only copy of many credentials.
+///
+/// # Errors
+/// When there is such a file, or the kubeconfig cannot be written.
 pub fn write(path: &Path, address: SocketAddr) -> io::Result<()> {
+    let path = &target(path)?;
     let Some(name) = path.file_name() else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the path of a file"));
     };
@@ -47,6 +60,43 @@ pub fn write(path: &Path, address: SocketAddr) -> io::Result<()> {
         let _ = std::fs::remove_file(&beside);
     }
     written
+}
+
+/// The file to replace: where `path` is a link to the kubeconfig of a sandbox, what it leads to.
+fn target(path: &Path) -> io::Result<PathBuf> {
+    if let Err(error) = std::fs::symlink_metadata(path) {
+        return match error.kind() {
+            io::ErrorKind::NotFound => Ok(path.to_owned()),
+            _ => Err(error),
+        };
+    }
+    let refused = |problem: &str| {
+        let text = format!("{problem}: name a file that does not exist, or delete this one");
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
+    };
+    let Ok(target) = std::fs::canonicalize(path) else { return refused("it is a link that leads nowhere") };
+    let found = std::fs::metadata(&target)?;
+    if !found.is_file() {
+        return refused("it is no regular file");
+    }
+    let is_ours = || Ok::<_, io::Error>(found.len() <= LONGEST && is_own(&std::fs::read_to_string(&target)?));
+    // An empty one, as of mktemp, has nothing to lose.
+    match found.len() == 0 || is_ours().unwrap_or(false) {
+        true => Ok(target),
+        false => refused("it exists, and is not the kubeconfig of a sandbox alone"),
+    }
+}
+
+/// Whether a text is a kubeconfig of a sandbox and has nothing else, such as a context that a user has added.
+fn is_own(text: &str) -> bool {
+    let Ok(Kubeconfig { clusters, contexts, auth_infos, .. }) = Kubeconfig::from_yaml(text) else {
+        return false;
+    };
+    let clusters = clusters.iter().map(|cluster| &cluster.name);
+    let contexts = contexts.iter().map(|context| &context.name);
+    let users = auth_infos.iter().map(|user| &user.name);
+    let names: Vec<&str> = clusters.chain(contexts).chain(users).map(String::as_str).collect();
+    names == [NAME; 3]
 }
 
 fn create_private(path: &Path) -> io::Result<std::fs::File> {
@@ -74,12 +124,17 @@ mod tests {
     }
 
     #[test]
-    fn writing_replaces_an_old_file_and_leaves_no_temporary_file() {
+    fn a_new_file_is_private_and_replaces_that_of_an_earlier_sandbox() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config");
-        std::fs::write(&path, "old").unwrap();
-        write(&path, address()).unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), text(address()));
+        write(&path, "127.0.0.1:1".parse().unwrap()).unwrap();
+        // kubectl rewrites the file when a user chooses a namespace.
+        let chosen = std::fs::read_to_string(&path).unwrap().replace("namespace: default", "namespace: shop");
+        for before in [chosen.as_str(), ""] {
+            std::fs::write(&path, before).unwrap();
+            write(&path, address()).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text(address()));
+        }
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
         #[cfg(unix)]
         {
@@ -87,6 +142,64 @@ mod tests {
                 std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
             assert_eq!(mode & 0o777, 0o600);
         }
+    }
+
+    /// Files that are not the kubeconfig of a sandbox alone.
+    fn precious() -> Vec<Vec<u8>> {
+        let other = "- name: production\n  cluster: {server: https://10.0.0.1}\n";
+        let context = "- name: production\n  context: {cluster: windlass-sandbox, user: windlass-sandbox}\n";
+        let user = "- name: admin\n  user: {token: secret}\n";
+        let with = |list: &str, item: &str| {
+            text(address()).replace(&format!("{list}:\n"), &format!("{list}:\n{item}"))
+        };
+        vec![
+            b"precious: true\n".to_vec(),
+            b"old".to_vec(),
+            b"\xff\xfe".to_vec(),
+            with("clusters", other).into_bytes(),
+            with("contexts", context).into_bytes(),
+            with("users", user).into_bytes(),
+            text(address()).replace("windlass-sandbox", "production").into_bytes(),
+            format!("{}{}", text(address()), "# a note\n".repeat(10_000)).into_bytes(),
+        ]
+    }
+
+    #[test]
+    fn a_file_that_no_sandbox_has_written_is_left_as_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config");
+        for content in precious() {
+            std::fs::write(&path, &content).unwrap();
+            let error = write(&path, address()).unwrap_err().to_string();
+            assert!(
+                error.contains("is not the kubeconfig of a sandbox alone: name a file that does not exist"),
+                "{error}"
+            );
+            assert_eq!(std::fs::read(&path).unwrap(), content);
+            assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+        }
+        let error = write(directory.path(), address()).unwrap_err().to_string();
+        assert!(error.contains("it is no regular file"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_stays_a_link_and_protects_what_it_leads_to() {
+        use std::os::unix::fs::symlink;
+        let directory = tempfile::tempdir().unwrap();
+        let [link, file] = ["link", "file"].map(|name| directory.path().join(name));
+        symlink("file", &link).unwrap();
+        let error = write(&link, address()).unwrap_err().to_string();
+        assert!(error.contains("a link that leads nowhere"), "{error}");
+        for content in precious() {
+            std::fs::write(&file, &content).unwrap();
+            assert!(write(&link, address()).is_err());
+            assert_eq!(std::fs::read(&file).unwrap(), content);
+        }
+        std::fs::write(&file, text("127.0.0.1:1".parse().unwrap())).unwrap();
+        write(&link, address()).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), text(address()));
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
     }
 
     #[test]

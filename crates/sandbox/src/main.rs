@@ -10,6 +10,7 @@ use windlass::logging::{self, FILTER_VARIABLE, LogOptions};
 use windlass::runtime::client::{ClientOptions, connect};
 use windlass_sandbox::cli::{Args, Command};
 use windlass_sandbox::controllers;
+use windlass_sandbox::event_lines::plain_lines;
 use windlass_sandbox::nodes::{self, NodesArgs};
 use windlass_sandbox::session::{self, Environment};
 
@@ -82,6 +83,6 @@ fn log() -> Result<(), logging::LogError> {
 
 #[allow(clippy::print_stderr)] // The error message of a command-line program.
 fn fail(error: &impl std::fmt::Display) -> ExitCode {
-    eprintln!("windlass-sandbox: {error}");
+    eprintln!("windlass-sandbox: {}", plain_lines(&error.to_string()));
     ExitCode::FAILURE
 }

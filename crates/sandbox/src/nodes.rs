@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_nodes::api_client::{Now, send};
 use windlass_nodes::kubelet::{self, NodeLabel, NodeTaint};
 
+use super::event_lines::plain;
 use super::{cli, node_flags};
 
 /// How long the tasks may take to end.
@@ -120,7 +121,7 @@ async fn nodes(
     };
     let simulator = tokio::spawn(kubelet::run(client, options, shutdown.clone()));
     // A reader that closes the pipe is no error.
-    let _ = writeln!(output, "windlass-sandbox simulates {nodes} nodes on {connected} ({version})")
+    let _ = writeln!(output, "windlass-sandbox simulates {nodes} nodes on {connected} ({})", plain(&version))
         .and_then(|()| output.flush());
     interrupted.await;
     shutdown.cancel();

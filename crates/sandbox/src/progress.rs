@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::cluster::{Cluster, Followed, Key, desired_replicas, key, number};
+use super::event_lines::plain;
 
 /// The progress of one Deployment or DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -204,13 +205,13 @@ impl Progress {
 
 /// Why a workload is not rolled out: the message, its own conditions, and why its pods are not ready.
 fn explain(target: &Target, object: &Value, why: &str, cluster: &Cluster) -> String {
-    let mut lines = vec![format!("{target}: {why}")];
+    let mut lines = vec![format!("{target}: {}", plain(why))];
     if object["spec"]["paused"] == true {
         lines.push("  the rollout is paused; continue it with `kubectl rollout resume`".to_owned());
     }
     for type_ in ["Progressing", "ReplicaFailure"] {
         if let Some(condition) = condition(object, type_) {
-            let text = |field: &str| condition[field].as_str().unwrap_or_default();
+            let text = |field: &str| plain(condition[field].as_str().unwrap_or_default());
             lines.push(format!("  {type_}={}, {}: {}", text("status"), text("reason"), text("message")));
         }
     }

@@ -22,7 +22,7 @@ use super::{
     cli::Args,
     cluster::{self, Cluster},
     controllers::Running,
-    event_lines::EventLines,
+    event_lines::{EventLines, plain},
     kubeconfig,
     manifest::{self, Object},
     node_flags,
@@ -180,7 +180,7 @@ impl Tasks {
     }
 }
 
-/// The destination of lines. A reader that closes the pipe, as with `| head`, ends the session and is no error.
+/// The destination of lines, each of which may hold texts of others. A reader that closes the pipe, as with `| head`, ends the session and is no error.
 struct Console {
     output: Box<dyn Write + Send>,
     terminal: bool,
@@ -189,7 +189,7 @@ struct Console {
 
 impl Console {
     fn line(&mut self, line: &str) -> std::io::Result<()> {
-        writeln!(self.output, "{line}")?;
+        writeln!(self.output, "{}", plain(line))?;
         self.output.flush()
     }
 }
@@ -511,7 +511,29 @@ spec:
     #[tokio::test(start_paused = true)]
     async fn a_failure_of_the_controllers_ends_the_session() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("kubeconfig").display().to_string();
+        let end = with_kubeconfig(&directory.path().join("kubeconfig")).await;
+        assert_eq!(format!("{:#}", end.unwrap_err()), "the controllers failed: no luck");
+    }
+
+    /// `~/.kube/config` holds the only copy of many credentials.
+    #[tokio::test(start_paused = true)]
+    async fn a_file_of_somebody_else_ends_the_session_before_it_begins() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "precious: true\n").unwrap();
+        let error = format!("{:#}", with_kubeconfig(file.path()).await.unwrap_err());
+        for part in [
+            "--write-kubeconfig ",
+            "is not the kubeconfig of a sandbox alone",
+            "name a file that does not exist",
+        ] {
+            assert!(error.contains(part), "{part:?}: {error}");
+        }
+        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "precious: true\n");
+    }
+
+    /// A session with this kubeconfig, whose controllers fail.
+    async fn with_kubeconfig(path: &std::path::Path) -> anyhow::Result<()> {
+        let path = path.display().to_string();
         let args = Args::try_parse_from(["windlass-sandbox", "--write-kubeconfig", &path]).unwrap();
         let start: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let environment = Environment {
@@ -523,7 +545,6 @@ spec:
             interrupted: std::future::pending().boxed(),
         };
         let controllers = |_, _, _| tokio::spawn(async { Err(anyhow!("no luck")) });
-        let end = run(args, environment, Box::new(controllers)).await;
-        assert_eq!(format!("{:#}", end.unwrap_err()), "the controllers failed: no luck");
+        run(args, environment, Box::new(controllers)).await
     }
 }

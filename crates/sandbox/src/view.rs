@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::board::{Board, Tone};
 use super::cluster::{Cluster, ObjectChange};
+use super::event_lines::plain;
 
 /// The shortest time between two draws of the screen.
 const FRAME: Duration = Duration::from_millis(100);
@@ -134,7 +135,9 @@ fn styled(rows: Vec<board::Row>, colour: bool) -> Vec<Line<'static>> {
         Tone::Bad => Style::new().fg(Color::Red),
     };
     let row = |row: board::Row| {
-        Line::from(row.into_iter().map(|(text, tone)| Span::styled(text, style(tone))).collect::<Vec<_>>())
+        Line::from(
+            row.into_iter().map(|(text, tone)| Span::styled(plain(&text), style(tone))).collect::<Vec<_>>(),
+        )
     };
     rows.into_iter().map(row).collect()
 }

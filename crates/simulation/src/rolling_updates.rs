@@ -4,7 +4,7 @@
 //! Three ReplicationControllers are updated to each other by requests in annotations. The daemon runs the controllers of
 //! ReplicationControllers and of rolling updates. Its requests may be lost, late or refused, watches break, it is killed
 //! with any of its writes, and for a while two of it act. Users pause, resume, abort and roll back, scale, edit and delete
-//! the controllers, break annotations, create rivals and quotas; their client is killed between its writes, or drives some
+//! the controllers, break annotations, name strangers in requests, create rivals and quotas; their client is killed between its writes, or drives some
 //! steps of an update itself. Pods fail, or never become ready.
 //!
 //! * [`scenario`]: what a seed draws; [`actors`]: carries it out, and [`afterwards`] what users do at the end; [`daemons`]: starts, kills and restarts the

@@ -16,9 +16,9 @@ use histories::{check, check_repetition, check_seeds, seeds};
 /// left on NEW stopped the update of NEW itself (120), and an update that was refused because of a rival stayed so when the
 /// rival was gone (400). The others are cases that the judges took for breaches: late requests
 /// (161), an OLD that is deleted while its NEW is updated (96), two daemons at one instant (237), a NEW that is deleted
-/// midway by hand (373), two requests for one controller (452), and an OLD that
-/// was NEW before (604).
-const ONCE_FAILED: [u64; 9] = [10, 96, 120, 161, 237, 373, 400, 452, 604];
+/// midway by hand (373), two requests for one controller (452), an OLD that
+/// was NEW before (604), and a NEW without its OLD that a client begins to update itself (132).
+const ONCE_FAILED: [u64; 10] = [10, 96, 120, 132, 161, 237, 373, 400, 452, 604];
 
 #[test]
 fn seeds_that_have_failed_pass() {

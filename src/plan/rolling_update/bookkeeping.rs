@@ -45,6 +45,61 @@ pub fn size(controller: &ReplicaSet, annotation: &str) -> Result<Option<i32>, St
     }
 }
 
+/// Whether NEW is the target of an update from OLD, which its bookkeeping alone tells: a wrong name in a request resizes no
+/// stranger, and whoever may write OLD has no power over the other controllers of its namespace.
+fn check_target(old: &ReplicaSet, new: &ReplicaSet) -> Result<(), String> {
+    let wanted = source_of(&old.meta);
+    let (name, of) = (&new.meta.key.name, &old.meta.key.name);
+    match new.annotations.get(SOURCE) {
+        Some(source) if source == wanted => Ok(()),
+        _ if planted!("any controller is the target of a rolling update") => Ok(()),
+        Some(source) => {
+            Err(format!("{name} is the target of another update, that of {source}: name another one"))
+        }
+        None => Err(format!(
+            "{name} is not the target of an update from {of}: it lacks the annotation {SOURCE}={wanted}, which \
+             `kubectl windlass rolling-update` writes when it creates {name}"
+        )),
+    }
+}
+
+/// The size that an update from OLD to NEW has to reach.
+///
+/// # Errors
+/// When NEW is no target of an update from OLD, or does not say its size.
+pub fn size_to_reach(old: &ReplicaSet, new: &ReplicaSet) -> Result<i32, String> {
+    check_target(old, new)?;
+    size(new, DESIRED_REPLICAS)?.ok_or_else(|| {
+        let (name, replicas) = (&new.meta.key.name, old.replicas.max(new.replicas));
+        format!(
+            "{name} does not say how many pods it is to have: annotate it with them, such as \
+             {DESIRED_REPLICAS}={replicas}"
+        )
+    })
+}
+
+/// The size to which an update from OLD to NEW is taken back: the one that OLD had before. OLD still has that while NEW has
+/// no replicas. `new` is `None` once NEW is deleted.
+///
+/// # Errors
+/// When NEW is no target of an update from OLD, or nobody knows that size: after a complete update OLD has 0 replicas,
+/// and they are no size to go back to.
+pub fn size_to_return_to(old: &ReplicaSet, new: Option<&ReplicaSet>) -> Result<i32, String> {
+    new.map_or(Ok(()), |new| check_target(old, new))?;
+    if let Some(original) = size(old, ORIGINAL_REPLICAS)? {
+        return Ok(original);
+    }
+    let has_not_begun = old.replicas > 0 && new.is_some_and(|new| new.replicas == 0);
+    if has_not_begun || planted!("a rollback goes to whatever size OLD has") {
+        return Ok(old.replicas);
+    }
+    let name = &old.meta.key.name;
+    Err(format!(
+        "the size that {name} had before the update is unknown, so that there is no way back: if the update is not \
+         complete, annotate {name} with it, {ORIGINAL_REPLICAS}=N; else update again to the earlier image or file"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

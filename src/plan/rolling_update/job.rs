@@ -136,7 +136,7 @@ pub fn partners(own: &ReplicaSet) -> impl Iterator<Item = &str> {
 /// | no request, and an update was under way or refused | report that it stopped: the same request may come again, and its answer must differ from the earlier one |
 /// | anything in the way | report why; nothing else is written |
 /// | the condition is not `True` yet | report first: the client waits for an answer |
-/// | bookkeeping is missing | write it, once |
+/// | the original size is missing | write it, once |
 /// | paused, and not handing over | nothing; the sizes stay |
 /// | otherwise | the step of [`super::plan`], with the roles swapped in a rollback |
 /// | nothing is left | report the end, then remove the request |

@@ -166,20 +166,37 @@ fn a_client_that_drives_the_same_update_at_the_same_time_does_no_harm() {
 }
 
 #[test]
-fn bookkeeping_is_written_once_and_never_over_what_is_there() {
-    let mut world = requested(DELETE);
-    world.rc_mut("new").annotations.clear();
-    world.rc_mut("old").annotations.insert(ORIGINAL_REPLICAS.to_owned(), "7".to_owned());
-    assert!(world.next_resize().is_some());
-    let new = &world.rc("new").unwrap().annotations;
-    assert_eq!((&*new[SOURCE], &*new[DESIRED_REPLICAS]), ("old:uid-old", "7"));
-    assert_eq!(world.rc("old").unwrap().annotations[ORIGINAL_REPLICAS], "7");
-    // A NEW that someone has sized keeps its size.
-    let mut world = World::new(3, 5, 5);
-    world.rc_mut("new").annotations.clear();
-    world.request(&[]);
-    world.run();
-    assert_eq!(end(&world), ends(&[("new", 5, "False Complete", 5)]));
+fn the_original_size_is_written_once_and_never_over_what_is_there() {
+    for (known, expected) in [(None, "3"), (Some("7"), "7")] {
+        let mut world = requested(DELETE);
+        let known = known.map(|size: &str| (ORIGINAL_REPLICAS.to_owned(), size.to_owned()));
+        world.rc_mut("old").annotations.extend(known);
+        let new = world.rc("new").unwrap().annotations.clone();
+        for _ in 0..2 {
+            assert!(world.next_resize().is_some());
+            world.controllers_act();
+            world.make_ready(usize::MAX);
+        }
+        assert_eq!(world.rc("old").unwrap().annotations[ORIGINAL_REPLICAS], expected);
+        let now = &world.rc("new").unwrap().annotations;
+        assert_eq!([&now[SOURCE], &now[DESIRED_REPLICAS]], [&new[SOURCE], &new[DESIRED_REPLICAS]]);
+    }
+}
+
+/// The client was killed, or changed its mind, before anybody has resized one of the two: OLD has its original size.
+#[test]
+fn a_rollback_before_the_first_resize_deletes_the_new_one() {
+    for writes in 0.. {
+        let mut world = requested(&[("rollback", "true")]);
+        // The daemon dies after so many writes.
+        let has_more = (0..writes).all(|_| world.sync("old"));
+        world.advance(3600);
+        world.run();
+        assert_eq!(end(&world), ends(&[("old", 3, "False RolledBack", 3)]), "{writes}: {:?}", world.log);
+        if !has_more {
+            break;
+        }
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use windlass::plan::rolling_update::request::{REQUEST, STEP_AT};
 
 use super::World;
 use super::cases::{KEEP_NAME, end, ends, requested};
-use super::world::rc;
+use super::world::{rc, target};
 
 /// Nothing but the condition is written, and it says this.
 #[track_caller]
@@ -35,6 +35,11 @@ fn what_is_in_the_way_is_named_and_nothing_else_is_written() {
     let mut world = requested(&[]);
     world.rc_mut("new").annotations.insert(SOURCE.to_owned(), "other:uid-other".to_owned());
     check_refused(&mut world, &["new is the target of another update, that of other:uid-other"]);
+    for (missing, value) in [(SOURCE, "old:uid-old"), (DESIRED_REPLICAS, "3")] {
+        let mut world = requested(&[]);
+        world.rc_mut("new").annotations.remove(missing);
+        check_refused(&mut world, &["new", &format!("{missing}={value}")]);
+    }
     for (on, key) in [("new", DESIRED_REPLICAS), ("old", ORIGINAL_REPLICAS), ("new", STEP_AT)] {
         for value in ["abc", "-1", "4294967295"] {
             let mut world = requested(&[]);
@@ -61,11 +66,55 @@ fn what_is_in_the_way_is_named_and_nothing_else_is_written() {
     check_refused(&mut world, &["KeepName", "replicationcontroller-controller"]);
 }
 
+/// A wrong name in a request would delete OLD, or the stranger: both run without the other's pods.
+#[test]
+fn a_stranger_is_no_target_of_an_update_or_of_a_rollback() {
+    for options in [&[][..], &[("rollback", "true")]] {
+        for (size, original) in [(5, None), (0, None), (5, Some("1"))] {
+            let mut world = World::new(3, size, 3);
+            world.rc_mut("new").annotations.clear();
+            let original = original.map(|size: &str| (ORIGINAL_REPLICAS.to_owned(), size.to_owned()));
+            world.rc_mut("old").annotations.extend(original);
+            world.request(options);
+            check_refused(
+                &mut world,
+                &["new is not the target of an update from old", SOURCE, "rolling-update"],
+            );
+        }
+    }
+}
+
+/// OLD at 0 is no size to go back to: all pods would be deleted.
+#[test]
+fn a_complete_update_is_not_taken_back() {
+    let mut world = requested(&[("cleanup", "Preserve")]);
+    world.run();
+    world.log.clear();
+    world.request(&[("rollback", "true")]);
+    check_refused(&mut world, &["new is not the target of an update from old"]);
+    // In the midst of the last writes NEW still names its source.
+    let mut world = World::new(0, 3, 3);
+    world.request(&[("rollback", "true")]);
+    check_refused(&mut world, &["size that old had", ORIGINAL_REPLICAS]);
+}
+
+#[test]
+fn a_rollback_goes_to_no_size_that_nobody_knows() {
+    // Midway: OLD has lost one pod already.
+    let mut world = World::new(2, 2, 3);
+    world.request(&[("rollback", "true")]);
+    check_refused(&mut world, &["size that old had", &format!("{ORIGINAL_REPLICAS}=N")]);
+    // NEW is deleted, by whomever.
+    let mut world = requested(&[("rollback", "true")]);
+    world.rcs.pop();
+    check_refused(&mut world, &["size that old had"]);
+}
+
 /// Two updates of one controller would undo each other's steps for ever.
 #[test]
 fn the_target_of_an_update_is_updated_itself_only_afterwards() {
     let mut world = requested(&[]);
-    world.rcs.push(rc("third", "9", 0));
+    world.rcs.push(target("third", "9", "new", 3));
     world.rc_mut("new").annotations.insert(REQUEST.to_owned(), "third".to_owned());
     world.sync("new");
     assert_eq!(world.reason("new"), "False Refused");
@@ -83,7 +132,7 @@ fn what_is_left_of_an_earlier_update_stops_no_later_one() {
     {
         let mut world = World::new(0, 1, 1);
         world.rcs.retain(|rc| rc.name == "new");
-        world.rcs.push(rc("third", "9", 0));
+        world.rcs.push(target("third", "9", "new", 1));
         let new = &mut world.rc_mut("new").annotations;
         new.insert(REQUEST.to_owned(), "third".to_owned());
         for (option, value) in options {

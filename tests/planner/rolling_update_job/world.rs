@@ -58,7 +58,7 @@ impl World {
     /// OLD and NEW of these sizes, with all of their pods, and the bookkeeping that the plugin writes.
     pub fn new(old: i32, new: i32, desired: i32) -> Self {
         let mut world = World {
-            rcs: vec![rc("old", "1", old), rc("new", "2", new)],
+            rcs: vec![rc("old", "1", old), Rc { replicas: new, ..target("new", "2", "old", desired) }],
             pods: Vec::new(),
             replica_sets: Vec::new(),
             daemon_sets: Vec::new(),
@@ -68,10 +68,6 @@ impl World {
             deleted: 0,
             log: Vec::new(),
         };
-        let bookkeeping = [(SOURCE, "old:uid-old".to_owned()), (DESIRED_REPLICAS, desired.to_string())];
-        for (key, value) in bookkeeping {
-            world.rc_mut("new").annotations.insert(key.to_owned(), value);
-        }
         world.controllers_act();
         world.make_ready(usize::MAX);
         (world.created, world.deleted) = (0, 0);
@@ -315,6 +311,14 @@ pub fn rc(name: &str, version: &str, replicas: i32) -> Rc {
         reported: (0, 0),
         generation: 1,
     }
+}
+
+/// The target of an update from `old`, with the bookkeeping that the plugin writes.
+pub fn target(name: &str, version: &str, old: &str, desired: i32) -> Rc {
+    let mut target = rc(name, version, 0);
+    let bookkeeping = [(SOURCE, format!("{old}:uid-{old}")), (DESIRED_REPLICAS, desired.to_string())];
+    target.annotations.extend(bookkeeping.map(|(key, value)| (key.to_owned(), value)));
+    target
 }
 
 impl Rc {

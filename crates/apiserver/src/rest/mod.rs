@@ -159,7 +159,7 @@ impl Reply {
         self
     }
 
-    fn into_response(self) -> Response {
+    pub(crate) fn into_response(self) -> Response {
         let body = match self.content {
             Content::Text(text) => Body::from(text),
             Content::Stream(body) => body,

@@ -13,6 +13,7 @@ mod patches;
 mod quotas;
 mod replicationcontrollers;
 mod watches;
+mod web_pages;
 mod writes;
 
 use std::sync::Arc;

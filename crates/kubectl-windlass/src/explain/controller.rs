@@ -9,7 +9,7 @@ use windlass::plan::rolling_update::bookkeeping::{DESIRED_REPLICAS, ORIGINAL_REP
 use windlass::plan::rolling_update::report::ROLLING_UPDATE;
 use windlass::plan::rolling_update::request::REQUEST;
 
-use super::{acts, logs, pod_table};
+use super::{acts, logs, notes, pod_table};
 use crate::absent;
 use crate::api::Api;
 use crate::exit::CommandError;
@@ -42,11 +42,12 @@ pub(super) async fn explain(
         .collect();
     let labels = labels.join(",");
     let query = [("labelSelector", labels.as_str())];
-    let mut unreadable = Vec::new();
+    let (mut unreadable, mut is_partial) = (Vec::new(), false);
     let pods = match api.list("pods", &Pod::RESOURCE.path(Some(namespace)), &query).await {
         Ok(listed) => listed.items,
         Err(error) if error.is_forbidden() => {
             unreadable.push(error.to_string());
+            is_partial = true;
             Vec::new()
         }
         Err(error) => return Err(error.into()),
@@ -65,7 +66,7 @@ pub(super) async fn explain(
     let unready = unready(&controller, &pods, &events, api);
     let others = api.list("replicationcontrollers", &resource.path(Some(namespace)), &[]).await?.items;
     let why = reasons(&object, &controller, &others).map_err(CommandError::Argument)?;
-    let (mut text, mut data) = told(&object, &controller, &why, &unready, &unreadable, api);
+    let (mut text, mut data) = told(&object, &controller, &why, &unready, (&unreadable, is_partial), api);
     if let Some(count) = log_lines {
         let logs = logs::read(api, namespace, &unready, &pods, count).await;
         text.push_str(&logs::text(&logs));
@@ -171,7 +172,7 @@ fn told(
     controller: &ReplicaSet,
     why: &[(&'static str, String)],
     unready: &[PodView],
-    unreadable: &[String],
+    (unreadable, is_partial): (&[String], bool),
     api: &Api,
 ) -> (String, Value) {
     let (status, key, now) = (&controller.status, &controller.meta.key, api.now());
@@ -181,22 +182,20 @@ fn told(
         Some(("statusBehind", _)) => "unobserved",
         _ => "waiting",
     };
-    let mut text = format!(
+    let mut text = notes(unreadable, is_partial);
+    text.push_str(&format!(
         "ReplicationController {key}: {verdict}; {} wanted, {} exist, {} ready, {} available\n",
         counted(controller.replicas.into(), "pod"),
         status.replicas,
         status.ready,
         status.available
-    );
+    ));
     for (_, sentence) in why {
         text.push_str(&format!("  {}\n", harmless(sentence)));
     }
     text.push_str(&pod_table(unready, now));
     let last = LastWrites::of(object);
     text.push_str(&format!("ACTS    {}\n", acts(last.status.as_ref(), status.observed_generation > 0, now)));
-    for missing in unreadable {
-        text.push_str(&format!("NOTE    {missing}: the reasons are incomplete\n"));
-    }
     let why: Vec<Value> = why.iter().map(|(kind, text)| json!({"kind": kind, "text": text})).collect();
     let counts: BTreeMap<&str, i32> = [
         ("desired", controller.replicas),
@@ -205,10 +204,14 @@ fn told(
         ("available", status.available),
     ]
     .into();
-    let data = json!({
+    let mut data = json!({
         "kind": "ReplicationController", "namespace": key.namespace, "name": key.name,
         "uid": controller.meta.uid.to_string(), "verdict": verdict, "counts": counts, "why": why, "pods": unready,
-        "acts": last.status, "unreadable": unreadable, "time": now.to_string(),
+        "acts": last.status, "unreadable": unreadable, "isPartial": is_partial, "time": now.to_string(),
     });
+    if is_partial {
+        // An empty list would say that there are none.
+        data["pods"] = Value::Null;
+    }
     (text, data)
 }

@@ -45,10 +45,16 @@ enum Verdict {
 /// Reads an answer to the dry run of an object of this resource.
 fn verdict(error: &ApiError, resource: &str) -> Verdict {
     let text = error.to_string();
+    // `pods is forbidden: User …` for one that has no name yet, `deployments.apps "web" is forbidden: User …`.
+    let lacks_right = || {
+        let before = text.split(" is forbidden: User ").next().filter(|before| before.len() < text.len());
+        let before = before.and_then(|before| before.rsplit(": ").next()).unwrap_or_default();
+        before.split(' ').next() == Some(resource)
+    };
     match error.code() {
         None | Some(401 | 404 | 408 | 409 | 429 | 502..=504) => Verdict::NotJudged,
         // The authorizer names the user; admission names the object.
-        Some(403) if text.contains(&format!("{resource} is forbidden: User ")) => Verdict::NotJudged,
+        Some(403) if lacks_right() => Verdict::NotJudged,
         Some(403) if text.contains("exceeded quota: ") => Verdict::QuotaUsedUp,
         // In the words of upstream: `admission webhook "x" does not support dry run`.
         Some(400) if text.contains("does not support dry run") => Verdict::NotJudged,
@@ -238,6 +244,12 @@ mod tests {
         ] {
             assert_eq!(verdict(&refused(code, message), "pods"), expected, "{code} {message}");
         }
+        let unnamed = "deployments.apps \"web\" is forbidden: User \"jane\" cannot patch resource \"deployments\" in API \
+                       group \"apps\" in the namespace \"shop\"";
+        assert_eq!(verdict(&refused(403, unnamed), "deployments.apps"), Verdict::NotJudged);
+        let policy =
+            "deployments.apps \"web\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: no";
+        assert_eq!(verdict(&refused(403, policy), "deployments.apps"), Verdict::Refused);
     }
 
     #[test]

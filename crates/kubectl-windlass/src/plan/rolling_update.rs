@@ -110,23 +110,17 @@ async fn try_new(
     Ok(())
 }
 
-/// The pods that a controller selects; none, with a note, without the right to list them.
-async fn pods_of(
-    api: &Api,
-    old: &Value,
-    namespace: &str,
-    unjudged: &mut Vec<String>,
-) -> Result<Vec<Value>, CommandError> {
+/// The pods that a controller selects.
+async fn pods_of(api: &Api, old: &Value, key: &ObjectKey) -> Result<Vec<Value>, CommandError> {
     let labels: Vec<String> = prepare::selector(old)
         .iter()
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
         .collect();
     let labels = labels.join(",");
-    match api.list("pods", &Pod::RESOURCE.path(Some(namespace)), &[("labelSelector", &labels)]).await {
+    match api.list("pods", &Pod::RESOURCE.path(Some(&key.namespace)), &[("labelSelector", &labels)]).await {
         Ok(listed) => Ok(listed.items),
         Err(error) if error.is_forbidden() => {
-            unjudged.push(error.to_string());
-            Ok(Vec::new())
+            Err(super::unknown(&format!("replicationcontroller {key}"), &[error.to_string()]))
         }
         Err(error) => Err(error.into()),
     }
@@ -140,7 +134,7 @@ pub(super) async fn judge(api: &Api, args: &PlanArgs, name: &str) -> Result<Repo
     let mut change = Change::of(new, vec![said], Vec::new());
     try_new(api, args, &key, &mut change).await?;
     let Change { wanted: new, said, pod, checked, mut unjudged, refusal } = change;
-    let pods = pods_of(api, &old, &key.namespace, &mut unjudged).await?;
+    let pods = pods_of(api, &old, &key).await?;
     let [quotas, budgets, autoscalers] = super::limits_of(api, &key.namespace, &mut unjudged).await?;
     let old_pod = pods.first().unwrap_or(&pod);
     let needs = [old_pod, &pod].map(|pod| limits::needs(&pod["spec"]));

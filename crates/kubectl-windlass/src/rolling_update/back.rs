@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use windlass::plan::rolling_update::bookkeeping::{
-    HANDING_OVER, NEXT_CONTROLLER, ORIGINAL_REPLICAS, SOURCE, size, source_of,
+    HANDING_OVER, NEXT_CONTROLLER, ORIGINAL_REPLICAS, SOURCE, size, size_to_return_to, source_of,
 };
 use windlass::plan::rolling_update::request::STEP_AT;
 use windlass::plan::rolling_update::{Bounds, Cleanup};
@@ -38,11 +38,13 @@ pub(super) async fn roll_back(
              one, update again to the earlier image or file"
         )));
     }
-    if let Some(new) = new {
-        check_target(old, new, original)?;
-        reporter.set_new(name(new));
-    }
-    let desired = original.unwrap_or(decoded.replicas);
+    let desired = match new {
+        Some(new) => {
+            reporter.set_new(name(new));
+            size_before(old, new)?
+        }
+        None => size_to_return_to(&decoded, None).map_err(refused)?,
+    };
     if args.dry_run {
         reporter.dry_run(&format!("Would roll {old_name} back to {desired} pods"), old, new)?;
         return Ok(Exit::Success);
@@ -65,22 +67,21 @@ pub(super) async fn roll_back(
     Ok(Exit::Success)
 }
 
-/// Refuses to go back from what is not the target of an update that is under way.
-fn check_target(old: &Value, new: &Value, original: Option<i32>) -> Result<(), CommandError> {
+/// The size to which an update that is under way goes back.
+fn size_before(old: &Value, new: &Value) -> Result<i32, CommandError> {
     let (of_old, of_new) = (prepare::decode(old).map_err(refused)?, prepare::decode(new).map_err(refused)?);
-    let (old_name, new_name) = (name(old), name(new));
-    if of_new.annotations.get(SOURCE) != Some(&source_of(&of_old.meta)) {
-        return Err(refused(format!("{new_name} is not the target of an update from {old_name}")));
-    }
+    let original = size(&of_old, ORIGINAL_REPLICAS).map_err(refused)?;
     // The last writes of an update remove OLD's original size first: its size of 0 is no size to go back to.
     let is_complete = original.is_none() && of_old.replicas == 0 && of_new.replicas > 0;
-    if is_complete || of_new.annotations.get(HANDING_OVER).is_some() {
+    let is_of_old = of_new.annotations.get(SOURCE) == Some(&source_of(&of_old.meta));
+    if is_of_old && (is_complete || of_new.annotations.get(HANDING_OVER).is_some()) {
         return Err(refused(format!(
-            "the update of {old_name} to {new_name} is complete but for its last writes: finish it with the command \
-             that began it"
+            "the update of {} to {} is complete but for its last writes: finish it with the command that began it",
+            name(old),
+            name(new)
         )));
     }
-    Ok(())
+    size_to_return_to(&of_old, Some(&of_new)).map_err(refused)
 }
 
 /// Moves back to OLD, and deletes NEW.
@@ -123,13 +124,13 @@ pub(super) async fn replace(
     let decoded = prepare::decode(old).map_err(refused)?;
     let source = prepare::decode(left_over).map_err(refused)?.annotations.get(SOURCE).map(str::to_owned);
     let source = source.unwrap_or_default();
-    let original = size(&decoded, ORIGINAL_REPLICAS).map_err(refused)?;
     prepare::check_controller(left_over).map_err(refused)?;
-    // That of another object has no share in OLD's size.
-    if source == source_of(&decoded.meta) {
-        check_target(old, left_over, original)?;
-    }
-    let desired = original.unwrap_or(decoded.replicas);
+    let desired = if source == source_of(&decoded.meta) {
+        size_before(old, left_over)?
+    } else {
+        // That of another object has no share in OLD's size.
+        size(&decoded, ORIGINAL_REPLICAS).map_err(refused)?.unwrap_or(decoded.replicas)
+    };
     let ended = back(cluster, old, Some(left_over), &source, desired, args, reporter).await?;
     if ended == Ended::Complete {
         tidy(cluster, name(old), &[ORIGINAL_REPLICAS, NEXT_CONTROLLER, STEP_AT], reporter).await?;

@@ -10,12 +10,13 @@ use super::{Cluster, described, refused};
 use crate::exit::CommandError;
 use crate::write;
 
-/// Merges a change into a controller; `None` leaves it as it is.
+/// Merges a change into a controller; `None` leaves it as it is. What `compute` refuses is the error: it sees the version
+/// that the write names.
 pub(super) async fn change(
     cluster: &Cluster<'_>,
     controller: &str,
     reporter: &mut Reporter<'_>,
-    compute: impl Fn(&Value) -> Option<Value>,
+    compute: impl Fn(&Value) -> Result<Option<Value>, String>,
 ) -> Result<(), CommandError> {
     let mut outage = Outage::new(cluster.patience);
     loop {
@@ -25,7 +26,7 @@ pub(super) async fn change(
                     "replicationcontroller {controller} was deleted in the meantime"
                 )));
             };
-            let Some(body) = compute(&seen) else { return Ok(()) };
+            let Some(body) = compute(&seen).map_err(refused)? else { return Ok(()) };
             let path = cluster.path(controller);
             let written = write::merge(cluster.api, &described(controller), &path, &seen, body).await;
             written.map(drop).map_err(CommandError::Api)
@@ -48,7 +49,7 @@ pub(super) async fn remember_size(
         let annotations = &old["metadata"]["annotations"];
         let size = old["spec"]["replicas"].as_i64().unwrap_or(1).to_string();
         let is_known = annotations[ORIGINAL_REPLICAS].is_string();
-        (!is_known).then(|| json!({"metadata": {"annotations": {ORIGINAL_REPLICAS: size}}}))
+        Ok((!is_known).then(|| json!({"metadata": {"annotations": {ORIGINAL_REPLICAS: size}}})))
     })
     .await
 }
@@ -64,7 +65,7 @@ pub(super) async fn tidy(
         let present = |key: &&&str| object["metadata"]["annotations"][**key].is_string();
         let removed: serde_json::Map<String, Value> =
             annotations.iter().filter(present).map(|key| ((*key).to_owned(), Value::Null)).collect();
-        (!removed.is_empty()).then(|| json!({"metadata": {"annotations": removed}}))
+        Ok((!removed.is_empty()).then(|| json!({"metadata": {"annotations": removed}})))
     })
     .await
 }

@@ -44,7 +44,7 @@ pub(super) async fn relabel(
         if !had_key {
             body["spec"]["template"]["metadata"]["labels"][key] = json!(value);
         }
-        (!is_done).then_some(body)
+        Ok((!is_done).then_some(body))
     })
     .await?;
     if !had_key {
@@ -56,7 +56,7 @@ pub(super) async fn relabel(
         label_pods(cluster, &old, &labels, key, &value).await?;
         change(cluster, &old_name, reporter, |old| {
             let is_done = old["spec"]["selector"][key] == value.as_str();
-            (!is_done).then(|| json!({"spec": {"selector": {key.as_str(): value}}}))
+            Ok((!is_done).then(|| json!({"spec": {"selector": {key.as_str(): value}}})))
         })
         .await?;
         let deleted = delete_strays(cluster, &old, &labels, key).await?;

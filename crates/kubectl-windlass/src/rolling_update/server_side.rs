@@ -11,13 +11,14 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use windlass::model::{Record as _, ReplicationController};
 use windlass::plan::rolling_update::Cleanup;
+use windlass::plan::rolling_update::bookkeeping::{size_to_reach, size_to_return_to};
 use windlass::plan::rolling_update::request::{
     CLEANUP, MAX_SURGE, MAX_UNAVAILABLE, PAUSED, PERIOD, REQUEST, ROLLBACK, TIMEOUT,
 };
 
 use super::changes::change;
 use super::follow::{End, Follow, News, condition};
-use super::prepare::name;
+use super::prepare::{self, name};
 use super::reporter::Reporter;
 use super::{Cluster, refused};
 use crate::cli::RollingUpdateArgs;
@@ -92,7 +93,11 @@ pub(super) async fn submit(
         let wanted = annotations.as_object().into_iter().flatten();
         let is_there = wanted.into_iter().all(|(key, value)| current[key] == *value);
         before.replace(if is_there { Value::Null } else { condition(old) });
-        (!is_there).then(|| json!({"metadata": {"annotations": annotations}}))
+        if !is_there {
+            // What was read before may be over: OLD at 0 has nothing to go back to.
+            check(old, new, annotations)?;
+        }
+        Ok((!is_there).then(|| json!({"metadata": {"annotations": annotations}})))
     })
     .await?;
     let target = annotations[REQUEST].as_str().unwrap_or_default();
@@ -117,6 +122,17 @@ pub(super) async fn submit(
         Err(_) => return Err(take_back(cluster, old_name, target, annotations, reporter).await?),
     }
     follow_to_end(follow, changes, args, reporter).await
+}
+
+/// Refuses a request that the daemon would refuse, by its rules.
+fn check(old: &Value, new: Option<&Value>, annotations: &Value) -> Result<(), String> {
+    let (old, new) = (prepare::decode(old)?, new.map(prepare::decode).transpose()?);
+    let size = match new {
+        new if annotations[ROLLBACK].is_string() => size_to_return_to(&old, new.as_ref()),
+        Some(new) => size_to_reach(&old, &new),
+        None => return Ok(()),
+    };
+    size.map(drop)
 }
 
 /// The target of the update that a controller of the cluster carries out; an error with this hint where there is none.
@@ -161,7 +177,7 @@ pub(super) async fn set_paused(
     let wanted = if args.pause { json!("true") } else { Value::Null };
     change(cluster, old_name, reporter, |old| {
         let is_there = old["metadata"]["annotations"][PAUSED] == wanted;
-        (!is_there).then(|| json!({"metadata": {"annotations": {PAUSED: wanted}}}))
+        Ok((!is_there).then(|| json!({"metadata": {"annotations": {PAUSED: wanted}}})))
     })
     .await?;
     let (kind, what) = if args.pause { ("Paused", "paused") } else { ("Resumed", "resumed") };
@@ -176,6 +192,7 @@ fn watch_controllers(cluster: &Cluster<'_>) -> mpsc::Receiver<watch::Change> {
         namespace: cluster.namespace.to_owned(),
         labels: String::new(),
         fields: String::new(),
+        follows: true,
     };
     tokio::spawn(watch::watch(cluster.api.clone(), selection, sender, |change| change));
     changes
@@ -193,7 +210,7 @@ async fn take_back(
     let removed: Map<String, Value> = keys.collect();
     change(cluster, old_name, reporter, |old| {
         let is_ours = request_of(old) == Some(target);
-        is_ours.then(|| json!({"metadata": {"annotations": removed}}))
+        Ok(is_ours.then(|| json!({"metadata": {"annotations": removed}})))
     })
     .await?;
     Ok(refused(format!(

@@ -38,7 +38,7 @@ pub fn replica_set(view: &SetView) -> Value {
 /// The whole assessment.
 pub fn assessment(assessment: &Assessment, next: &[String]) -> Value {
     let text = |at: Option<jiff::Timestamp>| at.map(|at| at.to_string());
-    json!({
+    let mut value = json!({
         "kind": "Deployment", "namespace": assessment.namespace, "name": assessment.name, "uid": assessment.uid,
         "revision": assessment.revision, "generation": assessment.generation,
         "verdict": assessment.verdict, "since": text(assessment.since), "counts": counts(assessment),
@@ -47,6 +47,14 @@ pub fn assessment(assessment: &Assessment, next: &[String]) -> Value {
         "deadline": text(assessment.deadline),
         "secondsLeft": assessment.estimate.map(|left| left.as_secs()),
         "next": next, "acts": assessment.acts, "unreadable": assessment.unreadable,
+        "isPartial": assessment.is_partial, "conditions": assessment.conditions,
         "time": assessment.now.to_string(),
-    })
+    });
+    if assessment.is_partial {
+        // An empty list would say that there are none.
+        for unknown in ["why", "writes", "pods", "replicaSets"] {
+            value[unknown] = Value::Null;
+        }
+    }
+    value
 }

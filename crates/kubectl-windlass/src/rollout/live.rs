@@ -31,7 +31,7 @@ pub async fn read(api: &Api, namespace: &str, name: &str) -> Result<Option<Workl
                 Ok(listed) => listed.items,
                 Err(error) if error.is_forbidden() => {
                     workload.unreadable.push(error.to_string());
-                    workload.pods_are_unknown |= resource == Pod::RESOURCE;
+                    workload.is_partial = true;
                     continue;
                 }
                 Err(error) => return Err(error.into()),

@@ -6,6 +6,7 @@ pub mod estimate;
 pub mod json;
 pub mod last_writes;
 pub mod live;
+mod partial;
 pub mod pods;
 pub mod verdict;
 
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use windlass::model::{Deployment, Interner, Pod, Record, ReplicaSet, condition};
+use windlass::model::{Deployment, Interner, Pod, Record, ReplicaSet};
 use windlass::plan::deployment::progress::{PROGRESSING, REPLICA_SET_UPDATED, TIMED_OUT};
 use windlass::plan::deployment::{self as planner, Observed, Plan, PlanReason, explain, revision};
 
@@ -33,9 +34,9 @@ pub struct Workload {
     pub pods: Vec<Value>,
     /// Events, by the UID of the pod.
     pub events: BTreeMap<String, Vec<Value>>,
-    /// Whether the pods could not be read: then the statuses of the ReplicaSets count alone.
-    pub pods_are_unknown: bool,
-    /// What could not be read, with the server's answer: the reasons are incomplete.
+    /// Whether the ReplicaSets or the pods could not be read: then nothing is planned, and the status counts alone.
+    pub is_partial: bool,
+    /// What could not be read, with the server's answer.
     pub unreadable: Vec<String>,
 }
 
@@ -49,8 +50,8 @@ pub struct Records<'a> {
     pub pods: Vec<(Arc<Pod>, &'a Value)>,
     /// As [`Workload::events`].
     pub events: &'a BTreeMap<String, Vec<Value>>,
-    /// As [`Workload::pods_are_unknown`].
-    pub pods_are_unknown: bool,
+    /// As [`Workload::is_partial`].
+    pub is_partial: bool,
     /// As [`Workload::unreadable`].
     pub unreadable: &'a [String],
 }
@@ -80,6 +81,8 @@ pub struct Assessment {
     pub writes: Vec<String>,
     /// The counts of its status.
     pub counts: Counts,
+    /// The conditions of its status, in words.
+    pub conditions: Vec<String>,
     /// Its ReplicaSets with pods, the new one first.
     pub replica_sets: Vec<SetView>,
     /// Active pods that are not ready, the worst first.
@@ -94,6 +97,8 @@ pub struct Assessment {
     pub template_written: Option<Timestamp>,
     /// The newest revision before this one that still has its ReplicaSet, with its images.
     pub previous: Option<(i64, String)>,
+    /// Whether only the status is known: reasons, writes, ReplicaSets and pods are then empty, and say nothing.
+    pub is_partial: bool,
     /// What could not be read.
     pub unreadable: Vec<String>,
     /// The time of the assessment.
@@ -114,14 +119,15 @@ impl Assessment {
     /// Whether another template runs than in an earlier assessment.
     pub fn supersedes(&self, before: &Assessment) -> bool {
         let name_of_new = |assessment: &Assessment| assessment.new_replica_set().map(|new| new.name.clone());
-        name_of_new(before).is_some()
+        !self.is_partial
+            && name_of_new(before).is_some()
             && name_of_new(before) != name_of_new(self)
             && before.generation != self.generation
     }
 
-    /// How many new pods are available.
-    pub fn new_available(&self) -> i64 {
-        self.new_replica_set().map_or(0, |new| new.available)
+    /// How many new pods are available; `None` where only the status is known, which counts all pods alike.
+    pub fn new_available(&self) -> Option<i64> {
+        (!self.is_partial).then(|| self.new_replica_set().map_or(0, |new| new.available))
     }
 }
 
@@ -189,7 +195,7 @@ pub fn assess(workload: &Workload, now: Timestamp) -> Result<Assessment, serde_j
         replica_sets,
         pods,
         events: &workload.events,
-        pods_are_unknown: workload.pods_are_unknown,
+        is_partial: workload.is_partial,
         unreadable: &workload.unreadable,
     };
     assess_records(records, now)
@@ -200,10 +206,14 @@ pub fn assess(workload: &Workload, now: Timestamp) -> Result<Assessment, serde_j
 /// # Errors
 /// When the Deployment is not what its kind says.
 pub fn assess_records(records: Records<'_>, now: Timestamp) -> Result<Assessment, serde_json::Error> {
-    let Records { deployment: object, replica_sets, pods, events, pods_are_unknown, unreadable } = records;
+    let Records { deployment: object, replica_sets, pods, events, is_partial, unreadable } = records;
     let mut deployment: Deployment = decode(object, &mut Interner::default())?;
     let last = LastWrites::of(object);
     let deadline_is_stale = forget_stale_deadline(&mut deployment, last.template);
+    let by_status = partial::assess(&deployment, object, &last, unreadable, now);
+    if is_partial {
+        return Ok(by_status);
+    }
     let (owned, others): (Vec<_>, Vec<_>) =
         replica_sets.into_iter().partition(|replica_set| deployment.controls(&replica_set.meta));
     let orphans = others.into_iter().filter(|replica_set| replica_set.meta.controller.is_none()).collect();
@@ -212,11 +222,7 @@ pub fn assess_records(records: Records<'_>, now: Timestamp) -> Result<Assessment
         owned.map(|(pod, _)| pod.clone()).collect::<Vec<_>>()
     };
 
-    let observed = if pods_are_unknown {
-        Observed { owned, orphans, may_adopt: true, ..Observed::new(&deployment, now) }
-    } else {
-        Observed::gather(&deployment, owned, orphans, true, pods_of, now)
-    };
+    let observed = Observed::gather(&deployment, owned, orphans, true, pods_of, now);
     let plan: Plan = planner::plan(&observed);
     let mut reasons = plan.reasons.clone();
     reasons.extend(explain::progress(&deployment, &plan, &deployment.status));
@@ -267,52 +273,30 @@ pub fn assess_records(records: Records<'_>, now: Timestamp) -> Result<Assessment
     }
     unready.sort_by_key(|pod| (!pod.is_new, !pod.is_failing, pod.created, pod.name.clone()));
 
-    let status = &deployment.status;
-    let counts = Counts {
-        desired: deployment.replicas.into(),
-        replicas: status.replicas.into(),
-        updated: status.updated.into(),
-        ready: status.ready.into(),
-        available: status.available.into(),
-    };
     let verdict = verdict::verdict(&deployment, &plan, &reasons, &last, now);
     let estimate = roles.new.as_ref().filter(|_| !verdict.is_at_rest()).and_then(|new| {
         let started = last.template.unwrap_or(new.meta.created);
         estimate::estimate(&pods_of(new), new.min_ready_seconds, deployment.replicas, started, now)
     });
     let current = roles.new.as_ref().and_then(|new| revision::revision_of(new));
-    let reported = deployment.annotations.get(revision::REVISION).and_then(|text| text.parse().ok());
     let earlier = roles.old.iter().filter_map(|old| Some((revision::revision_of(old)?, old)));
     let previous = earlier
         .filter(|(number, _)| current.is_none_or(|current| *number < current))
         .max_by_key(|(number, _)| *number)
         .map(|(number, old)| (number, images(old)));
-    let progressing = condition::find(&deployment.status.conditions, PROGRESSING);
     Ok(Assessment {
-        namespace: deployment.meta.key.namespace.to_string(),
-        name: deployment.meta.key.name.to_string(),
-        uid: deployment.meta.uid.to_string(),
-        generation: deployment.meta.generation,
-        observed_generation: deployment.status.observed_generation,
-        revision: current.or(reported),
-        since: match verdict {
-            Verdict::Unobserved => last.template,
-            Verdict::Deleting => None,
-            _ => progressing.and_then(|condition| condition.last_update),
-        },
+        revision: current.or(by_status.revision),
+        since: partial::since(verdict, &deployment, &last),
         verdict,
         writes: plan.writes.iter().map(ToString::to_string).collect(),
         reasons,
-        counts,
         replica_sets: views,
         pods: unready,
         deadline,
         estimate,
-        acts: last.status,
-        template_written: last.template,
         previous,
-        unreadable: unreadable.to_vec(),
-        now,
+        is_partial: false,
+        ..by_status
     })
 }
 

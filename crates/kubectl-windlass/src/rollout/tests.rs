@@ -209,19 +209,40 @@ fn each_state_has_its_word() {
 }
 
 #[test]
-fn without_the_right_to_read_pods_the_statuses_count() {
+fn without_the_right_to_read_replica_sets_or_pods_only_the_status_counts() {
     let mut web = stuck();
-    let numbers = |web: &Workload| {
-        let assessed = assess(web, at("00:02:00")).unwrap();
-        let budget = assessed.reasons.into_iter().find_map(|reason| match reason {
-            PlanReason::Budget { numbers, .. } => Some((numbers.available, numbers.unavailable_new)),
-            _ => None,
-        });
-        (budget, assessed.pods.len())
+    web.deployment["metadata"]["annotations"] = json!({"deployment.kubernetes.io/revision": "2"});
+    let whole = assess(&web, at("00:02:00")).unwrap();
+    web.is_partial = true;
+    web.unreadable = vec!["cannot list pods: forbidden".to_owned()];
+    let part = assess(&web, at("00:02:00")).unwrap();
+    assert_eq!((part.verdict, part.counts, part.revision), (Verdict::Unfinished, whole.counts, Some(2)));
+    assert_eq!((part.reasons.len(), part.writes.len(), part.pods.len()), (0, 0, 0));
+    assert_eq!((part.deadline, part.estimate, part.previous.clone()), (None, None, None));
+    assert_eq!((part.new_available(), whole.new_available()), (None, Some(0)));
+    assert!(!part.supersedes(&whole));
+    let data = super::json::assessment(&part, &[]);
+    for unknown in ["why", "writes", "pods", "replicaSets", "deadline"] {
+        assert!(data[unknown].is_null(), "{unknown}: {data:#}");
+    }
+    // What the status says is told.
+    let by_status = |kind: &str, status: &str, reason: &str| {
+        let mut web = web.clone();
+        let condition = json!({"type": kind, "status": status, "reason": reason, "message": "m",
+                               "lastUpdateTime": "2026-01-01T00:10:30Z"});
+        web.deployment["status"]["conditions"] = json!([condition]);
+        let part = assess(&web, at("00:11:00")).unwrap();
+        (part.verdict.word(), part.conditions.join(", "))
     };
-    let known = numbers(&web);
-    (web.pods, web.pods_are_unknown) = (Vec::new(), true);
-    assert_eq!((known, numbers(&web)), ((Some((3, 1)), 1), (Some((3, 1)), 0)));
+    let said = |word, text: &str| (word, text.to_owned());
+    assert_eq!(
+        by_status("Progressing", "False", "ProgressDeadlineExceeded"),
+        said("stuck", "Progressing=False ProgressDeadlineExceeded: m")
+    );
+    assert_eq!(
+        by_status("ReplicaFailure", "True", "FailedCreate"),
+        said("blocked", "ReplicaFailure=True FailedCreate: m")
+    );
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
-use windlass::model::Deployment;
+use windlass::model::{Condition, Deployment, condition};
+use windlass::plan::deployment::progress::{PROGRESSING, TIMED_OUT};
+use windlass::plan::deployment::status::REPLICA_FAILURE;
 use windlass::plan::deployment::{Plan, PlanReason, StatusScope};
 
 use super::last_writes::LastWrites;
@@ -20,6 +22,8 @@ pub enum Verdict {
     Rolling,
     /// It waits for pods.
     Waiting,
+    /// It is not complete, by its status. What it waits for is unknown, since its ReplicaSets or pods could not be read.
+    Unfinished,
     /// The progress deadline has passed.
     Stuck,
     /// `spec.paused`.
@@ -43,6 +47,7 @@ impl Verdict {
             Verdict::Complete => "complete",
             Verdict::Rolling => "rolling",
             Verdict::Waiting => "waiting",
+            Verdict::Unfinished => "unfinished",
             Verdict::Stuck => "stuck",
             Verdict::Paused => "paused",
             Verdict::Scaling => "scaling",
@@ -65,8 +70,39 @@ impl Verdict {
 /// Whether the controllers are done: kubectl's rule, and kstatus'.
 pub fn is_done(deployment: &Deployment) -> bool {
     let (wanted, status) = (deployment.replicas, &deployment.status);
-    status.observed_generation >= deployment.meta.generation
+    is_observed(deployment)
         && [status.updated, status.replicas, status.available].iter().all(|count| *count == wanted)
+}
+
+/// The state of a rollout, from the status of the Deployment alone.
+pub(super) fn by_status(deployment: &Deployment, last: &LastWrites, now: Timestamp) -> Verdict {
+    let conditions = &deployment.status.conditions;
+    let reports_failure = condition::find(conditions, REPLICA_FAILURE).is_some_and(Condition::is_true);
+    let is_past = condition::find(conditions, PROGRESSING).is_some_and(|it| *it.reason == *TIMED_OUT);
+    if deployment.meta.is_deleting() {
+        Verdict::Deleting
+    } else if is_unobserved(deployment, last, now) {
+        Verdict::Unobserved
+    } else if deployment.paused {
+        Verdict::Paused
+    } else if is_done(deployment) {
+        Verdict::Complete
+    } else if reports_failure {
+        Verdict::Blocked
+    } else if is_past && is_observed(deployment) {
+        Verdict::Stuck
+    } else {
+        Verdict::Unfinished
+    }
+}
+
+fn is_observed(deployment: &Deployment) -> bool {
+    deployment.status.observed_generation >= deployment.meta.generation
+}
+
+fn is_unobserved(deployment: &Deployment, last: &LastWrites, now: Timestamp) -> bool {
+    let changed = last.spec.unwrap_or(deployment.meta.created);
+    !is_observed(deployment) && now.duration_since(changed) >= UNOBSERVED_AFTER
 }
 
 /// The state of a rollout, from the Deployment, the plan and its reasons.
@@ -78,13 +114,11 @@ pub(super) fn verdict(
     now: Timestamp,
 ) -> Verdict {
     let gives = |test: fn(&PlanReason) -> bool| reasons.iter().any(test);
-    let is_observed = deployment.status.observed_generation >= deployment.meta.generation;
-    let changed = last.spec.unwrap_or(deployment.meta.created);
     if deployment.meta.is_deleting() {
         Verdict::Deleting
     } else if plan.status_scope == StatusScope::Refused {
         Verdict::Refused
-    } else if !is_observed && now.duration_since(changed) >= UNOBSERVED_AFTER {
+    } else if is_unobserved(deployment, last, now) {
         Verdict::Unobserved
     } else if deployment.paused {
         Verdict::Paused
@@ -94,7 +128,7 @@ pub(super) fn verdict(
         matches!(reason, PlanReason::CreateLimit { .. } | PlanReason::ReplicaFailure { .. })
     }) {
         Verdict::Blocked
-    } else if is_observed && gives(|reason| matches!(reason, PlanReason::DeadlinePassed { .. })) {
+    } else if is_observed(deployment) && gives(|reason| matches!(reason, PlanReason::DeadlinePassed { .. })) {
         Verdict::Stuck
     } else if gives(|reason| matches!(reason, PlanReason::Scaling { .. })) {
         Verdict::Scaling

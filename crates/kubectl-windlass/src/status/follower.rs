@@ -74,8 +74,12 @@ pub struct Follower {
     events_asked: BTreeMap<String, Instant>,
     events_are_awaited: bool,
     may_read_events: bool,
-    pods_are_unknown: bool,
+    /// Whether the watches go on after the lists.
+    follows: bool,
+    is_partial: bool,
     unreadable: Vec<String>,
+    /// How many of those the user knows.
+    told: usize,
     failing: FailingPods,
     /// Of each watch.
     silences: [Silence; 3],
@@ -91,11 +95,12 @@ fn text(object: &Value, field: &str) -> String {
 }
 
 impl Follower {
-    /// Starts to watch the Deployment. Its ReplicaSets and pods follow once its selector is known.
+    /// Starts to watch the Deployment, or to list it if it is not followed. Its ReplicaSets and pods follow once its selector is known.
     pub fn start(
         index: usize,
         namespace: String,
         name: String,
+        follows: bool,
         api: &Arc<Api>,
         sender: &mpsc::Sender<Message>,
     ) -> Self {
@@ -113,8 +118,10 @@ impl Follower {
             events_asked: BTreeMap::new(),
             events_are_awaited: false,
             may_read_events: true,
-            pods_are_unknown: false,
+            follows,
+            is_partial: false,
             unreadable: Vec::new(),
+            told: 0,
             failing: FailingPods::default(),
             silences: Default::default(),
             has_changed: false,
@@ -137,7 +144,8 @@ impl Follower {
         api: &Arc<Api>,
         sender: &mpsc::Sender<Message>,
     ) {
-        let selection = Selection { resource, namespace: self.namespace.clone(), labels, fields };
+        let (namespace, follows) = (self.namespace.clone(), self.follows);
+        let selection = Selection { resource, namespace, labels, fields, follows };
         let follower = self.index;
         let wrap = move |change| Message { follower, news: News::Change(part, change) };
         tokio::spawn(watch::watch(api.clone(), selection, sender.clone(), wrap));
@@ -174,8 +182,9 @@ impl Follower {
                 match part {
                     Part::Deployment => return Err(CommandError::Argument(why)),
                     Part::ReplicaSets => self.replica_sets = Some(BTreeMap::new()),
-                    Part::Pods => (self.pods, self.pods_are_unknown) = (Some(BTreeMap::new()), true),
+                    Part::Pods => self.pods = Some(BTreeMap::new()),
                 }
+                self.is_partial = true;
                 self.unreadable.push(why);
                 self.has_changed = true;
                 return Ok(true);
@@ -287,7 +296,7 @@ impl Follower {
             replica_sets: replica_sets.values().map(|seen| seen.record.clone()).collect(),
             pods: pods.values().map(|seen| (seen.record.clone(), &seen.object)).collect(),
             events: &self.events,
-            pods_are_unknown: self.pods_are_unknown,
+            is_partial: self.is_partial,
             unreadable: &self.unreadable,
         };
         let unreadable =
@@ -376,6 +385,13 @@ impl Follower {
     /// The same, once for each interruption that lasts.
     pub fn new_trouble(&mut self) -> Option<String> {
         self.silences.iter_mut().find_map(Silence::news)
+    }
+
+    /// What could not be read, each once.
+    pub fn new_unreadable(&mut self) -> Vec<String> {
+        let new = self.unreadable.get(self.told..).unwrap_or_default().to_vec();
+        self.told = self.unreadable.len();
+        new
     }
 
     /// Whether there is a newer assessment than at the last call.

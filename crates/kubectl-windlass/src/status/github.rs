@@ -90,6 +90,7 @@ fn summary(missed: &[(&End, &Assessment)]) -> String {
     for (end, assessment) in missed {
         let revision = assessment.revision.map_or("?".to_owned(), |revision| revision.to_string());
         let (available, desired) = (assessment.new_available(), assessment.counts.desired);
+        let available = available.map_or("?".to_owned(), |available| available.to_string());
         let (label, why) = (cell(&label(assessment)), cell(why(end)));
         text.push_str(&format!("| {label} | {revision} | {available} of {desired} | {why} |\n"));
     }

@@ -32,17 +32,20 @@ impl Stream {
             self.has_ended = true;
             events.push(match end {
                 End::Complete => event(now, "Complete", json!({})),
-                End::Failed(why) => {
-                    event(now, "Failed", json!({"message": why, "why": as_json::why(&now.reasons)}))
-                }
-                End::TimedOut(why) => {
-                    event(now, "TimedOut", json!({"message": why, "why": as_json::why(&now.reasons)}))
+                End::Failed(message) => event(now, "Failed", json!({"message": message, "why": why(now)})),
+                End::TimedOut(message) => {
+                    event(now, "TimedOut", json!({"message": message, "why": why(now)}))
                 }
             });
         }
         self.last = Some(now.clone());
         events
     }
+}
+
+/// The reasons; null where none is known.
+fn why(now: &Assessment) -> Value {
+    if now.is_partial { Value::Null } else { as_json::why(&now.reasons) }
 }
 
 fn event(now: &Assessment, kind: &str, more: Value) -> Value {
@@ -52,6 +55,9 @@ fn event(now: &Assessment, kind: &str, more: Value) -> Value {
         "newAvailable": now.new_available(),
         "secondsLeft": now.estimate.map(|left| left.as_secs()),
     });
+    if now.is_partial {
+        event["unreadable"] = json!(now.unreadable);
+    }
     if let (Some(event), Value::Object(more)) = (event.as_object_mut(), more) {
         event.extend(more);
     }
@@ -81,14 +87,14 @@ fn changes(before: &Assessment, now: &Assessment) -> Vec<Value> {
         events.push(event(now, "Progress", json!({})));
     }
     let waits = |assessment: &Assessment| match assessment.verdict {
-        Verdict::Waiting | Verdict::Stuck | Verdict::Blocked | Verdict::Unobserved => {
+        Verdict::Waiting | Verdict::Unfinished | Verdict::Stuck | Verdict::Blocked | Verdict::Unobserved => {
             let pod = assessment.pods.iter().find(|pod| pod.is_failing);
             Some((assessment.verdict, pod.map(|pod| (pod.uid.clone(), pod.state.clone()))))
         }
         _ => None,
     };
     if waits(now).is_some() && waits(now) != waits(before) {
-        let more = json!({"message": headline(now), "why": as_json::why(&now.reasons)});
+        let more = json!({"message": headline(now), "why": why(now)});
         events.push(event(now, "Waiting", more));
     }
     events

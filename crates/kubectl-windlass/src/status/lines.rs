@@ -39,7 +39,12 @@ impl Shown {
         Shown {
             verdict: assessment.verdict.word(),
             revision: assessment.revision,
-            counts: [counts.desired, counts.replicas, counts.updated, assessment.new_available()],
+            counts: [
+                counts.desired,
+                counts.replicas,
+                counts.updated,
+                assessment.new_available().unwrap_or(counts.available),
+            ],
             failing: failing.map(|pod| (pod.name.clone(), pod.state.clone())),
         }
     }
@@ -63,7 +68,7 @@ impl Lines {
             lines.push(format!(
                 "{} {label} Superseded: the template has changed, and the rollout of{revision} ends with {} of {} available",
                 time(assessment.now),
-                before.new_available(),
+                before.new_available().unwrap_or_default(),
                 counted(before.counts.desired, "new pod"),
             ));
             self.last = None;
@@ -100,13 +105,12 @@ fn time(now: Timestamp) -> String {
 fn line(assessment: &Assessment, label: &str) -> String {
     let counts = &assessment.counts;
     let revision = assessment.revision.map_or(String::new(), |revision| format!(" revision {revision}:"));
-    let mut line = format!(
-        "{} {label}{revision} {} of {} available, {}",
-        time(assessment.now),
-        assessment.new_available(),
-        counted(counts.desired, "new pod"),
-        counted(counts.replicas, "pod"),
-    );
+    let pods = counted(counts.replicas, "pod");
+    let numbers = match assessment.new_available() {
+        Some(available) => format!("{available} of {} available, {pods}", counted(counts.desired, "new pod")),
+        None => format!("{} of {pods} available, {} desired", counts.available, counts.desired),
+    };
+    let mut line = format!("{} {label}{revision} {numbers}", time(assessment.now));
     if let Some(left) = assessment.estimate {
         line.push_str(&format!(", ETA {}", seconds(left)));
     }

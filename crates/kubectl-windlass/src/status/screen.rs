@@ -66,10 +66,13 @@ impl Screen {
         if !is_news && !self.is_stale {
             return Ok(());
         }
-        let rows: Vec<Row> = followers
-            .iter()
-            .filter_map(Follower::assessment)
-            .flat_map(|assessment| tree::rows(assessment, self.style))
+        let unreadable = followers.iter().filter_map(Follower::assessment).flat_map(|assessment| {
+            let label = format!("{}/{}", assessment.namespace, assessment.name);
+            assessment.unreadable.iter().map(move |missing| vec![(format!("{label}: {missing}"), Tone::Bad)])
+        });
+        let assessments = followers.iter().filter_map(Follower::assessment);
+        let rows: Vec<Row> = unreadable
+            .chain(assessments.flat_map(|assessment| tree::rows(assessment, self.style)))
             .chain(followers.iter().filter_map(|follower| {
                 Some(vec![(format!("{}: {}", follower.label(), follower.lasting_trouble()?), Tone::Bad)])
             }))

@@ -45,7 +45,9 @@ pub fn text(assessment: &Assessment, style: Style) -> String {
 fn tone(verdict: Verdict) -> Tone {
     match verdict {
         Verdict::Complete => Tone::Good,
-        Verdict::Rolling | Verdict::Waiting | Verdict::Scaling | Verdict::Paused => Tone::Waiting,
+        Verdict::Rolling | Verdict::Waiting | Verdict::Unfinished | Verdict::Scaling | Verdict::Paused => {
+            Tone::Waiting
+        }
         Verdict::Stuck | Verdict::Blocked | Verdict::Refused | Verdict::Unobserved | Verdict::Deleting => {
             Tone::Bad
         }
@@ -56,7 +58,7 @@ fn tone(verdict: Verdict) -> Tone {
 pub fn rows(assessment: &Assessment, style: Style) -> Vec<Row> {
     let Assessment { namespace, name, counts, verdict, now, .. } = assessment;
     let revision = assessment.revision.map_or(String::new(), |revision| format!("  revision {revision}"));
-    let available = assessment.new_available();
+    let available = assessment.new_available().unwrap_or(counts.available);
     let mut head: Row = vec![
         (format!("{namespace}/{name}{revision}  "), Tone::Plain),
         (style.bar(available, counts.desired, BAR), tone(*verdict)),
@@ -102,7 +104,8 @@ pub fn rows(assessment: &Assessment, style: Style) -> Vec<Row> {
             rows.push(vec![(format!("{stem}{}and {more} more", branch(style, true)), Tone::Plain)]);
         }
     }
-    if let Some(why) = headline(assessment).filter(|_| tone(*verdict) == Tone::Bad || sets.is_empty()) {
+    let says_why = tone(*verdict) == Tone::Bad || sets.is_empty();
+    if let Some(why) = headline(assessment).filter(|_| says_why && !assessment.is_partial) {
         rows.push(vec![(why, Tone::Bad)]);
     }
     rows

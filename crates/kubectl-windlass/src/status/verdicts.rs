@@ -88,6 +88,9 @@ pub fn headline(assessment: &Assessment) -> Option<String> {
                 assessment.generation
             ));
         }
+        _ if assessment.is_partial => {
+            return Some(format!("the reason cannot be told: {}", assessment.unreadable.join("; ")));
+        }
         _ => {}
     }
     let sentence = |test: fn(&Reason) -> bool| assessment.reasons.iter().find(|reason| test(reason));

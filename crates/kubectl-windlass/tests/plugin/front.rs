@@ -6,8 +6,10 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use serde_json::json;
+
 /// What becomes of a request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Fate {
     /// The server answers.
     Forward,
@@ -15,6 +17,8 @@ pub enum Fate {
     Late(Duration),
     /// This code, without a word from the server.
     Answer(u16),
+    /// This code, with these words.
+    Refuse(u16, String),
     /// The connection ends before the server sees the request.
     Reset,
     /// The connection ends after the server has answered.
@@ -80,7 +84,13 @@ fn serve(
         None => target,
     };
     let is_about_connection = |line: &&str| line.to_ascii_lowercase().contains("connection:");
-    let headers: Vec<&str> = lines.filter(|line| !is_about_connection(line)).collect();
+    let mut headers: Vec<&str> = lines.filter(|line| !is_about_connection(line)).collect();
+    // The far server has the name that the client asks the proxy for; the sandbox answers for no such name.
+    let own = format!("host: {server}");
+    if path != target {
+        headers.retain(|line| !line.to_ascii_lowercase().starts_with("host:"));
+        headers.push(&own);
+    }
     let length = headers.iter().find_map(|line| {
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
@@ -91,16 +101,20 @@ fn serve(
     if matches!(fate, Fate::WithoutChange) {
         body = format!("{:<1$}", "{}", body.len()).into_bytes();
     }
-    match fate {
+    let fate = match fate {
+        Fate::Answer(code) => Fate::Refuse(code, "the front says so".to_owned()),
+        fate => fate,
+    };
+    match &fate {
         Fate::Reset => return Ok(()),
-        Fate::Answer(code) => {
+        Fate::Refuse(code, message) => {
             let status =
-                format!(r#"{{"kind":"Status","code":{code},"message":"the front says so","reason":"No"}}"#);
+                json!({"kind": "Status", "code": code, "message": message, "reason": "No"}).to_string();
             let length = status.len();
             let head = format!("HTTP/1.1 {code} No\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
             return client.write_all(format!("{head}{status}").as_bytes());
         }
-        Fate::Forward | Fate::Late(_) | Fate::LoseAnswer | Fate::WithoutChange => {}
+        Fate::Answer(_) | Fate::Forward | Fate::Late(_) | Fate::LoseAnswer | Fate::WithoutChange => {}
     }
     let mut onwards = TcpStream::connect(server)?;
     let head = format!("{method} {path} HTTP/1.1\r\n{}\r\nconnection: close\r\n\r\n", headers.join("\r\n"));

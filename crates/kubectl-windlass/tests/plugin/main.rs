@@ -11,6 +11,7 @@ mod front;
 mod harness;
 mod history;
 mod kubectl;
+mod missing_rights;
 mod plan;
 mod proxies;
 mod real_cluster;

@@ -220,7 +220,7 @@ fn note_requests(mut client: TcpStream, mut server: TcpStream, notes: &Seen) {
 
 /// The right that a request needs, from `PATCH /apis/apps/v1/namespaces/default/deployments/web?dryRun=All`; none for
 /// discovery and versions.
-fn right_of(request: &str) -> Option<String> {
+pub fn right_of(request: &str) -> Option<String> {
     let (method, uri) = request.split_once(' ')?;
     let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();

@@ -2,9 +2,11 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
+use crate::front::{Fate, Front};
 use crate::harness::{Ended, PLUGIN, Sandbox};
 use crate::rolling_update::{
     CONTROLLERS, all_available, check_survivor, controller, images, names, path, with_web,
@@ -127,6 +129,44 @@ fn without_a_controller_the_request_is_taken_back() {
     let ours = left.as_object().into_iter().flatten().filter(|(key, _)| key.contains("rolling-update"));
     assert_eq!(ours.count(), 0, "{left:#}");
     assert_eq!(sandbox.get(&path("next"))["spec"]["replicas"], 0);
+}
+
+/// Between the client's look and its write the update ends: OLD is at 0, and NEW has all pods.
+#[test]
+fn a_rollback_is_not_requested_of_an_update_that_has_ended_meanwhile() {
+    let sandbox = Sandbox::start(&["--no-controllers"]);
+    let mut web = controller("web", "app:1", &json!({"app": "web", "deployment": "1"}));
+    web["spec"]["replicas"] = json!(1);
+    web["metadata"]["annotations"] = json!({"kubectl.kubernetes.io/original-replicas": "3"});
+    let web = sandbox.call("POST", CONTROLLERS, &web);
+    let mut next = controller("next", "app:2", &json!({"app": "web", "deployment": "2"}));
+    next["metadata"]["annotations"] = json!({
+        "kubectl.kubernetes.io/update-source-id": format!("web:{}", web["metadata"]["uid"].as_str().unwrap()),
+        "kubectl.kubernetes.io/desired-replicas": "3",
+    });
+    sandbox.call("POST", CONTROLLERS, &next);
+    let (client, looks) = (sandbox.client(), AtomicUsize::new(0));
+    let front = Front::start(sandbox.address(), move |method, target| {
+        if method == "GET" && target.ends_with("/web") && looks.fetch_add(1, Ordering::SeqCst) == 1 {
+            for name in ["web", "next"] {
+                let mut end = json!({"metadata": {"annotations": null}});
+                if name == "web" {
+                    end["spec"]["replicas"] = json!(0);
+                }
+                let request =
+                    http::Request::patch(path(name)).header("content-type", "application/merge-patch+json");
+                let request = request.body(end.to_string().into_bytes()).unwrap();
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(client.request::<Value>(request)).unwrap();
+            }
+        }
+        Fate::Forward
+    });
+    let ended = sandbox.plugin_through(&front, &["rolling-update", "web", "--rollback", "--server-side"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.err.contains("the size that web had before the update is unknown"), "{ended:?}");
+    let writes: Vec<String> = front.requests().into_iter().filter(|it| !it.starts_with("GET")).collect();
+    assert_eq!(writes, Vec::<String>::new());
 }
 
 /// The controller writes no second condition for the same refusal.

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::{controller, uid};
+use crate::event_lines::plain;
 
 /// The summary of a pod: its state and its relations.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +23,7 @@ impl Pod {
             uid: uid(pod).into(),
             controller: controller(pod).map(Box::from),
             state: pod_state(pod).into(),
-            not_ready_reason: not_ready_reason(pod).map(Box::from),
+            not_ready_reason: not_ready_reason(pod).map(|reason| plain(&reason).into()),
         }
     }
 }
@@ -36,13 +37,13 @@ pub fn pod_state(pod: &Value) -> String {
     if let Some(reason) =
         waiting(pod).map(|(_, reason, _)| reason).filter(|reason| *reason != "PodInitializing")
     {
-        return reason.to_owned();
+        return plain(reason);
     }
     let ready =
         conditions(pod).any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
     match pod["status"]["phase"].as_str() {
         Some("Running") if ready => "Ready".to_owned(),
-        Some(phase) if !phase.is_empty() => phase.to_owned(),
+        Some(phase) if !phase.is_empty() => plain(phase),
         _ => "Pending".to_owned(),
     }
 }

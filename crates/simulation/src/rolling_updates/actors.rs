@@ -228,6 +228,10 @@ impl Actors {
             Act::Pause(..) | Act::TakeBack(..) | Act::Abort(_) | Act::Bounds(..) => {
                 self.change_request(act).await
             }
+            Act::Demand(old, new, is_rollback) => {
+                let request = json!({REQUEST: NAMES[*new], ROLLBACK: is_rollback.then_some("true")});
+                self.annotate(NAMES[*old], request).await;
+            }
             Act::Scale(one, size) => drop(self.edit(NAMES[*one], json!({"spec": {"replicas": size}})).await),
             Act::Image(one, image) => self.set_image(NAMES[*one], *image).await,
             Act::MinReady(one, seconds) => {

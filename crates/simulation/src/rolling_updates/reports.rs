@@ -113,9 +113,9 @@ fn is_true(write: &Write<'_>, after: &Value, said: &str) -> bool {
             }
             // `obstacle` judges it once everything is settled.
             "Refused" => own.get(REQUEST).is_some() || own.get(STEP_AT).is_some(),
-            // NEW of another update, whose OLD is deleted.
+            // NEW of another update, whose OLD is deleted. A size that a client has noted on it is no update of its own.
             "Complete"
-                if own.get(ORIGINAL).is_none()
+                if (own.get(ORIGINAL).is_none() || own.get(REQUEST).is_none())
                     && own.get(SOURCE).is_some_and(|source| !state.has(source)) =>
             {
                 own.sized(truth::DESIRED).is_none_or(|desired| own.size == desired)

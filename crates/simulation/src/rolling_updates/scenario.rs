@@ -25,7 +25,7 @@ pub struct Request {
     pub pair: (usize, usize),
     /// The image of NEW; `None` never starts.
     pub image: Option<u32>,
-    /// The size of NEW where the user creates it without bookkeeping; else the client creates it.
+    /// The size of NEW where the user creates it without bookkeeping, so that it is no target; else the client creates it.
     pub foreign: Option<u32>,
     /// The size at the end, where it is not that of OLD.
     pub desired: Option<u32>,
@@ -54,6 +54,8 @@ pub enum Act {
     Pause(usize, bool),
     /// A user takes an update back, or changes his mind.
     TakeBack(usize, bool),
+    /// A user writes a request by hand, with whatever name, to update or to take back, and looks at nothing before.
+    Demand(usize, usize, bool),
     /// A user removes the request.
     Abort(usize),
     /// A user changes the bounds.
@@ -155,6 +157,10 @@ impl Scenario {
             acts.insert(1, (soon, Act::Rival(1)));
         }
         let last = Request { image: Some(99), killed_after: u8::MAX, foreign: None, ..request(&mut rng) };
+        // In some seeds, so that the others stay what they have been.
+        if seed % 4 == 3 {
+            demand(&mut rng, &mut acts);
+        }
         Scenario { seed, faults, readiness, shutdown, acts, last, is_single: false }
     }
 
@@ -188,6 +194,17 @@ impl Scenario {
             is_single: true,
         }
     }
+}
+
+/// Requests with any name among the acts: of a stranger, of a NEW whose update is complete, of the controller itself.
+fn demand(rng: &mut fastrand::Rng, acts: &mut Vec<(Duration, Act)>) {
+    let (first, last) = (acts.first().map_or(Duration::ZERO, |act| act.0), acts.last().map(|act| act.0));
+    for _ in 0..rng.u8(1..6) {
+        let at =
+            first + (last.unwrap_or(first) - first).mul_f64(rng.f64()) + Duration::from_secs(rng.u64(..10));
+        acts.push((at, Act::Demand(rng.usize(..3), rng.usize(..3), rng.bool())));
+    }
+    acts.sort_by_key(|act| act.0);
 }
 
 fn pair(rng: &mut fastrand::Rng) -> (usize, usize) {

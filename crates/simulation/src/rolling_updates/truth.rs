@@ -211,20 +211,26 @@ fn flag(text: Option<&str>) -> Option<bool> {
 }
 
 impl Terms {
-    /// Those of an update; `None` without a request that can be read.
+    /// Those of an update; `None` without a request that can be read, and for a pair that is in no update.
+    ///
+    /// The rule is that of the commands that the annotations come from. `kubectl rolling-update` up to 1.17 writes
+    /// `update-source-id` and `desired-replicas` on the controller that it creates, goes on with an existing one only if
+    /// both are there and the source is OLD by name and UID, and does not abort an update where OLD lacks
+    /// `original-replicas`: without it no size is known to be good. Here an update that has given NEW no replicas yet can
+    /// be aborted, too: OLD has its size.
     pub fn read(old: &Facts, new: Option<&Facts>) -> Option<Terms> {
         old.get(REQUEST)?;
+        let new = new.filter(|new| !new.is_going());
         let is_handing_over = new.is_some_and(|new| new.get(HANDING_OVER).is_some());
         let is_rollback = flag(old.get(ROLLBACK))? && !is_handing_over;
-        let original = old.sized(ORIGINAL).unwrap_or(old.size);
+        if new.is_some_and(|new| new.get(SOURCE) != Some(&source_of(&old.object))) {
+            return None;
+        }
+        let is_untouched = new.is_some_and(|new| new.size == 0) && old.size > 0;
         let desired = match new {
-            _ if is_rollback => original,
-            Some(new) => match new.sized(DESIRED) {
-                Some(desired) => desired,
-                None if new.size > 0 => new.size,
-                None => original,
-            },
-            None => original,
+            _ if is_rollback => old.sized(ORIGINAL).or(is_untouched.then_some(old.size))?,
+            Some(new) => new.sized(DESIRED)?,
+            None => old.sized(ORIGINAL).unwrap_or(old.size),
         };
         let (surge, is_share) = share(old.get(MAX_SURGE).unwrap_or("1"))?;
         let surge = if is_share { (desired * surge + 99) / 100 } else { surge };
@@ -255,7 +261,7 @@ pub fn obstacle(old: &Value, all: &[Value], replica_sets: &[Value], now: Timesta
     let facts = |one: &Value| Facts::new(one, &[], now);
     let new = all.iter().find(|one| name(one) == request && !is_deleting(one));
     let Some(terms) = Terms::read(&facts(old), new.map(facts).as_ref()) else {
-        return Some("an option cannot be read");
+        return Some("an option cannot be read, or the two are in no update");
     };
     let is_bad = |text: Option<&str>| text.is_some_and(|text| text.parse::<u32>().is_err());
     let is_no_time = |text: Option<&str>| text.is_some_and(|text| text.parse::<Timestamp>().is_err());
@@ -279,9 +285,6 @@ pub fn obstacle(old: &Value, all: &[Value], replica_sets: &[Value], now: Timesta
     let Some(new) = new else { return (!terms.is_rollback).then_some("there is no NEW") };
     if annotation(new, REQUEST).is_some() && annotation(new, SOURCE) != Some(&source(old)) {
         return Some("NEW is updated itself");
-    }
-    if annotation(new, SOURCE).is_some_and(|known| known != source(old)) {
-        return Some("NEW is the target of another update");
     }
     if (!terms.is_rollback && is_bad(annotation(new, DESIRED))) || is_no_time(annotation(new, STEP_AT)) {
         return Some("the bookkeeping of NEW cannot be read");

@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use super::{Observed, Plan, Side, Write, end, second};
 use crate::model::{Condition, Record as _, ReplicaSet, StringMap};
 use crate::plan::rolling_update::bookkeeping::{
-    DESIRED_REPLICAS, HANDING_OVER, LABEL_KEY, ORIGINAL_REPLICAS, SOURCE, moved, size, source_of,
+    HANDING_OVER, LABEL_KEY, ORIGINAL_REPLICAS, SOURCE, moved, size, size_to_reach, size_to_return_to,
+    source_of,
 };
 use crate::plan::rolling_update::report::{Reason, Report, current};
 use crate::plan::rolling_update::request::{REQUEST, ROLLBACK, Request, STEP_AT, step_at};
@@ -64,19 +65,16 @@ impl<'a> Job<'a> {
         let Some(new) = new else {
             return match () {
                 () if has_taken_over => Ok(Found::End(Reason::Complete)),
-                () if is_rollback => {
-                    let desired = original.unwrap_or(old.replicas);
-                    Ok(Found::Job(Job {
-                        observed,
-                        request,
-                        old,
-                        new: None,
-                        is_rollback,
-                        desired,
-                        label_key: LABEL_KEY.to_owned(),
-                        step_at: [own_step, None],
-                    }))
-                }
+                () if is_rollback => Ok(Found::Job(Job {
+                    observed,
+                    request,
+                    old,
+                    new: None,
+                    is_rollback,
+                    desired: size_to_return_to(old, None)?,
+                    label_key: LABEL_KEY.to_owned(),
+                    step_at: [own_step, None],
+                })),
                 () => Err(format!(
                     "{target} {}; {name} has {} replicas. Create {target}, or take the update back with the annotation \
                      {ROLLBACK}=true",
@@ -85,21 +83,10 @@ impl<'a> Job<'a> {
                 )),
             };
         };
-        let source = new.annotations.get(SOURCE);
-        if source.is_some_and(|source| source != source_of(&old.meta)) {
-            let source = source.unwrap_or_default();
-            return Err(format!(
-                "{target} is the target of another update, that of {source}: name another one"
-            ));
-        }
         let desired = match is_rollback {
             true if planted!("a rollback keeps the size that OLD has") => old.replicas,
-            true => original.unwrap_or(old.replicas),
-            false => match size(new, DESIRED_REPLICAS)? {
-                Some(desired) => desired,
-                None if new.replicas > 0 => new.replicas,
-                None => original.unwrap_or(old.replicas),
-            },
+            true => size_to_return_to(old, Some(new))?,
+            false => size_to_reach(old, new)?,
         };
         let label_key = label_key(old, new).ok_or_else(|| {
             format!(
@@ -171,16 +158,12 @@ impl<'a> Job<'a> {
             let reason = if self.is_rollback { Reason::RollingBack } else { Reason::Progressing };
             return Plan::report_then(old, Report::new(reason, self.summary()), None);
         }
-        if !self.is_rollback && !is_handing_over {
+        if !is_handing_over {
             let is_overwritten = planted!("the original size is overwritten by each step")
                 && old.annotations.get(ORIGINAL_REPLICAS) != Some(&old.replicas.to_string());
             if old.annotations.get(ORIGINAL_REPLICAS).is_none() || is_overwritten {
                 let original = old.replicas.to_string();
                 return Plan::write(Write::Annotate(Side::Own, vec![(ORIGINAL_REPLICAS, Some(original))]));
-            }
-            let missing = self.missing_on_target();
-            if !missing.is_empty() {
-                return Plan::write(Write::Annotate(Side::Target, missing));
             }
         }
         if request.is_paused && !is_handing_over {
@@ -227,14 +210,6 @@ impl<'a> Job<'a> {
             label_key: &self.label_key,
             now: observed.now,
         }))
-    }
-
-    /// The bookkeeping that NEW lacks: it was not created by the plugin.
-    fn missing_on_target(&self) -> Vec<(&'static str, Option<String>)> {
-        let Some(new) = self.new else { return Vec::new() };
-        let wanted = [(SOURCE, source_of(&self.old.meta)), (DESIRED_REPLICAS, self.desired.to_string())];
-        let lacks = |(key, _): &(&str, String)| new.annotations.get(key).is_none();
-        wanted.into_iter().filter(lacks).map(|(key, value)| (key, Some(value))).collect()
     }
 
     fn growing(&self) -> &ReplicaSet {
