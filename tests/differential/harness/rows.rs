@@ -209,8 +209,8 @@ rows! {
     }
     DAEMON_FAILED {
         "A failed pod is deleted first. With `maxSurge`, one in backoff counts as absent, so that failed pods accumulate (kubernetes#124388)",
-        "Its replacement is created first, after the same backoff with `maxSurge` and without",
-        "The failed pod can be inspected while creations are refused, and failed pods do not accumulate on a node"
+        "Its replacement is created first, after the same backoff with `maxSurge` and without. If that is refused, the failed pod is deleted after the second refusal, or after the first by a quota",
+        "The failed pod can be inspected until its replacement exists, and failed pods do not accumulate on a node"
     }
     DAEMON_STATUS {
         "A pod that is being deleted counts as ready (kubernetes#51278), and with `maxSurge` a node counts as outdated until the old pod is deleted (kubernetes#122527)",
@@ -342,7 +342,7 @@ pub static UNSEEN: &[(&Row, &str)] = &[
     ),
     (
         &DAEMON_FAILED,
-        "tests/cluster/daemon_sets/defects.rs::a_failed_pod_stays_while_its_replacement_is_refused",
+        "tests/cluster/daemon_sets/refusals.rs::a_failed_pod_stays_until_its_replacement_was_refused_twice",
     ),
     (
         &DAEMON_STATUS,
