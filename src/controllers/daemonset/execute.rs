@@ -352,7 +352,7 @@ impl DaemonSetController {
     }
 
     async fn delete_pod(&self, daemon_set: &DaemonSet, deletion: Deletion) -> Result<(), SyncError> {
-        let Deletion { pod, reason } = &deletion;
+        let Deletion { pod, reason, is_rollout: _ } = &deletion;
         let (owner, name) = (&daemon_set.meta.uid, &pod.meta.key.name);
         let still_wanted = || self.may_continue(daemon_set);
         if !still_wanted() {

@@ -171,9 +171,17 @@ pub struct Deletion {
     pub pod: Arc<Pod>,
     /// Why.
     pub reason: Reason,
+    /// Whether a pod of the current template is wanted in its place, which an API server that refuses pods would refuse,
+    /// too.
+    pub is_rollout: bool,
 }
 
 impl Deletion {
+    /// The deletion of a pod whose node needs no other for it.
+    fn of(pod: &Arc<Pod>, reason: Reason) -> Self {
+        Deletion { pod: pod.clone(), reason, is_rollout: false }
+    }
+
     /// The event about an ended pod, in upstream's words, for when its deletion was accepted: one that is refused again
     /// and again would be announced as often.
     pub fn note(&self) -> Option<EventNote> {

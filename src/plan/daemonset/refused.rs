@@ -86,8 +86,11 @@ impl Refusals {
     /// | an adoption or release | the others (upstream: `ClaimPods`) |
     /// | a change of a revision, or of a pod's hash | deletions of pods where none should run |
     /// | the new revision | the same, and deletions of revisions: the history may use up the quota |
-    /// | pods | deletions, but for an ended pod whose replacement may still come |
+    /// | pods | deletions, but for those of the rollout, and of an ended pod whose replacement may still come |
     /// | a deletion | everything |
+    ///
+    /// The rollout waits as upstream's does: a pod that becomes unready while a webhook fails would be deleted, and not
+    /// replaced.
     pub fn allow<'w>(
         &self,
         write: &'w Write,
@@ -105,9 +108,9 @@ impl Refusals {
                 if !is_held && self.without_pod.is_empty() {
                     return Some(Cow::Borrowed(write));
                 }
-                let goes = |Deletion { pod, reason }: &&Deletion| match reason {
+                let goes = |Deletion { pod, reason, is_rollout }: &&Deletion| match reason {
                     Reason::NotWanted | Reason::NoNode => true,
-                    _ if is_held => false,
+                    _ if is_held || *is_rollout => false,
                     Reason::Failed | Reason::Succeeded => pod.target().is_none_or(|node| {
                         let gives_way = refused.times(generation, node) >= PATIENCE
                             && !planted!("a failed DaemonSet pod stays while its replacement is refused");

@@ -46,7 +46,7 @@ impl Survey {
         let (mut outdated, mut lacking, mut ended) = (Vec::new(), Vec::new(), Vec::new());
         let unbound =
             members.without_target.iter().filter(|pod| pod.node().is_none() && !pod.meta.is_deleting());
-        survey.schedule_deletions(unbound.map(|pod| Deletion { pod: pod.clone(), reason: Reason::NoNode }));
+        survey.schedule_deletions(unbound.map(|pod| Deletion::of(pod, Reason::NoNode)));
         for &place in places {
             let managed = manage(context, place);
             survey.counts.add(context, place);

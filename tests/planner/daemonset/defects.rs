@@ -306,3 +306,23 @@ fn a_node_that_was_refused_more_often_comes_later() {
     world.edit("a new generation", |spec| spec["minReadySeconds"] = 1.into());
     assert_eq!(first(&world), "n1");
 }
+
+#[test]
+fn while_pods_are_refused_no_rollout_deletes_a_pod_that_would_not_be_replaced() {
+    let mut world = settled(unavailable(2), 3);
+    world.taint("n3", &["a:NoExecute"]);
+    world.settle();
+    world.taint("n3", &[]);
+    world.refuses = Some(true);
+    world.set_image("v2");
+    world.rounds(1);
+    world.set_ready("n1", false);
+    world.rounds(3);
+    assert_eq!(
+        (world.on("n1"), world.on("n2"), world.on("n3")),
+        ("v1 not ready".into(), "v1".into(), "-".into())
+    );
+    world.refuses = None;
+    world.settle();
+    assert_eq!(["n1", "n2", "n3"].map(|node| world.on(node)), ["v2", "v2", "v2"]);
+}

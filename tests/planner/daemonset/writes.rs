@@ -163,7 +163,7 @@ impl World {
     }
 
     fn delete_pod(&mut self, daemon_set: &DaemonSet, deletion: &Deletion) {
-        let Deletion { pod, reason } = deletion;
+        let Deletion { pod, reason, is_rollout: _ } = deletion;
         let name = &*pod.meta.key.name;
         let node = pod.target().map_or("", |node| &**node).to_owned();
         let verdicts = self.verdicts();
