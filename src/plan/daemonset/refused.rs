@@ -41,6 +41,12 @@ impl RefusedCreations {
         if self.generation == generation { self.nodes.get(node).copied().unwrap_or(0) } else { 0 }
     }
 
+    /// Whether an ended pod on this node makes room.
+    fn gives_way(&self, generation: i64, node: &str) -> bool {
+        self.times(generation, node) >= PATIENCE
+            && !planted!("a failed DaemonSet pod stays while its replacement is refused")
+    }
+
     /// Whether no creation was refused.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
@@ -112,9 +118,7 @@ impl Refusals {
                     Reason::NotWanted | Reason::NoNode => true,
                     _ if is_held || *is_rollout => false,
                     Reason::Failed | Reason::Succeeded => pod.target().is_none_or(|node| {
-                        let gives_way = refused.times(generation, node) >= PATIENCE
-                            && !planted!("a failed DaemonSet pod stays while its replacement is refused");
-                        !self.without_pod.contains(node) || gives_way
+                        !self.without_pod.contains(node) || refused.gives_way(generation, node)
                     }),
                     Reason::Excess | Reason::Outdated | Reason::Replaced => true,
                 };
