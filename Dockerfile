@@ -8,13 +8,19 @@
 FROM --platform=$BUILDPLATFORM rust:1.95.0-slim-bookworm@sha256:d7482085ff5b415f84dba5647ae71606650bdef00db7aeb69f4b3d170c3e4082 AS build
 WORKDIR /windlass
 ARG BUILDARCH TARGETARCH
-# For the C in ring, see .ci/dist. The image has the compiler for its own platform.
+# For the C in ring, see .ci/dist. The image has the compiler for its own platform. The one for the other comes from the
+# archive that the image was made from, which its list of sources names: so the digest above pins it, too. Such an archive is
+# old, and its signature may have expired.
 RUN case $BUILDARCH-$TARGETARCH in \
       amd64-arm64) set -- gcc-aarch64-linux-gnu libc6-dev-arm64-cross ;; \
       arm64-amd64) set -- gcc-x86-64-linux-gnu libc6-dev-amd64-cross ;; \
       *) exit 0 ;; \
     esac; \
-    apt-get update && apt-get install --yes --no-install-recommends "$@"
+    sed --in-place --regexp-extended \
+      -e '/^URIs:/d' -e 's|^# (http://snapshot\.debian\.org/.*)$|URIs: \1|' /etc/apt/sources.list.d/debian.sources && \
+    grep --quiet '^URIs: http://snapshot' /etc/apt/sources.list.d/debian.sources && \
+    apt-get --option Acquire::Check-Valid-Until=false update && \
+    apt-get install --yes --no-install-recommends "$@"
 COPY . .
 # Both platforms are built at the same time, and cargo's lock is outside of the registry: in one that they shared they
 # would unpack the same crates over each other. So each has its own, and fetches them for itself.

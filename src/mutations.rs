@@ -137,6 +137,8 @@ pub const DAEMON_SET_BUGS: &[&str] = &[
     "a deleted node enqueues no DaemonSet",
     "a changed node is not judged again",
     "verdicts on nodes are kept after the template changes",
+    "a refused creation holds up the deletions of its DaemonSet",
+    "a failed DaemonSet pod stays while its replacement is refused",
 ];
 
 /// Mistakes of the garbage collector, which the simulation of that finds.

@@ -159,7 +159,7 @@ impl Controller for DaemonSetController {
         let orphans = self.pods.orphans_selected_by(&namespace, &daemon_set.selector);
         let members = Members::of(daemon_set, owned, orphans);
         let now = self.context.now();
-        let Remembered { verdicts, unreadable, marks, backoff, recent, judged } =
+        let Remembered { verdicts, unreadable, marks, backoff, recent, refused, judged } =
             self.memory.of(daemon_set, &members, &self.nodes, now);
         self.context.metrics().workloads.daemonset_verdicts.inc_by(judged);
         let pods = self.pods.clone();
@@ -178,6 +178,7 @@ impl Controller for DaemonSetController {
             backoff,
             marks,
             recent,
+            refused,
             is_taken: IsTaken::new(move |name| pods.get(&ObjectKey::new(namespace.clone(), name)).is_some()),
             now,
         }

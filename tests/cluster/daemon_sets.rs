@@ -6,6 +6,7 @@ mod faults;
 mod history;
 mod integration;
 mod nodes;
+mod refusals;
 mod updates;
 
 use std::collections::BTreeMap;

@@ -2,6 +2,7 @@
 //! repeated, the rollout completes and no pod is created twice.
 
 mod frozen;
+mod one_of_several;
 mod refusals;
 mod unseen;
 

@@ -23,6 +23,7 @@ struct Job {
     uses: Option<String>,
     #[serde(rename = "if")]
     condition: Option<String>,
+    environment: Option<String>,
 }
 
 fn read(path: &str) -> String {
@@ -146,6 +147,25 @@ fn only_what_is_published_is_written() {
         "release.yaml: release id-token",
     ];
     assert_eq!(writes, expected);
+}
+
+/// Who may push a tag does not publish alone: the environment has reviewers, see CONTRIBUTING.md.
+#[test]
+fn what_publishes_waits_for_a_second_person() {
+    for (place, job) in jobs() {
+        let writes = job.permissions.iter().flatten().any(|(_, right)| right != "read");
+        let expected = writes.then_some("release");
+        assert_eq!(job.environment.as_deref(), expected, "{place}");
+    }
+}
+
+/// Another compiler makes other bytes. Debian's archive changes, and the image's digest does not.
+#[test]
+fn the_cross_compiler_comes_from_the_archive_that_the_image_names() {
+    let dockerfile = read("Dockerfile");
+    let order =
+        ["^URIs: http://snapshot", "apt-get --option", "apt-get install"].map(|step| dockerfile.find(step));
+    assert!(order.iter().all(Option::is_some) && order.is_sorted(), "{order:?}");
 }
 
 /// A release is rehearsed on schedule and for changes of how it is built, with the same file.

@@ -1,5 +1,6 @@
 //! The writes for one DaemonSet: its pods and its revisions.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -10,12 +11,13 @@ use tokio::time::Instant;
 use super::{DaemonSetController, ENTRY};
 use crate::controllers::controller::Executed;
 use crate::controllers::error::SyncError;
-use crate::controllers::execute::{AT_ONCE, Written, first_refusal, path, raw};
+use crate::controllers::execute::{AT_ONCE, Written, path, raw};
 use crate::controllers::patch;
 use crate::model::{AnnotatedDaemonSet, ControllerRevision, DaemonSet, Meta, Pod, Record};
 use crate::plan::EventNote;
 use crate::plan::daemonset::body::pod_body;
 use crate::plan::daemonset::names::{self, Names};
+use crate::plan::daemonset::refused::Refusals;
 use crate::plan::daemonset::revisions::{self, NewRevision, next_collision, revision_body};
 use crate::plan::daemonset::status::Outcome;
 use crate::plan::daemonset::{Deletion, NewPod, Plan, Reason, Write};
@@ -27,19 +29,28 @@ use crate::runtime::request::{self, PatchType};
 const NAMES: usize = 4;
 
 impl DaemonSetController {
-    /// Executes the plan for a DaemonSet, in order, up to the first write that fails.
+    /// Executes the plan for a DaemonSet, in order, up to the first write without a conclusive answer. What follows a
+    /// refused one is decided by [`Refusals`].
     pub(super) async fn carry_out(&self, daemon_set: &DaemonSet, plan: &Plan) -> Executed<Outcome> {
         for note in &plan.notes {
             self.context.record_event(ENTRY.component, daemon_set, note.clone());
         }
         let mut outcome = Outcome::default();
+        let Meta { uid, generation, .. } = &daemon_set.meta;
+        let (mut refusals, mut first) = (Refusals::default(), None);
         for write in &plan.writes {
-            if let Err(error) = self.write(daemon_set, write, &mut outcome).await {
-                outcome.is_open = !error.is_refusal();
+            let Some(write) = refusals.allow(write, *generation, &self.memory.refused(uid)) else { continue };
+            let Err(error) = self.write(daemon_set, &write, &mut outcome, &mut refusals).await else {
+                continue;
+            };
+            if !error.is_refusal() {
+                outcome.is_open = true;
                 return Executed::new(outcome, Some(error));
             }
+            refusals.add(&write);
+            first.get_or_insert(error);
         }
-        Executed::new(outcome, None)
+        Executed::new(outcome, first)
     }
 
     async fn write(
@@ -47,6 +58,7 @@ impl DaemonSetController {
         daemon_set: &DaemonSet,
         write: &Write,
         outcome: &mut Outcome,
+        refusals: &mut Refusals,
     ) -> Result<(), SyncError> {
         match write {
             Write::AdoptPod(pod) => self.context.adopt(daemon_set, &**pod).await,
@@ -70,7 +82,7 @@ impl DaemonSetController {
                 deleted.map_err(|error| SyncError::api(what(), error))
             }
             Write::CreateRevision(new) => self.create_revision(daemon_set, new, outcome).await,
-            Write::CreatePods { pods, hash } => self.create_pods(daemon_set, pods, hash).await,
+            Write::CreatePods { pods, hash } => self.create_pods(daemon_set, pods, hash, refusals).await,
             Write::DeletePods(deletions) => self.delete_pods(daemon_set, deletions).await,
         }
     }
@@ -196,21 +208,38 @@ impl DaemonSetController {
         daemon_set: &DaemonSet,
         pods: &[NewPod],
         hash: &str,
+        refusals: &mut Refusals,
     ) -> Result<(), SyncError> {
         let mut left = pods.iter();
+        let mut created = BTreeSet::new();
         let stopped = AtomicBool::new(false);
         let stop_unless_refused = |error: &SyncError| {
             stopped.fetch_or(!error.is_refusal(), Relaxed);
         };
         for batch in slow_start_batches(pods.len()) {
             let batch: Vec<NewPod> = left.by_ref().take(batch).cloned().collect();
-            let created: Vec<Result<(), SyncError>> = futures::stream::iter(batch)
+            let results: Vec<Result<Arc<str>, SyncError>> = futures::stream::iter(batch)
                 .take_while(|_| std::future::ready(!stopped.load(Relaxed)))
-                .map(|new| self.create_pod(daemon_set, new, hash).inspect_err(stop_unless_refused))
+                .map(|new| {
+                    let node = new.node.clone();
+                    let creation = self.create_pod(daemon_set, new, hash).map_ok(|()| node);
+                    creation.inspect_err(stop_unless_refused)
+                })
                 .buffer_unordered(AT_ONCE)
                 .collect()
                 .await;
-            first_refusal(created)?;
+            let mut failed = Vec::new();
+            for result in results {
+                match result {
+                    Ok(node) => created.extend([node]),
+                    Err(error) => failed.push(error),
+                }
+            }
+            if let Some(error) = first_open(failed) {
+                let nodes = pods.iter().map(|new| new.node.clone());
+                refusals.without_pods(nodes.filter(|node| !created.contains(node)));
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -288,6 +317,7 @@ impl DaemonSetController {
         }
         // No event in a namespace that is being deleted.
         if let SyncError::Refused { .. } = &error {
+            self.memory.creation_refused(daemon_set, &new.node, error.is_over_quota());
             let message = format!("Error creating: {}", error.reason());
             self.context.record_event(
                 ENTRY.component,
@@ -318,23 +348,26 @@ impl DaemonSetController {
             .buffer_unordered(AT_ONCE)
             .collect()
             .await;
-        first_refusal(deleted)
+        first_open(deleted.into_iter().filter_map(Result::err)).map_or(Ok(()), Err)
     }
 
     async fn delete_pod(&self, daemon_set: &DaemonSet, deletion: Deletion) -> Result<(), SyncError> {
-        let Deletion { pod, reason } = deletion;
+        let Deletion { pod, reason, is_rollout: _ } = &deletion;
         let (owner, name) = (&daemon_set.meta.uid, &pod.meta.key.name);
         let still_wanted = || self.may_continue(daemon_set);
         if !still_wanted() {
             return Ok(());
         }
         let exactly = json!({"uid": pod.meta.uid});
-        let Err(error) = self.context.delete_while(daemon_set, &*pod, exactly, still_wanted).await else {
-            if let (Reason::Failed, Some(node)) = (reason, pod.target()) {
+        let Err(error) = self.context.delete_while(daemon_set, &**pod, exactly, still_wanted).await else {
+            if let (Reason::Failed, Some(node)) = (*reason, pod.target()) {
                 self.memory.failed_pod_deleted(daemon_set, node, self.context.now());
             }
             self.context.metrics.workloads.pods_deleted.inc();
             tracing::debug!(daemon_set = %daemon_set.meta.key, pod = %name, ?reason, "deleted a pod");
+            if let Some(note) = deletion.note() {
+                self.context.record_event(ENTRY.component, daemon_set, note);
+            }
             let note = EventNote::normal("SuccessfulDelete", format!("Deleted pod: {name}"));
             self.context.record_event(ENTRY.component, daemon_set, note);
             return Ok(());
@@ -352,4 +385,11 @@ impl DaemonSetController {
         }
         Err(error)
     }
+}
+
+/// The error of concurrent calls: one without a conclusive answer before a refusal, because nothing may follow it.
+fn first_open(errors: impl IntoIterator<Item = SyncError>) -> Option<SyncError> {
+    let mut errors: Vec<SyncError> = errors.into_iter().collect();
+    let first = errors.iter().position(|error| !error.is_refusal()).unwrap_or(0);
+    (!errors.is_empty()).then(|| errors.swap_remove(first))
 }

@@ -12,10 +12,11 @@ use parking_lot::Mutex;
 
 use crate::controllers::in_doubt_writes::LATEST;
 use crate::controllers::owner_memory::Forget;
-use crate::model::{DaemonSet, Node, ObjectKey, Uid};
+use crate::model::{DaemonSet, Meta, Node, ObjectKey, Uid};
 use crate::plan::daemonset::backoff::FailedPodBackoff;
 use crate::plan::daemonset::names::{Marks, Names};
 use crate::plan::daemonset::recent::RecentCreations;
+use crate::plan::daemonset::refused::RefusedCreations;
 use crate::plan::daemonset::{Members, Placement, Verdict, Verdicts};
 use crate::runtime::store::{Change, Store};
 
@@ -35,6 +36,7 @@ struct Known {
     marks: Arc<Marks>,
     backoff: Arc<FailedPodBackoff>,
     recent: Arc<RecentCreations>,
+    refused: Arc<RefusedCreations>,
 }
 
 /// The part of the state that a sync reads.
@@ -50,6 +52,8 @@ pub struct Remembered {
     pub backoff: Arc<FailedPodBackoff>,
     /// The nodes on which pods were created within the last minute.
     pub recent: Arc<RecentCreations>,
+    /// The nodes whose pods were refused.
+    pub refused: Arc<RefusedCreations>,
     /// How many verdicts were computed.
     pub judged: u64,
 }
@@ -57,6 +61,14 @@ pub struct Remembered {
 impl Forget for DaemonSetMemory {
     fn forget(&self, owner: &Uid) {
         self.0.lock().remove(owner);
+    }
+}
+
+impl Known {
+    fn forget_refusals(&mut self, node: &str) {
+        if !self.refused.is_empty() {
+            Arc::make_mut(&mut self.refused).forget(node);
+        }
     }
 }
 
@@ -92,6 +104,7 @@ impl DaemonSetMemory {
                 marks: Arc::new(Marks::seen(daemon_set, members)),
                 backoff: Arc::default(),
                 recent: Arc::default(),
+                refused: Arc::default(),
             }
         });
         if known.generation != meta.generation
@@ -115,6 +128,7 @@ impl DaemonSetMemory {
             marks: known.marks.clone(),
             backoff: known.backoff.clone(),
             recent: known.recent.clone(),
+            refused: known.refused.clone(),
             judged,
         }
     }
@@ -138,6 +152,7 @@ impl DaemonSetMemory {
                     if wanted.is_some() {
                         Arc::make_mut(&mut known.verdicts).remove(name);
                     }
+                    known.forget_refusals(name);
                     let has_pods = has_pods(uid);
                     if !has_pods {
                         Arc::make_mut(&mut known.marks).forget(name);
@@ -168,7 +183,23 @@ impl DaemonSetMemory {
 
     /// A pod was created on a node under this name: the reply says so, or the cache shows it.
     pub fn pod_created(&self, owner: &Uid, node: &Arc<str>, name: &str) {
-        self.with(owner, |known| Arc::make_mut(&mut known.marks).created(&known.names, node, name));
+        self.with(owner, |known| {
+            Arc::make_mut(&mut known.marks).created(&known.names, node, name);
+            known.forget_refusals(node);
+        });
+    }
+
+    /// The creation of a pod for a node was refused.
+    pub fn creation_refused(&self, daemon_set: &DaemonSet, node: &Arc<str>, exceeds_quota: bool) {
+        let Meta { uid, generation, .. } = &daemon_set.meta;
+        self.with(uid, |known| {
+            Arc::make_mut(&mut known.refused).refused(*generation, node, exceeds_quota);
+        });
+    }
+
+    /// The nodes whose pods were refused.
+    pub fn refused(&self, owner: &Uid) -> Arc<RefusedCreations> {
+        self.0.lock().get(owner).map(|known| known.refused.clone()).unwrap_or_default()
     }
 
     /// We have created a pod on a node.

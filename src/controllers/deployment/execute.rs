@@ -15,7 +15,9 @@ use crate::plan::deployment::{self as deployment_plan, new_replica_set::replica_
 use crate::runtime::request::{self, PatchType};
 
 impl DeploymentController {
-    /// Executes the plan for a Deployment, in order, up to the first write that fails.
+    /// Executes the plan for a Deployment, in order, up to the first write that fails. Claims, and deletions of old
+    /// ReplicaSets, are followed by the others of their kind where one is refused: each is for itself, and one ReplicaSet
+    /// that a policy protects would let the history grow for ever.
     pub(super) async fn carry_out(
         &self,
         deployment: &Deployment,
@@ -28,7 +30,9 @@ impl DeploymentController {
         for write in &plan.writes {
             match self.write_replica_set(deployment, write, &mut outcome).await {
                 Ok(()) => {
-                    outcome.succeeded();
+                    if stopped.is_none() {
+                        outcome.succeeded();
+                    }
                     if let deployment_plan::Write::Create(new) = write {
                         self.lost_creations.reported(&deployment.meta.uid, &new.name);
                     }
@@ -48,13 +52,20 @@ impl DeploymentController {
                             self.lost_creations.record(&deployment.meta.uid, new.clone());
                         }
                     }
+                    let is_for_itself = claims || matches!(write, deployment_plan::Write::Delete(_));
+                    if stopped.is_some() && error.is_refusal() {
+                        continue;
+                    }
+                    let goes_on = is_for_itself && error.is_refusal();
                     let refused = error.is_reported(claims).then(|| Failed::of(write, error.to_string()));
                     outcome.stopped(refused.flatten(), !error.is_refusal());
                     if planted!("the error of a failed write is dropped") {
                         break;
                     }
                     stopped = Some(error);
-                    break;
+                    if !goes_on {
+                        break;
+                    }
                 }
             }
         }

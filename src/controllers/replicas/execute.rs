@@ -22,12 +22,17 @@ use crate::runtime::api::ApiError;
 use crate::runtime::request;
 
 impl<O: ReplicaKind> ReplicaController<O> {
-    /// Executes the plan for an owner, in order, up to the first write that fails.
+    /// Executes the plan for an owner, in order, up to the first write that fails. A refused claim is followed by the
+    /// other claims, as upstream does (`ClaimPods`): a pod that cannot be changed must not keep others from being adopted.
     pub(super) async fn carry_out(&self, owner: &O, plan: &Plan) -> Executed<Option<Failure>> {
         for note in &plan.notes {
             self.context.record_event(O::ENTRY.component, owner, note.clone());
         }
+        let mut refused = None;
         for write in &plan.writes {
+            if refused.is_some() && !write.is_claim() {
+                break;
+            }
             let done = match write {
                 Write::Adopt(pod) => self.context.adopt(owner, &**pod).await,
                 Write::Release(pod) => self.context.release(owner, &**pod).await,
@@ -40,10 +45,13 @@ impl<O: ReplicaKind> ReplicaController<O> {
                     true => Failure::of(write, error.to_string()),
                     false => Failure::of(write, error.reason()),
                 });
-                return Executed::new(outcome, Some(error));
+                if !(write.is_claim() && error.is_refusal()) {
+                    return Executed::new(outcome, Some(error));
+                }
+                refused.get_or_insert((outcome, error));
             }
         }
-        Executed::new(None, None)
+        refused.map_or(Executed::new(None, None), |(outcome, error)| Executed::new(outcome, Some(error)))
     }
 
     /// Whether to continue: the cache still shows the owner as it was at the decision, and the daemon

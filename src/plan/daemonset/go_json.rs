@@ -69,13 +69,11 @@ fn write(value: &Value, text: &mut String) {
     }
 }
 
-/// Below this every integer is a float.
-const EXACT: u64 = 1 << 53;
-
-/// A number that has been a 64-bit float on its way.
+/// An integer of 64 bits as it is; every other number has been a 64-bit float on its way (upstream:
+/// `apimachinery/pkg/util/json`, which kubectl uses, too).
 fn number(number: &Number) -> String {
-    if let Some(small) = number.as_i64().filter(|n| n.unsigned_abs() <= EXACT) {
-        return small.to_string();
+    if let Some(integer) = number.as_i64() {
+        return integer.to_string();
     }
     let float = number.as_f64().unwrap_or(0.0);
     let size = float.abs();
@@ -115,9 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_been_floats() {
-        check("[0, -1, 1.0, 1.50, 9007199254740992]", "[0,-1,1,1.5,9007199254740992]");
-        check("9223372036854775807", "9223372036854775807".replace("5807", "6000").as_str());
+    fn integers_of_64_bits_stay_and_other_numbers_have_been_floats() {
+        check("[0, -1, 1.0, 1.50, 1e3, 9007199254740992]", "[0,-1,1,1.5,1000,9007199254740992]");
+        check("[9007199254740993, -9007199254740993]", "[9007199254740993,-9007199254740993]");
+        let borders = "[9223372036854775807,-9223372036854775808]";
+        check(borders, borders);
+        check("[9223372036854775808, 18446744073709551615]", "[9223372036854776000,18446744073709552000]");
+        check("[-9223372036854775809, 9223372036854775807.0]", "[-9223372036854776000,9223372036854776000]");
         check("[1e21, 1e-7, 2.5e+30, -1e-9]", "[1e+21,1e-7,2.5e+30,-1e-9]");
     }
 }

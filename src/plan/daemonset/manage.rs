@@ -87,7 +87,7 @@ pub enum NodeState<'a> {
 
 /// Decides about one node.
 pub fn manage<'a>(context: Context<'_>, place: PodsOfNode<'a>) -> Managed<'a> {
-    let deletion = |reason: Reason| move |pod: &Arc<Pod>| Deletion { pod: pod.clone(), reason };
+    let deletion = |reason: Reason| move |pod: &Arc<Pod>| Deletion::of(pod, reason);
     let live = || place.pods.iter().filter(|pod| !pod.meta.is_deleting());
     let only = |delete: Vec<Deletion>, class| Managed { create: false, delete, class, backs_off_until: None };
     match place.verdict {
@@ -105,7 +105,7 @@ fn stay<'a>(context: Context<'_>, place: PodsOfNode<'a>, runs: bool) -> Managed<
     let Context { daemon_set, history, maybe_deleted: _, backoff, now } = context;
     let surge = daemon_set.allows_surge();
     let mut delete = Vec::new();
-    let mut delete_pod = |pod: &Arc<Pod>, reason| delete.push(Deletion { pod: pod.clone(), reason });
+    let mut delete_pod = |pod: &Arc<Pod>, reason| delete.push(Deletion::of(pod, reason));
     let live = || place.pods.iter().filter(|pod| !pod.meta.is_deleting());
     let in_phase = |phase| live().filter(move |pod| pod.phase == phase);
 

@@ -15,6 +15,7 @@ pub mod names;
 pub mod order;
 pub mod placement;
 pub mod recent;
+pub mod refused;
 pub mod revisions;
 pub mod rolling;
 pub mod status;
@@ -35,6 +36,7 @@ pub use self::members::Members;
 use self::names::{Marks, Names};
 pub use self::placement::{Placement, Verdict, Verdicts};
 use self::recent::RecentCreations;
+use self::refused::RefusedCreations;
 use self::revisions::{History, NewRevision, RevisionChange, claim_revision};
 use self::survey::Survey;
 use super::EventNote;
@@ -71,6 +73,8 @@ pub struct Observed<'a> {
     pub marks: Arc<Marks>,
     /// On which nodes a pod was created within the last minute.
     pub recent: Arc<RecentCreations>,
+    /// For which nodes pods were refused.
+    pub refused: Arc<RefusedCreations>,
     /// Whether any pod has this name, whoever owns it.
     pub is_taken: IsTaken,
     /// The time of the decision.
@@ -98,9 +102,10 @@ impl fmt::Debug for IsTaken {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use = "a plan changes nothing until it is executed"]
 pub struct Plan {
-    /// Writes, in order; the first that fails ends the execution.
+    /// Writes, in order; the first without a conclusive answer ends the execution. What follows a refused one:
+    /// [`refused::Refusals::allow`].
     pub writes: Vec<Write>,
-    /// Events besides those of the writes.
+    /// Events without a write.
     pub notes: Vec<EventNote>,
     /// The status by what was observed, written last and only if it differs; `None` where nothing is reported. See
     /// [`status::hold_generation`] for a sync without an outcome.
@@ -145,7 +150,7 @@ pub enum Write {
         /// The value of their hash label.
         hash: String,
     },
-    /// Delete these pods. After each one whose reason is [`Reason::Failed`] the node backs off
+    /// Delete these pods; [`Deletion::note`] is recorded with each. After each one whose reason is [`Reason::Failed`] the node backs off
     /// ([`FailedPodBackoff::deleted`]).
     DeletePods(Vec<Deletion>),
 }
@@ -166,6 +171,31 @@ pub struct Deletion {
     pub pod: Arc<Pod>,
     /// Why.
     pub reason: Reason,
+    /// Whether a pod of the current template is wanted in its place, which an API server that refuses pods would refuse,
+    /// too.
+    pub is_rollout: bool,
+}
+
+impl Deletion {
+    /// The deletion of a pod whose node needs no other for it.
+    fn of(pod: &Arc<Pod>, reason: Reason) -> Self {
+        Deletion { pod: pod.clone(), reason, is_rollout: false }
+    }
+
+    /// The event about an ended pod, in upstream's words, for when its deletion was accepted: one that is refused again
+    /// and again would be announced as often.
+    pub fn note(&self) -> Option<EventNote> {
+        let (namespace, name) = (&self.pod.meta.key.namespace, &self.pod.meta.key.name);
+        let node = self.pod.target().map_or("", |node| &**node);
+        let found = |how: &str, what: &str| {
+            format!("Found {how} daemon pod {namespace}/{name} on node {node}, will try to {what} it")
+        };
+        match self.reason {
+            Reason::Failed => Some(EventNote::warning("FailedDaemonPod", found("failed", "kill"))),
+            Reason::Succeeded => Some(EventNote::normal("SucceededDaemonPod", found("succeeded", "delete"))),
+            _ => None,
+        }
+    }
 }
 
 /// Why a pod is deleted.
@@ -262,7 +292,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     let reasons = explain::explain(observed, &history, &places, &survey, &writes);
     Plan {
         writes,
-        notes: survey.notes(),
+        notes: Vec::new(),
         status: Some(survey.counts.status(daemon_set)),
         requeue_after: survey.requeue_after.map(|at| until(at, observed.now)),
         repeats: survey.create.iter().any(|node| observed.recent.contains(node, observed.now)),

@@ -95,7 +95,7 @@ impl<'a> History<'a> {
         };
         let mut matching = has(&wanted);
         if matching.is_empty() && !revisions.is_empty() {
-            // Numbers above 2^53 are rounded in the data, so that the template differs from its revision.
+            // Numbers that are no 64-bit integers are rounded in the data, so that the template differs from its revision.
             let stored =
                 data(daemon_set).ok().and_then(|data| Contents::of_data(&data, &mut Interner::default()));
             matching = stored.as_ref().map(has).unwrap_or_default();
@@ -208,7 +208,8 @@ impl<'a> History<'a> {
     }
 
     /// The old revisions beyond the history limit, the lowest number first. One whose hash is on a pod stays, so that
-    /// more than the limit may be left.
+    /// more than the limit may be left. The latest of them stays until the current one exists: the next number is
+    /// counted from it, and the creation may be refused.
     pub fn surplus(&self, members: &Members) -> Vec<Write> {
         let limit = usize::try_from(self.daemon_set.revision_history_limit).unwrap_or(0);
         let old = || self.old.iter().filter(|revision| !revision.meta.is_deleting());
@@ -222,7 +223,9 @@ impl<'a> History<'a> {
             let hash = hash_of(revision);
             let is_used =
                 used.contains(&*hash) && !planted!("revisions that are in use by DaemonSet pods are deleted");
-            !is_used && !self.new_hashes.contains(&hash)
+            let is_latest =
+                self.current.is_none() && self.old.last().is_some_and(|last| Arc::ptr_eq(last, revision));
+            !is_used && !is_latest && !self.new_hashes.contains(&hash)
         });
         unused.take(surplus.min(BURST)).map(|revision| Write::DeleteRevision(Arc::clone(revision))).collect()
     }

@@ -117,7 +117,10 @@ pub struct Step<'a> {
 pub fn step<'a>(revision: &str, tally: &Tally, budget: Budget, mut outdated: Vec<Outdated<'a>>) -> Step<'a> {
     outdated.sort_by_cached_key(|old| RolloutPosition::of(revision, old.node));
     let (available, unavailable): (Vec<_>, Vec<_>) = outdated.into_iter().partition(|old| old.is_available);
-    let delete = |old: &Outdated<'a>| Deletion { pod: old.pod.clone(), reason: Reason::Outdated };
+    let delete = |old: &Outdated<'a>| Deletion {
+        is_rollout: old.should_run,
+        ..Deletion::of(old.pod, Reason::Outdated)
+    };
     match budget {
         Budget::Unavailable { .. } => {
             let delete: Vec<_> =

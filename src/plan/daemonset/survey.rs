@@ -1,5 +1,6 @@
 //! One pass over the nodes: the needs of each, and then what the budget of the rollout allows.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,7 +12,7 @@ use super::revisions::History;
 use super::rolling::{self, Budget, Outdated, Tally};
 use super::status::Counts;
 use super::{BURST, Deletion, Observed, Reason};
-use crate::plan::EventNote;
+use crate::model::Pod;
 
 /// The result of a pass over the nodes.
 #[derive(Clone, Debug, Default)]
@@ -39,13 +40,13 @@ pub struct Survey {
 impl Survey {
     /// Visits `places`, every node that should run a pod or has one.
     pub fn of(observed: &Observed<'_>, history: &History<'_>, places: &[PodsOfNode<'_>]) -> Self {
-        let Observed { daemon_set, members, maybe_deleted, backoff, now, .. } = observed;
+        let Observed { daemon_set, members, maybe_deleted, backoff, refused, now, .. } = observed;
         let context = Context { daemon_set, history, maybe_deleted, backoff, now: *now };
         let mut survey = Survey::default();
-        let mut outdated = Vec::new();
+        let (mut outdated, mut lacking, mut ended) = (Vec::new(), Vec::new(), Vec::new());
         let unbound =
             members.without_target.iter().filter(|pod| pod.node().is_none() && !pod.meta.is_deleting());
-        survey.schedule_deletions(unbound.map(|pod| Deletion { pod: pod.clone(), reason: Reason::NoNode }));
+        survey.schedule_deletions(unbound.map(|pod| Deletion::of(pod, Reason::NoNode)));
         for &place in places {
             let managed = manage(context, place);
             survey.counts.add(context, place);
@@ -63,14 +64,23 @@ impl Survey {
                 | NodeState::OldBesideAvailableNew
                 | NodeState::New { .. } => {}
             }
-            let has_room = survey.create.len() < BURST;
-            if managed.create && has_room {
-                survey.create.push(place.node.clone());
+            if managed.create {
+                lacking.push(place.node);
             }
-            // An ended pod stays until it is replaced: its deletion removes its name and its messages.
-            let stays = |deletion: &Deletion| managed.create && !has_room && deletion.pod.is_terminal();
-            survey.schedule_deletions(managed.delete.into_iter().filter(|deletion| !stays(deletion)));
+            let (stay, go): (Vec<_>, Vec<_>) =
+                managed.delete.into_iter().partition(|deletion| managed.create && deletion.pod.is_terminal());
+            ended.extend(stay);
+            survey.schedule_deletions(go);
         }
+        if !refused.is_empty() {
+            // A node whose pod is always refused must not keep the others from getting theirs.
+            lacking.sort_by_key(|node| refused.times(daemon_set.meta.generation, node));
+        }
+        let later: BTreeSet<&Arc<str>> = lacking.split_off(lacking.len().min(BURST)).into_iter().collect();
+        survey.create = lacking.into_iter().cloned().collect();
+        // An ended pod stays until it is replaced: its deletion removes its name and its messages.
+        let is_later = |pod: &Pod| pod.target().is_some_and(|node| later.contains(node));
+        survey.schedule_deletions(ended.into_iter().filter(|deletion| !is_later(&deletion.pod)));
         survey.outdated += outdated.len();
         survey.budget = Budget::of(daemon_set, &survey.tally);
         if let Some(budget) = survey.budget {
@@ -88,24 +98,5 @@ impl Survey {
     fn schedule_deletions(&mut self, pods: impl IntoIterator<Item = Deletion>) {
         let room = BURST.saturating_sub(self.delete.len());
         self.delete.extend(pods.into_iter().take(room));
-    }
-
-    /// The events about ended pods, in upstream's words.
-    pub fn notes(&self) -> Vec<EventNote> {
-        let note = |Deletion { pod, reason }: &Deletion| {
-            let (namespace, name) = (&pod.meta.key.namespace, &pod.meta.key.name);
-            let node = pod.target().map_or("", |node| &**node);
-            let found = |how: &str, what: &str| {
-                format!("Found {how} daemon pod {namespace}/{name} on node {node}, will try to {what} it")
-            };
-            match reason {
-                Reason::Failed => Some(EventNote::warning("FailedDaemonPod", found("failed", "kill"))),
-                Reason::Succeeded => {
-                    Some(EventNote::normal("SucceededDaemonPod", found("succeeded", "delete")))
-                }
-                _ => None,
-            }
-        };
-        self.delete.iter().filter_map(note).collect()
     }
 }

@@ -184,30 +184,6 @@ async fn no_pod_is_created_for_a_node_deleted_before_the_request_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_pod_stays_while_its_replacement_is_refused() {
-    let refuses = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let asked_quota = refuses.clone();
-    let cluster = Cluster::answering(move |request| {
-        let refused =
-            asked_quota.load(std::sync::atomic::Ordering::SeqCst) && is_request(request, "create", "Pod");
-        if refused { windlass_testkit::cluster::forbidden("no") } else { FaultDecision::Proceed }
-    })
-    .await;
-    let _daemon = cluster.start_controllers(1);
-    create(&cluster, unavailable(1)).await;
-    rolled_out(&cluster, 3).await;
-    refuses.store(true, std::sync::atomic::Ordering::SeqCst);
-    let name = name_of(&pod_on(&cluster, &node(1)));
-    set_pod_status(&cluster, &name, json!({"phase": "Failed", "reason": "Evicted", "conditions": null}))
-        .await;
-    tokio::time::sleep(20 * S).await;
-    assert_eq!(named(&cluster, "Pod", &name)["status"]["reason"], "Evicted");
-    refuses.store(false, std::sync::atomic::Ordering::SeqCst);
-    cluster.eventually(60, "it is replaced", |c| named(c, "Pod", &name).is_null()).await;
-    rolled_out(&cluster, 3).await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_rollout_of_n_nodes_costs_two_writes_a_node_a_revision_and_few_statuses() {
     let (cluster, _daemon) = running(unavailable(1)).await;
     let before = writes(&cluster);

@@ -130,3 +130,26 @@ async fn a_name_in_use_raises_the_collision_count_by_one_and_the_rollout_continu
     tokio::time::sleep(60 * S).await;
     assert_eq!(writes(&cluster), before);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_integer_above_2_to_the_53_survives_a_rollback() {
+    let cluster = Cluster::new().await;
+    let _daemon = cluster.start_controllers(1);
+    let for_ever =
+        json!([{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": i64::MAX}]);
+    let mut spec = unavailable(1);
+    spec["template"] =
+        json!({"spec": {"tolerations": for_ever, "terminationGracePeriodSeconds": (1i64 << 53) + 1}});
+    create(&cluster, spec).await;
+    rolled_out(&cluster, 3).await;
+    let first = cluster.objects("ControllerRevision").remove(0)["data"].to_string();
+    assert!(first.contains(r#""tolerationSeconds":9223372036854775807"#), "{first}");
+    assert!(first.contains(r#""terminationGracePeriodSeconds":9007199254740993"#), "{first}");
+    let template = agent(&cluster)["spec"]["template"].clone();
+    set_image(&cluster, "v2").await;
+    rolled_out(&cluster, 3).await;
+    undo(&cluster, 1).await;
+    rolled_out(&cluster, 3).await;
+    assert_eq!(agent(&cluster)["spec"]["template"], template);
+    assert_eq!(revisions(&cluster), [(2, "v2".to_owned()), (3, "v1".to_owned())]);
+}

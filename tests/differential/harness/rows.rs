@@ -209,8 +209,18 @@ rows! {
     }
     DAEMON_FAILED {
         "A failed pod is deleted first. With `maxSurge`, one in backoff counts as absent, so that failed pods accumulate (kubernetes#124388)",
-        "Its replacement is created first, after the same backoff with `maxSurge` and without",
-        "The failed pod can be inspected while creations are refused, and failed pods do not accumulate on a node"
+        "Its replacement is created first, after the same backoff with `maxSurge` and without. If that is refused, the failed pod is deleted after the second refusal, or after the first by a quota",
+        "The failed pod can be inspected until its replacement exists, and failed pods do not accumulate on a node"
+    }
+    DAEMON_REVISION_REFUSED {
+        "A revision that a quota or a policy refuses stops its DaemonSet: no pod is deleted, and the history is not trimmed",
+        "Pods leave the nodes on which none should run, and the history makes room for the revision",
+        "A quota of revisions that the history uses up would stop the DaemonSet until a user deletes a revision"
+    }
+    HISTORY_PROTECTED {
+        "A ReplicaSet of the history whose deletion is refused keeps all newer ones, too",
+        "The others beyond `revisionHistoryLimit` are deleted",
+        "The history of a Deployment would grow with each rollout"
     }
     DAEMON_STATUS {
         "A pod that is being deleted counts as ready (kubernetes#51278), and with `maxSurge` a node counts as outdated until the old pod is deleted (kubernetes#122527)",
@@ -342,7 +352,15 @@ pub static UNSEEN: &[(&Row, &str)] = &[
     ),
     (
         &DAEMON_FAILED,
-        "tests/cluster/daemon_sets/defects.rs::a_failed_pod_stays_while_its_replacement_is_refused",
+        "tests/cluster/daemon_sets/refusals.rs::a_failed_pod_stays_until_its_replacement_was_refused_twice",
+    ),
+    (
+        &DAEMON_REVISION_REFUSED,
+        "tests/cluster/daemon_sets/refusals.rs::a_quota_of_revisions_lets_the_history_make_room_for_the_next_revision",
+    ),
+    (
+        &HISTORY_PROTECTED,
+        "tests/cluster/faults/one_of_several.rs::a_replica_set_that_cannot_be_deleted_does_not_let_the_history_grow",
     ),
     (
         &DAEMON_STATUS,

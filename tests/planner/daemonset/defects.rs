@@ -254,3 +254,75 @@ fn ds_19_a_daemon_set_that_is_being_deleted_or_does_not_select_its_template_writ
         plan(|ds| ds["spec"]["selector"] = json!({"matchExpressions": [{"key": "a", "operator": "Near"}]}));
     assert_eq!((invalid.writes.len(), invalid.status), (0, None));
 }
+
+#[test]
+fn a_refused_pod_holds_up_no_deletion_but_that_of_the_ended_pod_that_it_replaces() {
+    let mut world = settled(unavailable(1), 3);
+    world.refuses = Some(false);
+    world.taint("n1", &["a:NoExecute"]);
+    world.pod_on("n2")["status"] = json!({"phase": "Failed"});
+    world.rounds(1);
+    let gone = |world: &World, node: &str| world.on(node) == "-" || world.on(node).contains("stopping");
+    assert!(gone(&world, "n1"), "{}", world.transcript);
+    assert!(!gone(&world, "n2"), "refused once: {}", world.transcript);
+    world.rounds(1);
+    assert!(gone(&world, "n2"), "refused twice: {}", world.transcript);
+    assert_eq!(world.transcript.matches("FailedDaemonPod").count(), 1, "{}", world.transcript);
+    world.refuses = None;
+    world.settle();
+    assert_eq!((world.on("n2"), world.on("n3")), ("v1".into(), "v1".into()));
+}
+
+#[test]
+fn an_ended_pod_makes_room_for_its_replacement_as_soon_as_a_quota_refuses_it() {
+    for phase in ["Failed", "Succeeded"] {
+        let mut world = settled(unavailable(1), 1);
+        world.refuses = Some(true);
+        let name = world.name_on("n1");
+        world.pod_on("n1")["status"] = json!({"phase": phase});
+        world.rounds(1);
+        assert!(!world.pods.contains_key(&name), "{}", world.transcript);
+    }
+}
+
+#[test]
+fn a_node_that_was_refused_more_often_comes_later() {
+    let mut world = World::new("", daemon_set(unavailable(1)), 3);
+    world.refuses = Some(false);
+    world.rounds(1);
+    let first = |world: &World| {
+        let creates = world.plan().writes.into_iter().find_map(|write| match write {
+            Write::CreatePods { pods, .. } => Some(pods[0].node.to_string()),
+            _ => None,
+        });
+        creates.unwrap()
+    };
+    let mut tried = vec![first(&world)];
+    for _ in 0..3 {
+        world.rounds(1);
+        tried.push(first(&world));
+    }
+    assert_eq!(tried, ["n2", "n3", "n1", "n2"]);
+    world.edit("a new generation", |spec| spec["minReadySeconds"] = 1.into());
+    assert_eq!(first(&world), "n1");
+}
+
+#[test]
+fn while_pods_are_refused_no_rollout_deletes_a_pod_that_would_not_be_replaced() {
+    let mut world = settled(unavailable(2), 3);
+    world.taint("n3", &["a:NoExecute"]);
+    world.settle();
+    world.taint("n3", &[]);
+    world.refuses = Some(true);
+    world.set_image("v2");
+    world.rounds(1);
+    world.set_ready("n1", false);
+    world.rounds(3);
+    assert_eq!(
+        (world.on("n1"), world.on("n2"), world.on("n3")),
+        ("v1 not ready".into(), "v1".into(), "-".into())
+    );
+    world.refuses = None;
+    world.settle();
+    assert_eq!(["n1", "n2", "n3"].map(|node| world.on(node)), ["v2", "v2", "v2"]);
+}

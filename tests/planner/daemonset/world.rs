@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use windlass::model::{DaemonSet, DaemonSetStatus, Interner, Node, Pod, Record};
 use windlass::plan::daemonset::backoff::FailedPodBackoff;
 use windlass::plan::daemonset::names::Marks;
+use windlass::plan::daemonset::refused::{Refusals, RefusedCreations};
 use windlass::plan::daemonset::{IsTaken, Members, Observed, Placement, Plan, Verdicts, plan};
 
 pub struct World {
@@ -33,6 +34,9 @@ pub struct World {
     pub last: Plan,
     pub(super) backoff: FailedPodBackoff,
     pub(super) marks: Marks,
+    /// While set, each creation of a pod is refused; with true by a quota.
+    pub refuses: Option<bool>,
+    pub(super) refused: RefusedCreations,
     serial: u64,
     /// When failed pods were deleted, by generation and node.
     pub(super) replaced: BTreeMap<(i64, String), Vec<Timestamp>>,
@@ -83,6 +87,8 @@ impl World {
             last: Plan::default(),
             backoff: FailedPodBackoff::default(),
             marks: Marks::default(),
+            refuses: None,
+            refused: RefusedCreations::default(),
             serial: 100,
             replaced: BTreeMap::new(),
             used: BTreeSet::new(),
@@ -276,6 +282,7 @@ impl World {
             backoff: Arc::new(self.backoff.clone()),
             marks: Arc::new(self.marks.clone()),
             recent: Arc::default(),
+            refused: Arc::new(self.refused.clone()),
             is_taken: IsTaken::new(move |name| names.contains(name)),
             now: self.now,
         };
@@ -288,12 +295,22 @@ impl World {
         assert!(!plan.reasons.is_empty(), "a plan without a reason: {plan:?}");
         for note in &plan.notes {
             let kind = if note.warning { "Warning" } else { "Normal" };
-            let message = self.short(&note.message);
-            self.say("event", &format!("{kind} {}: {message}", note.reason));
+            self.say("event", &format!("{kind} {}: {}", note.reason, note.message));
         }
         let mut is_done = true;
+        let (generation, mut refusals) = (daemon_set.meta.generation, Refusals::default());
         for write in &plan.writes {
-            is_done = self.apply(&daemon_set, write);
+            let Some(write) = refusals.allow(write, generation, &self.refused) else { continue };
+            if let (windlass::plan::daemonset::Write::CreatePods { pods, .. }, Some(by_quota)) =
+                (&*write, self.refuses)
+            {
+                // Slow start: the first is refused, and no other is sent.
+                self.say("controller", &format!("is refused a pod on {}", pods[0].node));
+                self.refused.refused(generation, &pods[0].node, by_quota);
+                refusals.without_pods(pods.iter().map(|new| new.node.clone()));
+                continue;
+            }
+            is_done = self.apply(&daemon_set, &write);
             if !is_done {
                 break;
             }
@@ -310,15 +327,6 @@ impl World {
             "numberUnavailable": status.unavailable, "collisionCount": status.collision_count,
         });
         is_changed || !plan.writes.is_empty()
-    }
-
-    /// Names of pods depend on hashes, and say nothing to a reader.
-    fn short(&self, message: &str) -> String {
-        let mut message = message.to_owned();
-        for (name, pod) in &self.pods {
-            message = message.replace(name, &tag(pod));
-        }
-        message
     }
 
     /// Binds pods to their targets, starts and stops them.

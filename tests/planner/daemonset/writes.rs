@@ -140,6 +140,7 @@ impl World {
         assert!(self.pods.insert(new.name.clone(), pod).is_none());
         let names = Names::of(&daemon_set.meta.key.name, &daemon_set.meta.uid);
         self.marks.created(&names, &new.node, &new.name);
+        self.refused.forget(node);
         if is_surge {
             let (max, _) = daemon_set.budget(self.desired());
             let surging = self.nodes.keys().filter(|node| self.is_surging(daemon_set, node, hash)).count();
@@ -161,7 +162,8 @@ impl World {
         self.ours(daemon_set, node).iter().any(|pod| self.is_available(daemon_set, pod))
     }
 
-    fn delete_pod(&mut self, daemon_set: &DaemonSet, Deletion { pod, reason }: &Deletion) {
+    fn delete_pod(&mut self, daemon_set: &DaemonSet, deletion: &Deletion) {
+        let Deletion { pod, reason, is_rollout: _ } = deletion;
         let name = &*pod.meta.key.name;
         let node = pod.target().map_or("", |node| &**node).to_owned();
         let verdicts = self.verdicts();
@@ -203,6 +205,11 @@ impl World {
         }
         let node = if node.is_empty() { "no node" } else { &node };
         self.say("controller", &format!("delete {tag} on {node}: {reason:?}"));
+        if let Some(note) = deletion.note() {
+            let kind = if note.warning { "Warning" } else { "Normal" };
+            let message = note.message.replace(name, &tag);
+            self.say("event", &format!("{kind} {}: {message}", note.reason));
+        }
     }
 
     /// DS11: failed pods of one node and generation were replaced ever more slowly.

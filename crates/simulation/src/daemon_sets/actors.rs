@@ -1,6 +1,8 @@
 //! Carries out the acts of the scenario with requests, as users, nodes and chaos monkeys do. Starts and kills the
 //! daemon.
 
+mod refusals;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -273,6 +275,11 @@ impl Actors {
             Act::Relabel(nth) => self.edit_pod(*nth, json!({"labels": {"app": "stray"}})).await,
             Act::Duplicate => self.duplicate().await,
             Act::Occupy(tag) => self.occupy(*tag).await,
+            Act::Quota(resource) => {
+                self.set_quota(Some((*resource, self.cluster.sandbox.objects("Pod").len()))).await
+            }
+            Act::NoQuota => self.set_quota(None).await,
+            Act::Policy => self.refuse_pods().await,
             Act::BreakWatches => self.cluster.break_watches(false),
             Act::Compact => self.cluster.break_watches(true),
             Act::Crash => self.crash().await,
@@ -346,6 +353,7 @@ impl Actors {
         for node in self.cluster.sandbox.objects("Node") {
             self.set_dead(text(&node, "/metadata/name"), false).await;
         }
+        self.widen_quota(&daemon_set).await;
     }
 
     /// Creates the DaemonSet again, if the deletion of the earlier one took its time.

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
+use http::{Method, Response};
 use serde_json::Value;
 
 use super::judge::{self, Judge};
@@ -10,6 +12,7 @@ use crate::call::Call;
 use crate::cluster;
 use crate::invariants::Breach;
 use crate::server::NAMESPACE;
+use crate::server::replies::refused;
 use windlass_apiserver::Sandbox;
 
 /// The API server of this simulation.
@@ -68,6 +71,12 @@ impl cluster::Judge for Judge {
             revisions: before.revisions,
         };
         Judge::committed(self, &commit).map(|()| true)
+    }
+
+    fn refuses(&self, call: &Call) -> Option<Response<Body>> {
+        let is_refused = self.policy && call.resource == "pods" && call.method == Method::POST;
+        is_refused
+            .then(|| refused(403, "Forbidden", "ValidatingAdmissionPolicy 'p' denied request: not now", &[]))
     }
 
     fn daemon_died(&mut self) {

@@ -56,6 +56,8 @@ pub struct Judge {
     /// The hashes of revisions that were current at some time, and until when.
     current: BTreeMap<String, Duration>,
     observed: (String, i64),
+    /// Whether a policy refuses new pods.
+    pub policy: bool,
     /// Until when a daemon's caches may lag, as its watches are broken or it has just started.
     blind_until: Duration,
 }

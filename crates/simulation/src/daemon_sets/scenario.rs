@@ -66,6 +66,12 @@ pub enum Act {
     Duplicate,
     /// A user creates a revision of other contents under the name that the next image gives.
     Occupy(u32),
+    /// An administrator creates a quota for this resource that the existing pods use up.
+    Quota(&'static str),
+    /// An administrator deletes the quota.
+    NoQuota,
+    /// A policy refuses new pods for ten minutes, in which the DaemonSet must leave all nodes for a new one.
+    Policy,
     /// All watches break.
     BreakWatches,
     /// The API server compacts its history.
@@ -126,7 +132,7 @@ impl Scenario {
 fn any(rng: &mut fastrand::Rng) -> Act {
     let nth = rng.u32(..8);
     let zone = if rng.bool() { "a" } else { "b" };
-    match rng.u8(..64) {
+    match rng.u8(..70) {
         0..9 => Act::Image(rng.u32(1..5)),
         9 => Act::BrokenImage,
         10..13 => Act::Unavailable(rng.u32(1..3)),
@@ -159,6 +165,9 @@ fn any(rng: &mut fastrand::Rng) -> Act {
         58..60 => Act::Occupy(rng.u32(1..5)),
         60 => Act::BreakWatches,
         61 => Act::Compact,
+        62..65 => Act::Quota(if rng.bool() { "pods" } else { "count/pods" }),
+        65 => Act::NoQuota,
+        66 => Act::Policy,
         _ => Act::Crash,
     }
 }

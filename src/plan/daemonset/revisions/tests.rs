@@ -134,7 +134,7 @@ fn revisions_are_compared_by_meaning_and_not_by_bytes() {
 fn a_number_that_the_data_rounds_does_not_create_a_revision_at_each_sync() {
     let mut template = image("v2");
     template["spec"]["tolerations"] =
-        json!([{"key": "k", "operator": "Exists", "tolerationSeconds": i64::MAX}]);
+        json!([{"key": "k", "operator": "Exists", "tolerationSeconds": u64::MAX}]);
     let daemon_set = daemon_set(&template);
     let stored = revision("abc", 1, &data(&daemon_set).unwrap());
     assert_eq!(written(&daemon_set, &[stored], &[]), [""; 0]);
