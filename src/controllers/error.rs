@@ -164,7 +164,15 @@ impl SyncError {
         matches!(self, SyncError::Refused { .. } | SyncError::Json { .. })
     }
 
-    /// The same for a step that sets or removes an owner reference, if it `claims`.
+    /// Whether a quota refused it: there is room for more once a pod of the namespace ends. Other refusals, such as a
+    /// policy's or a webhook's, do not end with a pod.
+    pub fn is_over_quota(&self) -> bool {
+        let SyncError::Refused { error, .. } = self else { return false };
+        // As the API server's admission plugin words it; the reason is `Forbidden` for everything that is forbidden.
+        error.is_forbidden() && error.to_string().contains("exceeded quota")
+    }
+
+    /// Whether to report a step that sets or removes an owner reference, if it `claims`, or another one.
     pub fn is_reported(&self, claims: bool) -> bool {
         self.is_refusal() && !(claims && planted!("a refused adoption is not reported"))
     }

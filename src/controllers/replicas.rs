@@ -57,7 +57,7 @@ pub struct ReplicaController<O: ReplicaKind> {
     pods: Arc<Store<Pod>>,
     /// The names that pods have had.
     pod_names: Arc<PodNames>,
-    /// Owners whose pods were refused, of all these kinds together: they share the quotas of a namespace.
+    /// Owners whose pods a quota refused, of all these kinds together: they share the quotas of a namespace.
     quota_queue: Arc<QuotaQueue>,
 }
 
