@@ -328,8 +328,8 @@ mod tests {
             "{unknown}"
         );
         assert!(unknown.contains(" at line "), "{unknown}");
-        let name = wrong("\"name\": \"web\"", "\"name\": \"nginx\"");
-        assert!(name.contains("acts[0].act.create.name: unknown variant `nginx`"), "{name}");
+        let name = wrong("\"name\": \"", "\"name\": \"nginx-");
+        assert!(name.contains("acts[0].act.create.name: unknown variant `nginx-"), "{name}");
         let act = wrong("\"create\": {", "\"destroy\": {");
         assert!(act.contains("unknown variant `destroy`"), "{act}");
         let daemons = wrong("\"daemons\": ", "\"daemons\": 10");
