@@ -183,7 +183,8 @@ pub fn choose_names(
     let sequence = Sequence::of(&replica_set.meta.key.name, &replica_set.meta.uid);
     let is_ours = |pod: &Pod| replica_set.controls(&pod.meta);
     let was_had = |name: &str| sequence.position(name).is_some_and(|position| used.is_used(position));
-    // A late request may still create a pod under a name that must not, or cannot now, be requested again.
+    // A late request may still create a pod under a name that must not, or cannot now, be requested again. A foreign pod
+    // keeps it from that only until it is deleted, at any moment: the place costs two minutes, a surplus pod is worse.
     let is_kept = |name: &&String| match pod_named(name) {
         Some(pod) => !(pod.is_active() && is_ours(&pod)),
         None => was_had(name),
