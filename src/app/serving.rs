@@ -20,6 +20,7 @@ use crate::logging::Verbosity;
 use crate::metrics::Metrics;
 use crate::model::{DaemonSet, Deployment, ObjectKey, Record};
 use crate::runtime::client::{self, ClientOptions, Connection};
+use crate::runtime::worker::SYNCS_PER_WORKER;
 
 /// What is served, and on which addresses.
 pub(super) struct Serving {
@@ -149,8 +150,9 @@ fn checks(controllers: &Controllers) -> Checks {
     }
     let config = &controllers.config;
     let running = controllers.workers.iter().filter(|worker| config.enabled.runs(worker.entry()));
-    let workers = running.map(|worker| config.workers.of(worker.entry())).sum();
-    let limit = wedged_after(workers, config.qps);
+    // Each controller has a rate limiter of its own.
+    let workers = running.map(|worker| config.workers.of(worker.entry())).max().unwrap_or(0);
+    let limit = wedged_after(workers * SYNCS_PER_WORKER, config.qps);
     for (at, worker) in controllers.workers.iter().enumerate() {
         let (name, all) = (format!("{}-workers", worker.entry().short_name()), controllers.workers.clone());
         checks = checks.workers(name, limit, move || all[at].longest_running());

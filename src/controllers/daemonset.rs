@@ -79,7 +79,7 @@ pub struct DaemonSetController {
     memory: Arc<DaemonSetMemory>,
     /// Which DaemonSets have pods for each node.
     node_pods: NodePods,
-    /// Owners whose pods were refused, of all kinds together: they share the quotas of a namespace.
+    /// Owners whose pods a quota refused, of all kinds together: they share the quotas of a namespace.
     quota_queue: Arc<QuotaQueue>,
 }
 

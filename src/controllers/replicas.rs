@@ -57,7 +57,7 @@ pub struct ReplicaController<O: ReplicaKind> {
     pods: Arc<Store<Pod>>,
     /// The names that pods have had.
     pod_names: Arc<PodNames>,
-    /// Owners whose pods were refused, of all these kinds together: they share the quotas of a namespace.
+    /// Owners whose pods a quota refused, of all these kinds together: they share the quotas of a namespace.
     quota_queue: Arc<QuotaQueue>,
 }
 
@@ -354,6 +354,63 @@ mod tests {
                      "template": {"metadata": {"labels": {"a": "b"}}}},
         });
         ReplicaSet::decode(&json.to_string(), &mut Interner::default()).unwrap()
+    }
+
+    /// What the caches show: a pod of the ReplicaSet with this UID, or of nobody.
+    fn named_pod(name: &str, owner: Option<&str>) -> Pod {
+        let reference = owner.map(|uid| {
+            json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": uid, "controller": true})
+        });
+        let json = json!({"metadata": {"name": name, "namespace": "shop", "uid": name, "resourceVersion": "9",
+            "creationTimestamp": "2020-01-01T00:00:00Z", "ownerReferences": reference.as_slice()}});
+        Pod::decode(&json.to_string(), &mut Interner::default()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn pods_that_a_process_finds_have_used_their_names_and_those_of_siblings_have_not() {
+        use crate::model::Uid;
+        use crate::plan::replicaset::names::Sequence;
+
+        for (length, is_shared) in [(56, false), (57, true), (58, true), (70, true)] {
+            let rig = rig(200, |_| {});
+            let name = "a".repeat(length);
+            let sequence = Sequence::of(&name, &Uid::new("u"));
+            let pods = rig.context.store::<Pod>();
+            pods.begin_list(false);
+            for (position, owner) in [(0, Some("u")), (1, None), (5, Some("sibling"))] {
+                pods.put(named_pod(&sequence.name(position), owner));
+            }
+            pods.end_list(9);
+            let mut replica_set = replica_set();
+            replica_set.meta.key.name = name.as_str().into();
+            let names = rig.replica_sets.controller().used_names(&replica_set);
+            assert!(names.is_used(0) && names.is_used(1), "{length}: {names:?}");
+            assert_eq!(names.is_used(5), !is_shared, "{length}: {names:?}");
+            assert_eq!(names.unused().next(), Some(if is_shared { 2 } else { 6 }), "{length}: {names:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_deletion_of_a_pod_of_nobody_is_seen_however_long_the_name_of_its_replica_set_is() {
+        use crate::model::Uid;
+        use crate::plan::replicaset::names::Sequence;
+
+        for length in [3, 57, 58, 70] {
+            for (owner, is_its) in [(None, true), (Some("sibling"), length < 57)] {
+                let mut rig = rig(200, |_| {});
+                let name = "a".repeat(length);
+                let first = Sequence::of(&name, &Uid::new("u")).name(0);
+                let mut replica_set = replica_set();
+                replica_set.meta.key.name = name.as_str().into();
+                let replica_sets = rig.context.store::<ReplicaSet>();
+                replica_sets.begin_list(false);
+                replica_sets.put(replica_set.clone());
+                replica_sets.end_list(9);
+                rig.dispatch(Change::Deleted(Arc::new(named_pod(&first, owner))));
+                let names = rig.replica_sets.controller().used_names(&replica_set);
+                assert_eq!(names.is_used(0), is_its, "{length}, {owner:?}: {names:?}");
+            }
+        }
     }
 
     /// How many pods one sync requests for a ReplicaSet of three that the cache shows with another size

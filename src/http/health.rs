@@ -80,18 +80,19 @@ impl Checks {
 /// The most writes that one sync makes: a ReplicaSet's burst of pods.
 const WRITES_PER_SYNC: f64 = 500.0;
 
-/// A sync that runs for longer than this is wedged and not merely slow; for [`Checks::workers`].
+/// A sync that runs for longer than this is wedged and not merely slow; for [`Checks::workers`]. `syncs` is how many
+/// one controller runs at once.
 ///
-/// A restart costs a list of everything, so the limit must exceed all regular work. The longest such
-/// is every worker in a burst of 500 pods, all behind one rate limiter: 10 workers and 20 requests a
-/// second take 250 s. Four times that leaves room for a server that asks us to wait, and ten minutes is
-/// the least, since a single call may take half a minute and be told to retry after another one. The
-/// price: a real deadlock is found only after about a quarter of an hour with the defaults.
-pub fn wedged_after(workers: usize, qps: f64) -> Duration {
+/// A restart costs a list of everything, so the limit must exceed all regular work. The longest such is every sync in a
+/// burst of 500 pods, all behind the rate limiter of their controller: 25 syncs and 20 requests a second take 625 s.
+/// Twice that leaves room for a server that asks us to wait, and ten minutes is the least, since a single call may
+/// take half a minute and be told to retry after another one. The price: a real deadlock is found only after about
+/// twenty minutes with the defaults.
+pub fn wedged_after(syncs: usize, qps: f64) -> Duration {
     const LEAST: Duration = Duration::from_secs(600);
     const MOST: Duration = Duration::from_secs(24 * 3600);
-    let honest = workers as f64 * WRITES_PER_SYNC / qps;
-    Duration::try_from_secs_f64(4.0 * honest).unwrap_or(LEAST).clamp(LEAST, MOST)
+    let honest = syncs as f64 * WRITES_PER_SYNC / qps;
+    Duration::try_from_secs_f64(2.0 * honest).unwrap_or(LEAST).clamp(LEAST, MOST)
 }
 
 /// The three endpoints.
@@ -214,7 +215,7 @@ mod tests {
     fn a_worker_is_wedged_only_beyond_all_regular_work() {
         let minutes = |n: u64| Duration::from_secs(60 * n);
         assert_eq!(wedged_after(1, 100.0), minutes(10));
-        assert_eq!(wedged_after(10, 20.0), Duration::from_secs(1000));
+        assert_eq!(wedged_after(25, 20.0), Duration::from_secs(1250));
         // A tiny rate makes work slow, and a rate of nothing at all must not make it endless.
         assert_eq!(wedged_after(1000, 1e-300), minutes(10));
         assert!(wedged_after(1000, 0.001) <= minutes(24 * 60));

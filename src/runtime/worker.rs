@@ -1,7 +1,9 @@
 //! The work queue's waiting: workers that sleep until a key is due, run its sync and handle the result.
 //!
-//! The rules are in [`super::queue`] and [`super::backoff`]. The one guarantee here: a sync that fails,
-//! or panics, is retried; it never takes a worker with it.
+//! The rules are in [`super::queue`] and [`super::backoff`]. Two guarantees here. A sync that fails,
+//! or panics, is retried; it never takes a worker with it. And a sync that takes long, because the rate limiter or the
+//! API server delays its requests, does not hold its worker: the worker continues it beside the next keys. Otherwise
+//! five ReplicaSets that lack 500 pods each would hold all workers for two minutes.
 
 use std::fmt::{self, Debug, Display};
 use std::future::Future;
@@ -9,7 +11,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures::FutureExt;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 use prometheus::{Gauge, Histogram, IntCounter, IntCounterVec, IntGauge};
 use tokio::sync::Notify;
@@ -21,6 +24,13 @@ use super::backoff::Backoff;
 use super::queue::{LONGEST_DELAY, Queue, Taken};
 use super::tasks::panic_text;
 use crate::metrics::{Metrics, set_gauge, set_seconds};
+
+/// How long a sync holds its worker. A request that is not delayed takes a few milliseconds.
+const HOLDS_A_WORKER: Duration = Duration::from_millis(500);
+
+/// The most syncs that a worker runs at once: the one that it waits for, and those that take long. They share the
+/// rate of their controller, so that more of them make each take longer.
+pub const SYNCS_PER_WORKER: usize = 5;
 
 /// The result of a successful sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,6 +285,8 @@ fn refresh<K: Ord + Clone>(shared: &Weak<Shared<K>>) -> bool {
 /// Runs `workers` tasks that take keys from the queue and sync them, until the queue is shut down and
 /// the running syncs have finished.
 ///
+/// A sync that takes longer than [`HOLDS_A_WORKER`] runs on while its worker takes the next key.
+///
 /// A sync that returns an error is retried with backoff for as long as it fails; so is one that panics.
 /// Dropping this future aborts the workers at their next await.
 pub async fn run_workers<K, F, Fut, E>(queue: WorkQueue<K>, workers: usize, sync: F)
@@ -303,10 +315,35 @@ where
     Fut: Future<Output = Result<Next, E>> + Send,
     E: SyncFailure + Send,
 {
-    while let Some(key) = queue.next().await {
-        process(&queue, &key, sync.clone()).await;
-        queue.done(&key);
+    let queue = &queue;
+    let mut beside = FuturesUnordered::new();
+    loop {
+        let key = tokio::select! {
+            biased;
+            key = queue.next() => key,
+            Some(()) = beside.next() => continue,
+        };
+        let Some(key) = key else { break };
+        let sync = sync.clone();
+        let mut running = Box::pin(async move {
+            process(queue, &key, sync).await;
+            queue.done(&key);
+        });
+        let holds = tokio::time::sleep(HOLDS_A_WORKER);
+        tokio::pin!(holds);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut running => break,
+                Some(()) = beside.next() => {}
+                () = &mut holds, if beside.len() + 1 < SYNCS_PER_WORKER => {
+                    beside.push(running);
+                    break;
+                }
+            }
+        }
     }
+    while beside.next().await.is_some() {}
 }
 
 async fn process<K, F, Fut, E>(queue: &WorkQueue<K>, key: &K, sync: F)
@@ -593,7 +630,7 @@ mod tests {
                     running.0.push(key);
                     running.1 = running.1.max(running.0.len());
                 }
-                tokio::time::sleep(S).await;
+                tokio::time::sleep(S * 2 / 5).await;
                 seen.lock().0.retain(|other| *other != key);
                 Ok::<_, Refused>(Next::Settled)
             }
@@ -627,13 +664,46 @@ mod tests {
                 Ok::<_, Refused>(Next::Settled)
             }
         }));
-        tokio::time::sleep(S).await;
+        tokio::time::sleep(S / 4).await;
         let text = metrics.render();
-        assert!(text.contains("workqueue_unfinished_work_seconds{name=\"test\"} 1"), "{text}");
+        assert!(text.contains("workqueue_unfinished_work_seconds{name=\"test\"} 0.25"), "{text}");
         assert!(text.contains("workqueue_depth{name=\"test\"} 1"), "{text}");
         queue.shut_down();
         workers.await.unwrap();
         assert_eq!(finished.keys(), [1]);
         assert_eq!(start.elapsed(), 5 * S);
+    }
+
+    /// Runs syncs that take this long on one worker, and returns when each key began and how long all of them took.
+    async fn long_syncs(keys: u32, time: Duration, stop_after: Duration) -> (Vec<u128>, Duration) {
+        let (metrics, log) = (Metrics::new(), Log::default());
+        let queue = WorkQueue::new("test", &metrics);
+        (0..keys).for_each(|key| queue.add(key));
+        let (began, start) = (log.clone(), Instant::now());
+        let workers = tokio::spawn(run_workers(queue.clone(), 1, move |key| {
+            began.note(key, start);
+            async move {
+                tokio::time::sleep(time).await;
+                Ok::<_, Refused>(Next::Settled)
+            }
+        }));
+        tokio::time::sleep(stop_after).await;
+        queue.shut_down();
+        workers.await.unwrap();
+        (log.times(), start.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sync_that_takes_long_holds_its_worker_for_half_a_second() {
+        assert_eq!(long_syncs(4, 100 * S, 2 * S).await, (vec![0, 500, 1000, 1500], 101_500 * S / 1000));
+        assert_eq!(long_syncs(4, S / 4, 2 * S).await.0, [0, 250, 500, 750]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_continues_no_more_than_a_few_syncs_beside_the_next() {
+        let (began, _) = long_syncs(30, 100 * S, 50 * S).await;
+        assert_eq!(began.len(), SYNCS_PER_WORKER);
+        let (began, _) = long_syncs(30, 100 * S, 101 * S).await;
+        assert_eq!(began[SYNCS_PER_WORKER], 100_000, "as soon as the first has ended");
     }
 }

@@ -58,6 +58,33 @@ async fn hundreds_of_pods_for_one_deployment_delay_no_rollout_of_another() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn as_many_large_scale_ups_as_there_are_workers_delay_no_other_workload() {
+    let cluster = Cluster::new().await;
+    let _daemon = cluster.start_with(1, ControllerConfig::default(), |router| router);
+    let large: Vec<String> = (1..=5).map(|nth| format!("large-{nth}")).collect();
+    for name in large.iter().map(String::as_str).chain(["small"]) {
+        cluster.create(deployment(name).replicas(1)).await;
+        cluster.rolled_out(name).await;
+    }
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    for name in &large {
+        cluster.patch(name, json!({"spec": {"replicas": 600}})).await;
+    }
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    cluster.set_image("small", "v2").await;
+    let has_pod = |cluster: &Cluster| {
+        cluster.objects("Pod").iter().any(|pod| pod["spec"]["containers"][0]["image"] == "app:v2")
+    };
+    cluster.eventually(2, "the small Deployment has its new pod", has_pod).await;
+    assert!(cluster.objects("Pod").len() < 500, "the batches must be under way all the time");
+    cluster.eventually(10, "the small Deployment is complete", |cluster| cluster.is_complete("small")).await;
+    for name in &large {
+        cluster.eventually(200, "each gets all its pods", |cluster| cluster.is_complete(name)).await;
+    }
+    assert_eq!(cluster.pods_created(), 5 * 600 + 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_scrape_has_the_documented_metrics_with_the_right_counts() {
     let cluster = Cluster::new().await;
     let daemon = cluster.start_controllers(1);

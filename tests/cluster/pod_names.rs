@@ -19,8 +19,12 @@ const PODS: &str = "/api/v1/namespaces/shop/pods";
 const S: Duration = Duration::from_secs(1);
 
 async fn create(cluster: &Cluster, replicas: usize) {
+    create_named(cluster, "web", replicas).await;
+}
+
+async fn create_named(cluster: &Cluster, name: &str, replicas: usize) {
     let replica_set = json!({
-        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"},
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name},
         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}},
                  "template": {"metadata": {"labels": {"app": "web"}},
                               "spec": {"containers": [{"name": "app", "image": "app:v1"}]}}},
@@ -130,9 +134,20 @@ async fn pods_that_are_deleted_by_force_are_replaced_under_new_names() {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_restart_no_name_before_that_of_a_known_pod_is_used() {
+    restarts_use_no_name_before_that_of_a_known_pod("web").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_no_name_is_used_again_where_names_of_pods_have_a_part_of_the_replica_sets_name() {
+    for length in [57, 58, 60] {
+        restarts_use_no_name_before_that_of_a_known_pod(&"a".repeat(length)).await;
+    }
+}
+
+async fn restarts_use_no_name_before_that_of_a_known_pod(replica_set: &str) {
     let cluster = Cluster::new().await;
     let mut daemon = cluster.start_controllers(1);
-    create(&cluster, 3).await;
+    create_named(&cluster, replica_set, 3).await;
     has(&cluster, 3, 10).await;
     for round in 0..6 {
         // A place may be left for two minutes where a later pod is younger than that.
@@ -155,9 +170,15 @@ async fn after_a_restart_no_name_before_that_of_a_known_pod_is_used() {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_restart_no_name_before_that_of_a_released_pod_is_used() {
+    for replica_set in ["web", &"a".repeat(60)] {
+        a_restart_uses_no_name_before_that_of_a_released_pod(replica_set).await;
+    }
+}
+
+async fn a_restart_uses_no_name_before_that_of_a_released_pod(replica_set: &str) {
     let cluster = Cluster::new().await;
     let daemon = cluster.start_controllers(1);
-    create(&cluster, 2).await;
+    create_named(&cluster, replica_set, 2).await;
     has(&cluster, 2, 10).await;
     let pods = live(&cluster);
     daemon.stop().await;

@@ -188,6 +188,44 @@ async fn pods_that_a_quota_refused_are_created_as_soon_as_the_quota_allows() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pods_that_a_policy_refuses_are_not_tried_again_for_each_pod_that_ends() {
+    let refusals = [(403, "Forbidden", "denied by policy"), (500, "InternalError", "failed calling webhook")];
+    for (code, reason, message) in refusals {
+        let cluster = Cluster::with(
+            inject_faults(move |request| {
+                let is_owned = String::from_utf8_lossy(&request.body).contains("ownerReferences");
+                match is_request(request, "create", "Pod") && is_owned {
+                    true => FaultDecision::Refuse { code, message: message.into(), reason: reason.into() },
+                    false => FaultDecision::Proceed,
+                }
+            }),
+            |options| options,
+        )
+        .await;
+        let _daemon = cluster.start_controllers(1);
+        create(&cluster, "web", 3).await;
+        for second in 0..60 {
+            for nth in 0..10 {
+                let pod = json!({
+                    "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("job-{second}-{nth}")},
+                    "spec": {"containers": [{"name": "app", "image": "app:v1"}]},
+                });
+                cluster.call(Method::POST, PODS, &pod).await;
+                let path = format!("{PODS}/job-{second}-{nth}");
+                cluster.call(Method::DELETE, &path, &json!({"gracePeriodSeconds": 0})).await;
+            }
+            tokio::time::sleep(S).await;
+        }
+        let owned = |request: &&RequestInfo| {
+            is_request(request, "create", "Pod")
+                && String::from_utf8_lossy(&request.body).contains("ownerReferences")
+        };
+        let tries = cluster.log.lock().unwrap().iter().filter(owned).count();
+        assert!((5..=20).contains(&tries), "{tries} tries in a minute, {message}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refused_replica_set_without_missing_pods_does_not_delay_others_in_the_quota_queue() {
     let cluster = namespace_of_six().await;
     let _daemon = cluster.start_controllers(1);

@@ -3,6 +3,7 @@
 mod daemonset;
 mod deployment_status_tables;
 mod deployment_tables;
+mod failed_pods;
 mod namespaces;
 mod observed_generation;
 mod planning;

@@ -24,7 +24,7 @@
 //! - `getPodsToDelete` does not sort when all pods are deleted; here the lowest-ranked pod is always deleted first,
 //!   so that a deletion cut short has taken the right ones.
 //! - Pods that fail as soon as they are made are replaced one by one, after a growing wait
-//!   ([`pods_that_fail_at_startup_are_created_with_backoff_until_one_runs`]).
+//!   (`failed_pods.rs`).
 //! - A message of `ReplicaFailure` under the same reason is brought up to date; upstream keeps the first.
 
 use std::sync::Arc;
@@ -63,7 +63,7 @@ fn words(plan: &Plan) -> Vec<String> {
 }
 
 #[track_caller]
-fn check(what: &str, replica_set: ReplicaSetBuilder, pods: &[PodBuilder], expected: &[&str]) {
+pub fn check(what: &str, replica_set: ReplicaSetBuilder, pods: &[PodBuilder], expected: &[&str]) {
     assert_eq!(words(&replica_set.plan(pods)), expected, "{what}");
 }
 
@@ -413,55 +413,4 @@ fn a_terminating_pod_does_not_count() {
 fn a_template_that_the_selector_does_not_match_creates_no_pods() {
     let labels: Value = json!({"app": "api"});
     check("", bare_replica_set(2).selecting(labels), &[], &[]);
-}
-
-/// Plays an hour and ten minutes of a ReplicaSet of `size` whose pods fail a second after their creation, until
-/// the nodes are well again; then they are ready after a second. Returns how many were made within five
-/// minutes, within the hour, and when all of them were ready.
-fn failed_pod_backoff(size: i32, well_from: i64) -> (usize, usize, i64) {
-    let mut made: Vec<i64> = Vec::new();
-    let (mut in_five_minutes, mut in_an_hour) = (0, 0);
-    let mut now = 0;
-    while now < 4200 {
-        let pods: Vec<PodBuilder> = made
-            .iter()
-            .enumerate()
-            .map(|(nth, &at)| match pod(&format!("p{nth}")).on("n").created(now - at) {
-                young if now <= at => young,
-                young if at < well_from => young.phase("Failed"),
-                young => young.ready(now - at - 1).created(now - at),
-            })
-            .collect();
-        let plan = bare_replica_set(size).plan(&pods);
-        for write in &plan.writes {
-            let Write::Create { count, .. } = write else { panic!("{write:?}") };
-            made.extend(std::iter::repeat_n(now, *count));
-        }
-        assert!(plan.writes.is_empty() || plan.requeue_after.is_none());
-        let ready = made.iter().filter(|&&at| at >= well_from && now > at).count();
-        if ready == size as usize {
-            return (in_five_minutes, in_an_hour, now);
-        }
-        if now <= 300 {
-            in_five_minutes = made.len();
-        }
-        if now <= 3600 {
-            in_an_hour = made.len();
-        }
-        // Nothing changes while it waits, but the pod that was sent ahead.
-        now += plan.requeue_after.map_or(1, |wait| (wait.as_secs() as i64).clamp(1, 5));
-    }
-    panic!("{} pods were created and the ReplicaSet is not complete: {made:?}", made.len());
-}
-
-#[test]
-fn pods_that_fail_at_startup_are_created_with_backoff_until_one_runs() {
-    assert_eq!(failed_pod_backoff(10, 0).2, 1, "a healthy ReplicaSet waits for nothing");
-    let (in_five_minutes, in_an_hour, full) = failed_pod_backoff(10, 3600);
-    assert!((10..=17).contains(&in_five_minutes), "{in_five_minutes}");
-    assert!((20..=29).contains(&in_an_hour), "{in_an_hour}");
-    assert!(full <= 3600 + 310, "{full}");
-    // A short trouble costs a short wait.
-    let (_, _, full) = failed_pod_backoff(10, 20);
-    assert!(full <= 45, "{full}");
 }

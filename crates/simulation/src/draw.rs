@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::actors::{hostile, owners};
-use super::scenario::{Act, Fault, NAMES, Scenario, Skew, a_while};
+use super::scenario::{Act, Fault, LONG_NAME, NAMES, Scenario, Skew, a_while};
 
 /// XORed with the seed for what is drawn from a separate source.
 const APART: u64 = 0x5348;
@@ -85,6 +85,7 @@ impl Scenario {
         if !scenario.election {
             scenario.quiet = Duration::from_secs(48 * 3600);
         }
+        scenario.lengthen_names();
         scenario
     }
 
@@ -111,6 +112,15 @@ impl Scenario {
         }
     }
 
+    /// In every eighth seed a Deployment has a name of which the names of its pods keep only a part.
+    fn lengthen_names(&mut self) {
+        if fastrand::Rng::with_seed(self.seed ^ LONG_NAMES).u8(..8) > 0 {
+            return;
+        }
+        let names = self.acts.iter_mut().filter_map(|(_, act)| act.name_mut());
+        names.filter(|name| **name == NAMES[0]).for_each(|name| *name = LONG_NAME);
+    }
+
     fn fill(&mut self, rng: &mut fastrand::Rng) {
         let mut at = Duration::ZERO;
         // Some seeds act fast, and interrupt rollouts; others act slowly, and let them finish.
@@ -132,6 +142,9 @@ impl Scenario {
         }
     }
 }
+
+/// XORed with the seed for what is drawn about names.
+const LONG_NAMES: u64 = 0x6c6f_6e67;
 
 /// XORed with the seed for what is drawn about foreign owners.
 const FOREIGN_OWNERS: u64 = 0x6f77_6e65_7273_2124;
@@ -257,6 +270,16 @@ mod tests {
     fn a_seed_is_one_scenario_and_another_seed_another() {
         assert_eq!(Scenario::new(7), Scenario::new(7));
         assert_ne!(Scenario::new(7).acts, Scenario::new(8).acts);
+    }
+
+    #[test]
+    fn some_seeds_have_a_deployment_with_a_long_name_and_most_have_none() {
+        let is_long = |seed: &u64| {
+            let acts = Scenario::new(*seed).acts;
+            acts.iter().any(|(_, act)| matches!(act, Act::Create { name, .. } if *name == LONG_NAME))
+        };
+        let long = (0..200).filter(is_long).count();
+        assert!((10..50).contains(&long), "{long}");
     }
 
     #[test]

@@ -53,7 +53,7 @@ use serde_json::Value;
 use super::call::Call;
 use super::oracle;
 use super::request_fault::Answer;
-use super::scenario::Scenario;
+use super::scenario::{Scenario, beginning_of};
 use super::server::Picture;
 use answers::Answers;
 pub use commit::Commit;
@@ -344,8 +344,7 @@ impl Invariants {
                     made.happens(*at, Made { by, uid, abandoned: call.abandoned });
                 }
                 (Some(_), None) => {
-                    let beginning = call.name.rsplit_once('-').map_or("", |(beginning, _)| beginning);
-                    self.freed.entry(beginning.to_owned()).or_default().happens(*at, ());
+                    self.freed.entry(beginning_of(&call.name).to_owned()).or_default().happens(*at, ());
                 }
                 _ => {}
             }

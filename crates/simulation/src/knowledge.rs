@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::call::{Call, daemon_of};
 use super::invariants::{controller, text};
+use super::scenario::{beginning_of, beginning_of_pods};
 use super::server::Picture;
 
 /// The resources that decisions depend on.
@@ -133,8 +134,17 @@ pub fn on_behalf_of(call: &Call, picture: &Picture) -> Option<Owner> {
         _ => return None,
     };
     let of = |object: &Value| Some(owner_name(object).to_owned()).filter(|name| !name.is_empty());
-    let named = || call.name.rsplit_once('-').map(|(name, _)| name.to_owned());
     let there = || picture.get(&call.resource)?.get(&call.name);
+    // Of a long name a pod has only the beginning, which several ReplicaSets share: then that of the pod's owner counts.
+    let cut = |beginning: &str| {
+        let owners = picture.get(owners).filter(|_| call.resource == "pods")?;
+        let mut sharing = owners.keys().filter(|name| beginning_of_pods(name) == beginning);
+        let its = there().map_or("", |pod| owner_name(pod));
+        sharing.clone().find(|name| **name == its).or_else(|| sharing.next()).cloned()
+    };
+    let named = || {
+        cut(beginning_of(&call.name)).or_else(|| call.name.rsplit_once('-').map(|(name, _)| name.to_owned()))
+    };
     let is_there = |name: &String| picture.get(owners).is_some_and(|all| all.contains_key(name));
     let name = of(&call.body)
         .or_else(|| named().filter(is_there))

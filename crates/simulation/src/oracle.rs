@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::call::Call;
 use super::invariants::{Breach, controller, is_deleting, text};
-use super::scenario::{Act, Fault, Scenario};
+use super::scenario::{Act, Fault, Scenario, beginning_of};
 use super::server::Picture;
 
 /// How many objects the daemons created and deleted, by resource and by the name of the ReplicaSet or Deployment.
@@ -44,9 +44,9 @@ impl Tally {
         let deleted = call.method == http::Method::DELETE
             && before.is_some_and(|before| !is_deleting(before) && (call.of_daemon() || collected(before)));
         let Some(object) = before.or(after).filter(|_| created || deleted) else { return };
-        // The name of a pod is the name of its ReplicaSet and a suffix.
+        // The name of a pod begins with the name of its ReplicaSet, or a part of it.
         let name = match &*call.resource {
-            "pods" => call.name.rsplit_once('-').map_or(&*call.name, |(replica_set, _)| replica_set),
+            "pods" => beginning_of(&call.name).trim_end_matches('-'),
             _ => text(object, "/metadata/name"),
         };
         if created && call.abandoned && call.resource == "pods" {

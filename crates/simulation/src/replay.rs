@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::scenario::{Act, Fault, NAMES, Scenario, Skew};
+use super::scenario::{Act, Fault, LONG_NAME, NAMES, Scenario, Skew};
 use windlass::mutations::BUGS;
 
 /// A static string. The type alias keeps serde from borrowing it from the file.
@@ -187,7 +187,7 @@ fn word<'de, D: serde::Deserializer<'de>>(
 /// # Errors
 /// When no user creates a Deployment of that name.
 pub fn name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<StaticName, D::Error> {
-    word(from, &NAMES)
+    word(from, &[NAMES[0], NAMES[1], LONG_NAME])
 }
 
 /// Reads a propagation policy.
@@ -328,8 +328,8 @@ mod tests {
             "{unknown}"
         );
         assert!(unknown.contains(" at line "), "{unknown}");
-        let name = wrong("\"name\": \"web\"", "\"name\": \"nginx\"");
-        assert!(name.contains("acts[0].act.create.name: unknown variant `nginx`"), "{name}");
+        let name = wrong("\"name\": \"", "\"name\": \"nginx-");
+        assert!(name.contains("acts[0].act.create.name: unknown variant `nginx-"), "{name}");
         let act = wrong("\"create\": {", "\"destroy\": {");
         assert!(act.contains("unknown variant `destroy`"), "{act}");
         let daemons = wrong("\"daemons\": ", "\"daemons\": 10");

@@ -11,6 +11,22 @@ use super::replay::{StaticName, bug, milliseconds, name, policy, resource, steps
 /// Names of the Deployments that users create.
 pub const NAMES: [&str; 2] = ["web", "api"];
 
+/// In some seeds [`NAMES`]`[0]` is called so. The names of its pods keep two letters of the hash of their ReplicaSet.
+pub const LONG_NAME: &str = "a-helm-release-with-a-long-name-and-the-chart-component";
+
+/// What the names of a ReplicaSet's pods begin with: as in the API server, a name that is generated has no more than 63
+/// characters, of which five are random.
+pub fn beginning_of_pods(replica_set: &str) -> String {
+    let mut beginning = format!("{replica_set}-");
+    beginning.truncate(63 - 5);
+    beginning
+}
+
+/// The beginning of a pod's name without its five random characters.
+pub fn beginning_of(pod: &str) -> &str {
+    pod.len().checked_sub(5).and_then(|cut| pod.get(..cut)).unwrap_or_default()
+}
+
 /// A fault of the network or the API server that affects the daemons only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -268,6 +284,31 @@ impl Act {
                 | Act::Label { .. }
                 | Act::MinReady { .. }
         )
+    }
+
+    /// The Deployment that it is about.
+    pub fn name_mut(&mut self) -> Option<&mut StaticName> {
+        match self {
+            Act::Create { name, .. }
+            | Act::Image { name, .. }
+            | Act::BrokenImage { name }
+            | Act::Scale { name, .. }
+            | Act::Strategy { name, .. }
+            | Act::Percent { name, .. }
+            | Act::Pause { name, .. }
+            | Act::RollBack { name }
+            | Act::Label { name, .. }
+            | Act::MinReady { name, .. }
+            | Act::Delete { name, .. }
+            | Act::Annotate { name, .. }
+            | Act::EndNewPods { name }
+            | Act::LateCreation { name }
+            | Act::LateStatus { name }
+            | Act::Replace { name, .. }
+            | Act::HostileAnnotation { name, .. }
+            | Act::Sidecar { name } => Some(name),
+            _ => None,
+        }
     }
 
     /// Whether it affects the daemons and no other client.

@@ -4,7 +4,7 @@
 //! our own creations. It survives a relist, and ends with the owner. Where there is none, it starts
 //! with the pods that the cache shows for the owner.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use super::{ReplicaController, ReplicaKind};
 use crate::controllers::in_doubt_writes::LATEST;
-use crate::model::{Meta, ObjectKey, Pod, Record, Uid};
-use crate::plan::replicaset::names::Sequence;
+use crate::model::{Meta, ObjectKey, Owner, Pod, Record, Uid};
+use crate::plan::replicaset::names::{OwnerNames, Sequence, owner_names};
 use crate::plan::replicaset::used_names::{Between, UsedNames};
 use crate::runtime::store::Change;
 
@@ -25,9 +25,9 @@ const MOST_GONE: usize = 1024;
 #[derive(Debug)]
 pub struct PodNames {
     known: Mutex<BTreeMap<Uid, Known>>,
-    /// Pods without an owner of this kind that were deleted before the cache of owners was complete: a ReplicaSet
-    /// that the cache did not show may have owned them. At most [`MOST_GONE`].
-    gone_early: Mutex<BTreeSet<ObjectKey>>,
+    /// Pods without an owner of this kind that were deleted before the cache of owners was complete, and their
+    /// controllers: a ReplicaSet that the cache did not show may have owned them. At most [`MOST_GONE`].
+    gone_early: Mutex<BTreeMap<ObjectKey, Option<Owner>>>,
     /// When this process began. Requests of a process before it may arrive for a while, under later names than
     /// those of pods that were deleted by then.
     begun: Instant,
@@ -127,17 +127,24 @@ impl<O: ReplicaKind> ReplicaController<O> {
     /// this process started. While it existed its name was taken; from now on only this memory shows that the name
     /// was used.
     fn name_freed(&self, pod: &Meta) {
-        let ObjectKey { namespace, name } = &pod.key;
-        let Some((owner, _)) = name.rsplit_once('-') else { return };
+        let OwnerNames { whole, cut } = owner_names(&pod.key.name);
+        if whole.or(cut).is_none() {
+            return;
+        }
         if self.owners.lists().completed == 0 {
             let mut gone = self.pod_names.gone_early.lock();
             if gone.len() < MOST_GONE {
-                gone.insert(pod.key.clone());
+                gone.insert(pod.key.clone(), pod.owner());
             }
-        } else if let Some(owner) = self.owners.get(&ObjectKey::new(namespace.clone(), owner)) {
-            let between = self.between();
+            return;
+        }
+        let namespace = &pod.key.namespace;
+        let whole = whole.and_then(|owner| self.owners.get(&ObjectKey::new(namespace.clone(), owner)));
+        let cut = cut.map_or_else(Vec::new, |beginning| self.owners.named(namespace, beginning));
+        let between = self.between();
+        for owner in whole.into_iter().chain(cut) {
             self.with_names(&*owner, |sequence, known| {
-                if let Some(position) = sequence.position(name) {
+                if let Some(position) = position_of(sequence, &*owner, &pod.key.name, pod.owner()) {
                     known.used.had(position, between);
                 }
             });
@@ -197,20 +204,33 @@ impl<O: ReplicaKind> ReplicaController<O> {
         let (now, latest) =
             (self.context.now(), SignedDuration::try_from(LATEST).unwrap_or(SignedDuration::MAX));
         let age = |pod: &Pod| now.duration_since(pod.meta.created).max(SignedDuration::ZERO);
-        // Whosever they are: a released pod keeps its name, and those before it have been used.
-        let ObjectKey { namespace, name } = &owner.meta().key;
-        let mut pods = self.pods.named(namespace, &format!("{name}-"));
-        pods.retain(|pod| sequence.position(&pod.meta.key.name).is_some());
-        let youngest = pods.iter().map(|pod| age(pod)).min().unwrap_or(latest).min(latest);
-        let positions = pods.iter().filter_map(|pod| {
-            let position = sequence.position(&pod.meta.key.name)?;
-            Some((position, age(pod) < latest))
-        });
+        let namespace = &owner.meta().key.namespace;
+        let position = |name: &str, controller| position_of(sequence, owner, name, controller);
+        let pods: Vec<(u64, SignedDuration)> = (self.pods.named(namespace, sequence.base()).iter())
+            .filter_map(|pod| Some((position(&pod.meta.key.name, pod.meta.owner())?, age(pod))))
+            .collect();
+        let youngest = pods.iter().map(|(_, age)| *age).min().unwrap_or(latest).min(latest);
+        let positions = pods.into_iter().map(|(position, age)| (position, age < latest));
         let gone = self.pod_names.gone_early.lock();
-        let gone = gone.iter().filter(|gone| gone.namespace == *namespace);
-        let gone = gone.filter_map(|gone| Some((sequence.position(&gone.name)?, false)));
+        let gone = gone.iter().filter(|(gone, _)| gone.namespace == *namespace);
+        let gone = gone.filter_map(|(gone, of)| Some((position(&gone.name, of.clone())?, false)));
         let used = UsedNames::of(positions.chain(gone));
         let doubted = (latest - youngest).unsigned_abs();
         Known { used, doubts_end: Instant::now() + doubted }
     }
+}
+
+/// The position of a pod's name among those of an owner's pods; `None` where the owner has not given it.
+///
+/// Whosever the pod is: a released one keeps its name, and those before it have been used. Only where others share the
+/// base, every name with that base has a position. There the pods of another controller do not count: those of the
+/// other ReplicaSets of a Deployment stand anywhere in the sequence.
+fn position_of(
+    sequence: &Sequence,
+    owner: &impl Record,
+    name: &str,
+    controller: Option<Owner>,
+) -> Option<u64> {
+    let is_anothers = || controller.is_some_and(|controller| controller != owner.as_owner());
+    sequence.position(name).filter(|_| !sequence.shares_its_base() || !is_anothers())
 }

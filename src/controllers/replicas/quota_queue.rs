@@ -1,8 +1,9 @@
-//! Owners whose pods were refused, most often by a quota, and that retry as soon as there may be room.
+//! Owners whose pods a quota refused, and that retry as soon as there may be room.
 //!
 //! Their backoff grows to a minute. When a pod of the namespace ends, there may be room for another at
 //! once, so the owner that has waited longest is woken, and if it succeeds, the next. Waking all at once
-//! would cost one useless call each for every pod that ends.
+//! would cost one useless call each for every pod that ends. An owner whose pods something else refuses, such as a
+//! policy or a webhook, does not wait here: no pod that ends makes its next attempt succeed.
 //!
 //! A wake-up is never lost: an owner that was woken and needs no pod passes it on, and one that was
 //! woken while no other waited is woken again, because its request may be under way and reach the
@@ -32,7 +33,7 @@ struct NamespaceQueue {
 }
 
 impl QuotaQueue {
-    /// Records that an owner's pods were refused: behind all others that wait.
+    /// Records that a quota refused an owner's pods: behind all others that wait.
     pub fn add(&self, kind: Resource, key: &ObjectKey) {
         let mut all = self.0.lock();
         let NamespaceQueue { waiting, called } = all.entry(key.namespace.clone()).or_default();
@@ -76,8 +77,8 @@ impl QuotaQueue {
         }
     }
 
-    /// An owner whose pods are refused waits in the queue; one that is no longer refused, or needs no more pods,
-    /// wakes the next one.
+    /// An owner whose pods a quota refuses waits in the queue; one that needs no more pods, or whose pods are no longer
+    /// refused or for another reason, wakes the next one.
     pub fn tried(
         &self,
         context: &Context,
@@ -87,9 +88,9 @@ impl QuotaQueue {
         error: Option<&SyncError>,
     ) {
         match error {
-            Some(error) if creates && error.is_refusal() => self.add(kind, key),
+            Some(error) if creates && error.is_over_quota() => self.add(kind, key),
             // It will be retried.
-            Some(_) if creates => {}
+            Some(error) if creates && !error.is_refusal() => {}
             _ => self.needs_no_room(context, kind, key),
         }
     }

@@ -6,6 +6,9 @@
 //! 20, … seconds and at most every five minutes. The first pod that becomes ready, or lives for a minute,
 //! ends the backoff, and all missing pods are created at once.
 //!
+//! As many of the missing pods wait as have failed. Where more are missing, since the ReplicaSet was scaled up or other
+//! pods were deleted, the others are created at once: one bad node does not hold up a scale-up.
+//!
 //! The bound: a ReplicaSet of `n` pods none of which can run creates at most `n` pods, then about six more in
 //! five minutes, and then twelve an hour. The price: a pod that its node refuses is replaced five seconds
 //! after its creation instead of at once.
@@ -41,7 +44,7 @@ const SURVIVED: SignedDuration = SignedDuration::from_secs(60);
 /// The state of a ReplicaSet whose newest pods failed at startup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedPodBackoff {
-    /// How many pods failed since the last healthy one.
+    /// How many pods failed since the last healthy one: at least one. As many of the missing pods wait.
     pub failures: usize,
     /// The newest failed pod's reason, such as `Evicted`.
     pub reason: Option<Arc<str>>,
@@ -109,8 +112,8 @@ impl FailedPodBackoff {
         let FailedPodBackoff { failures, reason, next } = self;
         let reason = reason.as_ref().map_or(String::new(), |reason| format!(" ({reason})"));
         let message = format!(
-            "The last {failures} pods failed at startup{reason}. Next attempt at {next}; the remaining replicas \
-             follow once a pod becomes ready or has lived for a minute."
+            "The last {failures} pods failed at startup{reason}. Next attempt to replace one of them at {next}; the \
+             others follow once a pod becomes ready or has lived for a minute."
         );
         EventNote::warning("FailedPodsBackOff", message)
     }

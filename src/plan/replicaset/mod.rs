@@ -183,7 +183,8 @@ pub fn choose_names(
     let sequence = Sequence::of(&replica_set.meta.key.name, &replica_set.meta.uid);
     let is_ours = |pod: &Pod| replica_set.controls(&pod.meta);
     let was_had = |name: &str| sequence.position(name).is_some_and(|position| used.is_used(position));
-    // A late request may still create a pod under a name that must not, or cannot now, be requested again.
+    // A late request may still create a pod under a name that must not, or cannot now, be requested again. A foreign pod
+    // keeps it from that only until it is deleted, at any moment: the place costs two minutes, a surplus pod is worse.
     let is_kept = |name: &&String| match pod_named(name) {
         Some(pod) => !(pod.is_active() && is_ours(&pod)),
         None => was_had(name),
@@ -204,9 +205,11 @@ fn is_on_its_way_out(replica_set: &ReplicaSet) -> bool {
     replica_set.meta.is_deleting() && !planted!("a ReplicaSet that is being deleted creates pods")
 }
 
-/// How many of the missing pods are created, without the places that are kept for earlier requests.
-fn to_create(lacking: usize, reserved: usize) -> usize {
-    lacking.saturating_sub(reserved).min(BURST) + usize::from(planted!("one pod too many is created"))
+/// How many of the missing pods are created, without the places that are kept for earlier requests, and without those
+/// that are held back because as many pods failed at startup.
+fn to_create(lacking: usize, reserved: usize, held_back: usize) -> usize {
+    lacking.saturating_sub(reserved).saturating_sub(held_back).min(BURST)
+        + usize::from(planted!("one pod too many is created"))
 }
 
 /// How many of the surplus pods are deleted.
@@ -251,18 +254,21 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     plan.writes.extend(orphans.iter().cloned().map(Write::Adopt));
     let (have, desired) = (pod_sets.active.len() + orphans.len(), desired(replica_set));
     if have < desired {
-        let to_create = to_create(desired - have, *reserved);
-        match FailedPodBackoff::of(pod_sets, *now).filter(|_| *failed_pod_backoff) {
-            _ if to_create == 0 => {}
-            None => plan.writes.push(create(to_create)),
-            Some(backoff) => {
-                plan.requeue_after = backoff.wait(*now);
-                match plan.requeue_after {
-                    None => plan.writes.push(create(1)),
-                    Some(_) => plan.notes.push(backoff.note()),
-                }
+        let lacking = desired - have;
+        let mut held_back = 0;
+        if let Some(backoff) = FailedPodBackoff::of(pod_sets, *now).filter(|_| *failed_pod_backoff)
+            && lacking > *reserved
+        {
+            // The replacements of the failed pods wait. Others that are missing may fit on other nodes.
+            held_back = backoff.failures;
+            plan.requeue_after = backoff.wait(*now);
+            match plan.requeue_after {
+                None => held_back = held_back.min(lacking - *reserved) - 1,
+                Some(_) => plan.notes.push(backoff.note()),
             }
         }
+        let to_create = to_create(lacking, *reserved, held_back);
+        plan.writes.extend((to_create > 0).then(|| create(to_create)));
     } else if have > desired {
         let all: Vec<&Arc<Pod>> = pod_sets.active.iter().chain(orphans).collect();
         let to_delete = to_delete(have - desired);

@@ -44,6 +44,17 @@ impl Sequence {
         Sequence { base, start, width, inverse: inverse_of(width) }
     }
 
+    /// The beginning that all of its names share.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Whether the base may be that of other owners too, since it was cut: the ReplicaSets of a Deployment with a
+    /// long name differ behind it.
+    pub fn shares_its_base(&self) -> bool {
+        self.base.len() >= LONGEST_BASE
+    }
+
     /// The name at a position. Behind the last one the first comes again.
     pub fn name(&self, position: u64) -> String {
         // No product here is larger than the square of LENGTH, which has 48 bits.
@@ -65,6 +76,24 @@ impl Sequence {
             Some(number * LETTERS + u64::try_from(digit).ok()?)
         })?;
         Some((suffix + LENGTH - self.start) % LENGTH * self.inverse % LENGTH)
+    }
+}
+
+/// The names of the owners that a pod may have its name from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnerNames<'a> {
+    /// The only one where the base is whole.
+    pub whole: Option<&'a str>,
+    /// What all others begin with.
+    pub cut: Option<&'a str>,
+}
+
+/// The inverse of [`Sequence::base`].
+pub fn owner_names(pod: &str) -> OwnerNames<'_> {
+    let base = pod.len().checked_sub(SUFFIX).and_then(|cut| pod.get(..cut));
+    OwnerNames {
+        whole: base.and_then(|base| base.strip_suffix('-')),
+        cut: base.filter(|base| base.len() == LONGEST_BASE),
     }
 }
 
@@ -112,6 +141,24 @@ mod tests {
             assert!(suffix.bytes().all(|byte| SAFE_ALPHABET.contains(&byte)), "{name}");
         }
         assert_eq!(first(&"a".repeat(253), "u", 1)[0].len(), 63);
+    }
+
+    #[test]
+    fn the_owners_of_a_name_are_those_whose_sequence_has_its_base() {
+        let names = |pod| (owner_names(pod).whole, owner_names(pod).cut);
+        assert_eq!(names("web-1-x7k2p"), (Some("web-1"), None));
+        assert_eq!(names("webx7k2p"), (None, None));
+        assert_eq!(names("x7k2p"), (None, None));
+        assert_eq!(names("é7k2"), (None, None));
+        for length in [1, 56, 57, 58, 59, 253] {
+            let owner = "a".repeat(length);
+            let sequence = Sequence::of(&owner, &Uid::new("u"));
+            let name = sequence.name(7);
+            let OwnerNames { whole, cut } = owner_names(&name);
+            assert_eq!(whole == Some(&*owner), length <= 57, "{length}");
+            assert_eq!(cut.is_some(), sequence.shares_its_base(), "{length}");
+            assert!(cut.is_none_or(|cut| length == 57 || owner.starts_with(cut)), "{length}");
+        }
     }
 
     #[test]

@@ -29,7 +29,7 @@ rows! {
     }
     FAILED_PODS_BACK_OFF {
         "Pods that fail at startup are replaced at once and for ever",
-        "One by one, after 5, 10, 20, … seconds, at most every five minutes; the event `FailedPodsBackOff` reports it. `--failed-pod-backoff=false` restores upstream's behaviour",
+        "One by one, after 5, 10, 20, … seconds, at most every five minutes; other missing pods, as after a scale-up, are created at once. The event `FailedPodsBackOff` reports it. `--failed-pod-backoff=false` restores upstream's behaviour",
         "A node that refuses every pod must not fill the API server with failed pods"
     }
     QUOTA_RETRY {

@@ -6,6 +6,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::{Breach, Commit, Invariants, Made, bare, controller, is_deleting, is_live, number, text};
+use crate::scenario::beginning_of_pods;
 
 fn count<'a>(pods: impl IntoIterator<Item = &'a Value>) -> i64 {
     i64::try_from(pods.into_iter().count()).unwrap_or(i64::MAX)
@@ -36,7 +37,7 @@ impl Invariants {
         let (name, owner) = (text(replica_set, "/metadata/name"), &pod["metadata"]["ownerReferences"][0]);
         let is_its =
             owner["kind"] == "ReplicaSet" && owner["apiVersion"] == "apps/v1" && owner["name"] == name;
-        if !is_its || !text(pod, "/metadata/name").starts_with(&format!("{name}-")) {
+        if !is_its || !text(pod, "/metadata/name").starts_with(&beginning_of_pods(name)) {
             return commit.breach("outgoing", "a pod that does not name its ReplicaSet");
         }
         let live = count(commit.owned("pods", uid).into_iter().filter(|pod| is_live(pod)));
@@ -64,7 +65,7 @@ impl Invariants {
         let missed = stragglers + usize::from(commit.call.abandoned && made().any(|pod| is_other(&pod)));
         // Each of them has a name that became free since its own author decided.
         let since = since.saturating_sub(LATEST);
-        missed.min(self.freed.get(name).map_or(0, |freed| freed.happened(since).count()))
+        missed.min(self.freed.get(&beginning_of_pods(name)).map_or(0, |freed| freed.happened(since).count()))
     }
 
     /// Pods of a ReplicaSet that this author could not know, because another daemon remembers other names: see the
@@ -84,7 +85,12 @@ impl Invariants {
             .collect();
         let (first, last) =
             theirs.iter().fold((*begun, *begun), |(first, last), at| (first.min(*at), last.max(*at)));
-        let freed = self.freed.get(name).into_iter().flat_map(|freed| freed.between(first, last)).count();
+        let freed = self
+            .freed
+            .get(&beginning_of_pods(name))
+            .into_iter()
+            .flat_map(|freed| freed.between(first, last))
+            .count();
         theirs.len().min(freed)
     }
 
