@@ -180,7 +180,12 @@ async fn every_request_is_covered_by_the_shipped_permissions() {
         .map(|rule| &rule["resourceNames"])
         .filter(|names| !names.is_null())
         .collect();
-    assert_eq!(names, [&lease], "the Lease has the default name, and nothing else is limited to a name");
+    let rival = json!(["kube-controller-manager"]);
+    assert_eq!(
+        names,
+        [&lease, &rival],
+        "the Leases have their default names, and nothing else is limited to a name"
+    );
 
     let cluster = Cluster::new().await;
     let _daemon = cluster.start(1, AGENT, Some(election));
