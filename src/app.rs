@@ -105,6 +105,7 @@ async fn start(
         None => None,
         Some(options) => Some(Candidacy { client: connect().await?.client, options }),
     };
+    controllers.relists_after_breaks = election.is_none();
     controllers.root_ca = root_ca::find(root_ca_file.as_deref(), &connection, &controllers.enabled)?;
     let metrics = Metrics::new();
     let parts = Parts {

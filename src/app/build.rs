@@ -11,7 +11,7 @@ use crate::runtime::api::Api;
 use crate::runtime::events::EventRecorder;
 use crate::runtime::informer::InformerOptions;
 use crate::runtime::leader_election::fence::{Fence, FenceControl, fence};
-use crate::runtime::leader_election::lease::{Election, Tools, Watchdog};
+use crate::runtime::leader_election::lease::{Election, OnSetBack, Tools, Watchdog};
 use crate::runtime::rate_limiter::RateLimiter;
 
 /// Requests to the Lease, per second and at once: client-go's defaults. A leader needs one in two seconds.
@@ -32,12 +32,10 @@ impl Controllers {
         // Events and watches have a rate limiter of their own each: many events delay no other write,
         // and a watch that reopens does not queue behind a burst of writes.
         let (recorder, events) = EventRecorder::new(apis.fenced(), parts.clock.clone(), parts.seed);
-        let election = parts.election.clone().zip(fence.clone());
-        let election = election.map(|(candidacy, fence)| stand(candidacy, &parts, &recorder, control, fence));
         let plumbing = Plumbing {
             clock: parts.clock.clone(),
             metrics: parts.metrics.clone(),
-            recorder,
+            recorder: recorder.clone(),
             draining: draining.clone(),
             // Each controller has a rate limiter of its own: a large scale-up delays no write of another controller.
             api: &|entry| apis.fenced_and_retrying(entry.requests, &draining),
@@ -47,7 +45,8 @@ impl Controllers {
                 seed: parts.seed,
                 // An elected process brings its caches up to date first; without an election the first list is acted
                 // on.
-                may_lag: election.is_some(),
+                may_lag: parts.election.is_some(),
+                relists_after_breaks: config.relists_after_breaks,
                 ..InformerOptions::default()
             },
             switched_off: config.enabled.switched_off(),
@@ -62,6 +61,11 @@ impl Controllers {
             root_ca: config.root_ca.clone(),
         };
         let Shell { context, informers, workers } = setup::build(registry, settings, plumbing);
+        let relisted = informers.clone();
+        let on_set_back = OnSetBack(Box::new(move || relisted.relist_all()));
+        let election = parts.election.clone().zip(fence.clone());
+        let election = election
+            .map(|(candidacy, fence)| stand(candidacy, &parts, &recorder, control, fence, on_set_back));
         let bulk = registry.kinds().iter().filter(|kind| kind.is_in_bulk).map(|kind| kind.resource).collect();
         let believes = election.is_none() || planted!("a new leader does not wait for its read barrier");
         let read_barriers = if believes { Vec::new() } else { informers.read_barriers() };
@@ -123,12 +127,14 @@ fn stand(
     recorder: &EventRecorder,
     control: FenceControl,
     fence: Fence,
+    on_set_back: OnSetBack,
 ) -> (Election, Watchdog) {
     let Candidacy { client, options } = candidacy;
     let (qps, burst) = ELECTION_RATE;
     let Parts { host, metrics, clock, seed, .. } = parts;
     let api = Api::new(client, host, RateLimiter::new(qps, burst), metrics.clone());
-    let tools = Tools { api, clock: clock.clone(), recorder: recorder.clone(), control, seed: *seed };
+    let (clock, recorder, seed) = (clock.clone(), recorder.clone(), *seed);
+    let tools = Tools { api, clock, recorder, control, seed, on_set_back };
     let election = Election::new(&options, tools);
     let watchdog = Watchdog::new(fence, &election, &options);
     (election, watchdog)

@@ -32,6 +32,9 @@ pub struct ControllerConfig {
     pub scope: Scope,
     /// What to do when another controller acts on the same objects.
     pub on_conflict: OnConflict,
+    /// Whether a broken watch is followed by a list; see [`crate::runtime::informer::InformerOptions`]. The program sets it
+    /// where it runs without an election.
+    pub relists_after_breaks: bool,
     /// Whether pods that fail one after the other are replaced with growing delays.
     pub failed_pod_backoff: bool,
     /// How long after its deletion a namespace stays at least.
@@ -56,6 +59,7 @@ impl Default for ControllerConfig {
             resync_period: Some(Duration::from_secs(12 * 3600)),
             scope: Scope::default(),
             on_conflict: OnConflict::default(),
+            relists_after_breaks: false,
             failed_pod_backoff: true,
             namespace_deletion_delay: Duration::from_secs(5),
             garbage_resources: GarbageResources::default(),
@@ -202,6 +206,7 @@ pub(super) fn controllers(
             "ignore" => OnConflict::Ignore,
             _ => OnConflict::Warn,
         },
+        relists_after_breaks: false,
         failed_pod_backoff,
         namespace_deletion_delay: duration("namespace-deletion-delay", &namespace_deletion_delay)?,
         garbage_resources: GarbageResources {

@@ -36,6 +36,11 @@ pub struct InformerOptions {
     pub may_lag: bool,
     /// The turns that its lists wait for; `None` if they begin at once.
     pub turns: Option<ListTurns>,
+    /// Whether a watch that broke, or that the server ended before its time, is followed by a list instead of being
+    /// resumed: the server may be another one at the same address, or have been restored. For a process without a Lease,
+    /// which would tell ([`super::leader_election::lease::Tools::on_set_back`]). The price is a list of each kind after each
+    /// restart of the API server.
+    pub relists_after_breaks: bool,
 }
 
 impl Default for InformerOptions {
@@ -48,6 +53,7 @@ impl Default for InformerOptions {
             seed: 0,
             may_lag: false,
             turns: None,
+            relists_after_breaks: false,
         }
     }
 }

@@ -114,6 +114,7 @@ struct Entry {
     resource: Resource,
     ready: Ready,
     read_barrier: Arc<ReadBarrier>,
+    relist: Relist,
     /// Until it starts.
     waiting: Option<Box<dyn AnyInformer>>,
     /// Its task, and what ends that.
@@ -147,12 +148,20 @@ impl Informers {
         let Shared { caches, expectations, reached, state, .. } = &*self.shared;
         caches.add(resource, informer.cache());
         let relist = informer.relist();
-        expectations.relist_with(resource, move || relist.request_relist());
+        let overdue = relist.clone();
+        expectations.relist_with(resource, move || overdue.request_relist());
         let reached = reached.clone();
         informer.on_any_position(Box::new(move |position| reached(resource, position)));
         let (ready, read_barrier) = (informer.ready(), Arc::new(informer.read_barrier()));
         let mut state = state.lock();
-        state.entries.push(Entry { resource, ready, read_barrier, waiting: Some(informer), running: None });
+        state.entries.push(Entry {
+            resource,
+            ready,
+            read_barrier,
+            relist,
+            waiting: Some(informer),
+            running: None,
+        });
         if let Some(stop) = state.stop.clone() {
             state.start(&stop);
             self.shared.begun.notify_one();
@@ -183,6 +192,11 @@ impl Informers {
         state.stop = Some(stop.clone());
         state.start(stop);
         self.shared.begun.notify_one();
+    }
+
+    /// Lists everything anew.
+    pub fn relist_all(&self) {
+        self.shared.state.lock().entries.iter().for_each(|entry| entry.relist.request_relist());
     }
 
     /// The resources that are listed and watched, in the order of the additions.

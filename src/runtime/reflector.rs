@@ -119,6 +119,10 @@ pub(crate) struct Reflector {
     stale_lists: u32,
     /// Whether the first list may come from a server's own cache, which may lag.
     may_lag: bool,
+    /// Whether a watch that broke is followed by a list.
+    relists_after_breaks: bool,
+    /// How long the last watch was to last.
+    lasts: Duration,
     /// Whether the next list must show everything that has happened until then.
     consistent: bool,
     /// Whether nothing has happened to the kind for a while.
@@ -145,8 +149,16 @@ impl Reflector {
         relist_requested: Arc<Notify>,
         reachability: Reachability,
     ) -> Self {
-        let InformerOptions { namespace, label_selector, field_selector, page_size, seed, may_lag, turns } =
-            options;
+        let InformerOptions {
+            namespace,
+            label_selector,
+            field_selector,
+            page_size,
+            seed,
+            may_lag,
+            turns,
+            relists_after_breaks,
+        } = options;
         Reflector {
             resource,
             path: resource.path(namespace.as_deref()),
@@ -165,6 +177,8 @@ impl Reflector {
             expired_lists: 0,
             stale_lists: 0,
             may_lag,
+            relists_after_breaks,
+            lasts: Duration::ZERO,
             consistent: false,
             quiet: false,
             reachability,
@@ -193,6 +207,9 @@ impl Reflector {
             let wait = self.after_end(&end, start.elapsed() >= SHORT);
             listing = match end {
                 End::Listed | End::Quiet => false,
+                // The server may have come back with another history, in which a resumed watch shows nothing.
+                End::Closed if start.elapsed() + SHORT < self.lasts && self.relists_after_breaks => true,
+                End::Broken(reason) if reason != SILENT && self.relists_after_breaks => true,
                 End::Closed | End::Broken(_) | End::EncodingRefused => self.destination.is_listing(),
                 End::Expired if planted!("an expired watch is resumed without a new list") => false,
                 End::Expired
@@ -257,9 +274,11 @@ impl Reflector {
                 tracing::warn!(resource, "watch did not end at its timeout; resuming over a new connection");
                 Duration::ZERO
             }
+            // The third is accepted. With growing delays that would take longer than the ten seconds in which the end of a
+            // history is to be noticed.
             End::Stale => {
                 self.count("stale_list");
-                self.next_delay()
+                self.delay_for(1)
             }
             End::Broken(reason) | End::NoWatch(reason) => {
                 self.count(reason);
@@ -338,6 +357,7 @@ impl Reflector {
         let seconds = if short { QUIET_WATCH } else { self.rng.u64(WATCH_SECONDS) };
         let position = self.destination.position()
             + u64::from(planted!("a watch is resumed one resourceVersion too late"));
+        self.lasts = Duration::from_secs(seconds);
         let (timeout, position) = (seconds.to_string(), position.to_string());
         let mut query =
             vec![("watch", "true"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", timeout.as_str())];

@@ -12,7 +12,7 @@ use windlass::clock::Clock;
 use windlass::metrics::Metrics;
 use windlass::runtime::events::EventRecorder;
 use windlass::runtime::leader_election::fence::{Fence, fence};
-use windlass::runtime::leader_election::lease::{Election, Tools, Watchdog};
+use windlass::runtime::leader_election::lease::{Election, OnSetBack, Tools, Watchdog};
 use windlass::runtime::{Api, RateLimiter, request};
 use windlass_apiserver::{FaultDecision, RequestInfo};
 use windlass_planner_testkit::objects::deployment;
@@ -266,7 +266,8 @@ fn election(rig: &Rig, agent: &'static str) -> (Election, Fence, Watchdog) {
     let (control, fence) = fence();
     let clock: Clock = rig.cluster.clock.clone();
     let (recorder, _) = EventRecorder::new(api(agent), clock.clone(), 1);
-    let tools = Tools { api: api(agent), clock, recorder, control, seed: 1 };
+    let on_set_back = OnSetBack(Box::new(|| {}));
+    let tools = Tools { api: api(agent), clock, recorder, control, seed: 1, on_set_back };
     let election = Election::new(&options(agent), tools);
     let watchdog = Watchdog::new(fence.clone(), &election, &options(agent));
     (election, fence, watchdog)

@@ -17,6 +17,7 @@ mod pod_names;
 mod registry;
 mod replica_set_races;
 mod replica_sets;
+mod restored_history;
 mod rolling_updates;
 mod scenarios;
 mod statuses;

@@ -63,6 +63,9 @@ pub struct Election {
     key: ObjectKey,
     /// The Lease as last read or written.
     object: Option<Value>,
+    /// Its UID and resourceVersion when it was last there.
+    seen: Option<(String, u64)>,
+    on_set_back: OnSetBack,
     renew_deadline: Duration,
     /// How long one call may take.
     call_timeout: Duration,
@@ -71,6 +74,15 @@ pub struct Election {
     status: IntGauge,
     reachability: Reachability,
     slow_path: IntCounter,
+}
+
+/// Called when the Lease is another, or older, than before.
+pub struct OnSetBack(pub Box<dyn Fn() + Send + Sync>);
+
+impl std::fmt::Debug for OnSetBack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OnSetBack")
+    }
 }
 
 /// The services that a candidate uses.
@@ -87,13 +99,18 @@ pub struct Tools {
     pub control: FenceControl,
     /// Seeds the jitter and, where none is given, the identity.
     pub seed: u64,
+    /// The Lease is read or written every two seconds, so that it tells soon that the API server's history was set back: by
+    /// a restore of etcd, or by another server at the same address. A watch does not tell: it is resumed at a
+    /// version that is still to come, and shows nothing until then. A Lease that a person has deleted looks the same, which
+    /// costs one list of each kind.
+    pub on_set_back: OnSetBack,
 }
 
 impl Election {
     /// A candidate; see [`Election::run`]. Reads the host's name and the pod's namespace where the
     /// options leave them open.
     pub fn new(options: &ElectionOptions, tools: Tools) -> Self {
-        let Tools { api, clock, recorder, control, seed } = tools;
+        let Tools { api, clock, recorder, control, seed, on_set_back } = tools;
         let identity = options.identity.clone().unwrap_or_else(|| identity(&host_name(), seed));
         let namespace = options.namespace.clone().unwrap_or_else(own_namespace);
         let metrics = api.metrics().clone();
@@ -112,6 +129,8 @@ impl Election {
             control,
             recorder,
             object: None,
+            seen: None,
+            on_set_back,
             leads: false,
             status,
             reachability: Reachability::default(),
@@ -314,10 +333,12 @@ impl Election {
         match self.api.call::<Value>(request::get(&self.path(true), &[])).await {
             Ok(object) => {
                 let record = record(&object);
+                self.compare(Some(&object));
                 self.object = Some(object);
                 Ok(Some(record))
             }
             Err(error) if error.is_not_found() => {
+                self.compare(None);
                 self.object = None;
                 Ok(None)
             }
@@ -333,7 +354,7 @@ impl Election {
         });
         fill(&mut object, record);
         let request = request::post(&self.path(false), &[], &object).map_err(ApiError::Decode)?;
-        self.object = Some(self.api.call(request).await?);
+        self.wrote(self.api.call(request).await?);
         Ok(())
     }
 
@@ -346,8 +367,33 @@ impl Election {
         }
         fill(&mut object, record);
         let request = request::put(&self.path(true), &[], &object).map_err(ApiError::Decode)?;
-        self.object = Some(self.api.call(request).await?);
+        self.wrote(self.api.call(request).await?);
         Ok(())
+    }
+
+    fn wrote(&mut self, object: Value) {
+        self.compare(Some(&object));
+        self.object = Some(object);
+    }
+
+    /// Compares the Lease with what it was when it was last there.
+    fn compare(&mut self, object: Option<&Value>) {
+        let now = object.map(|object| {
+            let metadata = &object["metadata"];
+            let version = metadata["resourceVersion"].as_str().and_then(|version| version.parse().ok());
+            (metadata["uid"].as_str().unwrap_or_default().to_owned(), version.unwrap_or(u64::MAX))
+        });
+        let before = std::mem::replace(&mut self.seen, now);
+        let (Some(before), now) = (before, &self.seen) else { return };
+        if now.as_ref().is_some_and(|(uid, version)| *uid == before.0 && *version >= before.1) {
+            return;
+        }
+        let (was, is) = (before.1, now.as_ref().map(|now| now.1));
+        tracing::error!(
+            lease = %self.key, was, is,
+            "the Lease is gone, another, or older than before, as after a restore of etcd; all caches are listed anew"
+        );
+        (self.on_set_back.0)();
     }
 
     fn path(&self, object: bool) -> String {
