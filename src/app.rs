@@ -5,6 +5,7 @@
 //! watches end, and HTTP last. A component that ends before that is an error that names it.
 
 mod build;
+mod lease_thread;
 mod life;
 mod root_ca;
 mod serving;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use futures::future::BoxFuture;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
@@ -32,6 +34,7 @@ use crate::runtime::leader_election::fence::Fence;
 use crate::runtime::leader_election::lease::{Election, Watchdog};
 use crate::runtime::leader_election::rules::ElectionOptions;
 use crate::runtime::read_barrier::ReadBarrier;
+use lease_thread::LeaseThread;
 use life::Life;
 pub use serving::{Reader, http_router};
 use serving::{Servers, Serving};
@@ -61,8 +64,11 @@ async fn daemon(
     let drain = config.shutdown_timeout;
     let stop_http = CancellationToken::new();
     let _stop_on_return = stop_http.clone().drop_guard();
+    let lease_thread = config.election.as_ref().map(|_| LeaseThread::start()).transpose();
+    let lease_thread = lease_thread.context("cannot start the thread of the leader election")?;
+    let lease_handle = lease_thread.as_ref().and_then(LeaseThread::handle);
     // Its credentials may come from a program that hangs, and the API server may be away.
-    let starting = start(config, verbosity, seed, &stop_http);
+    let starting = start(config, verbosity, seed, lease_handle, &stop_http);
     let Some(started) = shutdown.run_until_cancelled(starting).await else {
         tracing::info!("stopped before the start was complete; nothing was written");
         return Ok(());
@@ -84,6 +90,7 @@ async fn start(
     config: Config,
     verbosity: Verbosity,
     seed: u64,
+    lease_thread: Option<Handle>,
     stop_http: &CancellationToken,
 ) -> anyhow::Result<(Controllers, Servers)> {
     // Without `..`, so that a new setting cannot be forgotten here.
@@ -103,7 +110,7 @@ async fn start(
     tracing::info!(host = connection.host, source = connection.source, "connecting to the API server");
     let election = match election {
         None => None,
-        Some(options) => Some(Candidacy { client: connect().await?.client, options }),
+        Some(options) => Some(Candidacy { client: connect().await?.client, options, thread: lease_thread }),
     };
     controllers.relists_after_breaks = election.is_none();
     controllers.root_ca = root_ca::find(root_ca_file.as_deref(), &connection, &controllers.enabled)?;
@@ -146,6 +153,8 @@ pub struct Candidacy {
     pub client: Client,
     /// The options.
     pub options: ElectionOptions,
+    /// The runtime that it runs on; `None` runs it among everything else.
+    pub thread: Option<Handle>,
 }
 
 /// The controllers, built and not yet running.
@@ -155,6 +164,7 @@ pub struct Controllers {
     workers: Arc<[Box<dyn Worker>]>,
     events: EventWriter,
     election: Option<(Election, Watchdog)>,
+    lease_thread: Option<Handle>,
     fence: Option<Fence>,
     config: ControllerConfig,
     /// The read barriers of a new leader; empty without an election.

@@ -67,6 +67,7 @@ impl Controllers {
         let election = election
             .map(|(candidacy, fence)| stand(candidacy, &parts, &recorder, control, fence, on_set_back));
         let bulk = registry.kinds().iter().filter(|kind| kind.is_in_bulk).map(|kind| kind.resource).collect();
+        let lease_thread = parts.election.as_ref().and_then(|candidacy| candidacy.thread.clone());
         let believes = election.is_none() || planted!("a new leader does not wait for its read barrier");
         let read_barriers = if believes { Vec::new() } else { informers.read_barriers() };
         Controllers {
@@ -77,6 +78,7 @@ impl Controllers {
             seed: parts.seed,
             config,
             election,
+            lease_thread,
             fence,
             read_barriers,
             bulk,
@@ -129,7 +131,7 @@ fn stand(
     fence: Fence,
     on_set_back: OnSetBack,
 ) -> (Election, Watchdog) {
-    let Candidacy { client, options } = candidacy;
+    let Candidacy { client, options, thread: _ } = candidacy;
     let (qps, burst) = ELECTION_RATE;
     let Parts { host, metrics, clock, seed, .. } = parts;
     let api = Api::new(client, host, RateLimiter::new(qps, burst), metrics.clone());

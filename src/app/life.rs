@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use futures::future::join_all;
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::lease_thread::while_alive;
 use super::tasks::{Running, by_itself, spawn};
 use super::{Controllers, work};
 use crate::config::ControllerConfig;
@@ -35,6 +37,8 @@ pub(super) struct Life {
     /// Passes the read barriers of controllers that wait for their caches; idle where all read past them.
     passing: Option<AbortOnDropHandle<()>>,
     seed: u64,
+    /// Where the election runs, if not among everything else.
+    lease_thread: Option<Handle>,
     /// Until the election starts.
     election: Option<(Election, Watchdog)>,
     shutdown: CancellationToken,
@@ -57,6 +61,7 @@ impl Life {
             workers,
             events,
             election,
+            lease_thread,
             fence,
             config,
             read_barriers,
@@ -74,6 +79,7 @@ impl Life {
             bulk,
             passing: None,
             seed,
+            lease_thread,
             election,
             shutdown,
             running: Running { informers, resync: None, events, election: None, fence },
@@ -111,7 +117,14 @@ impl Life {
     pub async fn lead(&mut self) -> anyhow::Result<bool> {
         if let Some((election, _)) = self.election.take() {
             tracing::info!(lease = %election.lease(), identity = election.identity(), "starting leader election");
-            self.running.election = Some(spawn(election.run(self.stop_election.clone())));
+            let (lease, stop) = (election.lease().clone(), self.stop_election.clone());
+            self.running.election = Some(match &self.lease_thread {
+                None => spawn(election.run(stop)),
+                Some(thread) => {
+                    let run = while_alive(election.run(stop), lease, Handle::current());
+                    AbortOnDropHandle::new(thread.spawn(run))
+                }
+            });
         }
         self.running.elected(&self.controllers, &self.shutdown).await
     }

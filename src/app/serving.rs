@@ -141,9 +141,9 @@ fn checks(controllers: &Controllers) -> Checks {
     let mut checks = Checks::default();
     if let Some((election, watchdog)) = &controllers.election {
         let watchdog = watchdog.clone();
-        let reachability = election.reachability();
+        let readiness = election.readiness();
         checks = checks.live("leaderElection", move || watchdog.check());
-        checks = checks.ready("lease", move || reachability.check());
+        checks = checks.ready("lease", move || readiness.check());
     }
     for (name, ready) in controllers.caches() {
         checks = checks.ready(format!("informer-{name}"), move || ready.check());

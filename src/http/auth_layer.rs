@@ -1,6 +1,7 @@
 //! Authentication and authorization in front of the secure routes, with a rate limit per source address.
 //!
-//! A request without good credentials costs its address a token, before any review is sent.
+//! A request without good credentials costs its address a token, before any review is sent. So does the judging of a
+//! connection's client certificates, whose token is returned if they are good.
 //! A review costs a token of a smaller bucket, which is returned after a good answer. So
 //! a client that guesses tokens or paths gets a tenth of the reviews, and known clients with
 //! permission get the rest.
@@ -14,11 +15,12 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use percent_encoding::percent_decode_str;
-use rustls::pki_types::CertificateDer;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::authentication::{Bearer, Certified, ClientIdentity, TokenReviewer, User, bearer_token};
+use super::authentication::{
+    Bearer, Certified, ClientChain, ClientIdentity, Throttled, TokenReviewer, User, bearer_token,
+};
 use super::authorization::{Action, Authorizer, Decision, Question};
 use super::connection_limits::AddressLimiter;
 use super::listener::{AllowedRequest, Peer};
@@ -96,6 +98,12 @@ impl From<NotReviewed> for Refusal {
     }
 }
 
+impl From<Throttled> for Refusal {
+    fn from(_: Throttled) -> Self {
+        Refusal::TooMany("address")
+    }
+}
+
 fn too_many(reason: &str, metrics: &ServingMetrics) -> Response {
     metrics.requests_limited.with_label_values(&[reason]).inc();
     let text = "Too many requests, please try again later.\n".to_owned();
@@ -109,9 +117,9 @@ impl Access {
     async fn judge(&self, request: &Parts) -> Result<User, Refusal> {
         let peer = request.extensions.get::<Peer>();
         let address = address(peer);
-        let certificates = peer.map_or(&[][..], |peer| &peer.certificates);
+        let chain = peer.map(|peer| &peer.certificates);
         let mut charged = false;
-        let user = self.authenticate(request, certificates, address, &mut charged).await?;
+        let user = self.authenticate(request, chain, address, &mut charged).await?;
         // As RBAC rules are written, without percent signs. The router takes the path as received, so
         // that no second spelling of a path leads to its handler.
         let path = percent_decode_str(request.uri.path()).decode_utf8_lossy().into_owned();
@@ -133,16 +141,25 @@ impl Access {
     async fn authenticate(
         &self,
         request: &Parts,
-        certificates: &[CertificateDer<'static>],
+        chain: Option<&ClientChain>,
         address: IpAddr,
         charged: &mut bool,
     ) -> Result<User, Refusal> {
         let headers = &request.headers;
-        let refused = match self.certified.authenticate(headers, certificates) {
-            ClientIdentity::User(user) => return Ok(self.authenticated(user)),
-            ClientIdentity::Refused(reason) => Some(reason),
-            ClientIdentity::None => None,
-        };
+        let mut refused = None;
+        if let Some(chain) = chain {
+            let mut token = self.limiter.reserve(address);
+            let pay = || token.take(Instant::now());
+            match self.certified.authenticate(headers, chain, pay).await? {
+                ClientIdentity::User(user) => {
+                    token.return_token();
+                    return Ok(self.authenticated(user));
+                }
+                ClientIdentity::Refused(reason) => refused = Some(reason),
+                ClientIdentity::None => {}
+            }
+            *charged = token.is_taken();
+        }
         let Some(token) = bearer_token(headers) else {
             self.charge(address, charged)?;
             return match refused {

@@ -142,6 +142,11 @@ impl Reservation<'_> {
         self.taken
     }
 
+    /// Whether it was taken.
+    pub(super) fn is_taken(&self) -> bool {
+        self.taken
+    }
+
     /// Returns it if it was taken.
     pub(super) fn return_token(self) {
         if self.taken {

@@ -24,7 +24,6 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
-use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
@@ -34,6 +33,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use super::auth_layer::slow_down;
+use super::authentication::ClientChain;
 use super::connection_limits::{AddressLimiter, Limits};
 use super::connections::{Connections, Slot};
 use super::host::{Hosts, known_host};
@@ -46,8 +46,8 @@ use super::tls::HTTP2;
 pub struct Peer {
     /// Its address.
     pub address: IpAddr,
-    /// The certificates that it showed, its own first. Their key is proven; nothing else is.
-    pub certificates: Arc<[CertificateDer<'static>]>,
+    /// The certificates that it showed.
+    pub certificates: ClientChain,
 }
 
 /// An extension of an answer: an authenticated client sent an allowed request.
@@ -257,7 +257,7 @@ impl Place {
 
     async fn talk(&self, stream: TcpStream, address: IpAddr, finish: CancellationToken) {
         let Some(acceptor) = &self.server.tls else {
-            let peer = Peer { address, certificates: Arc::new([]) };
+            let peer = Peer { address, certificates: ClientChain::new(&[]) };
             return self.serve_http(stream, false, peer, finish).await;
         };
         let stream = match acceptor.accept(stream).await {
@@ -270,8 +270,7 @@ impl Place {
         };
         let (_, session) = stream.get_ref();
         let http2 = session.alpn_protocol() == Some(HTTP2);
-        let certificates = session.peer_certificates().unwrap_or_default();
-        let certificates = certificates.iter().cloned().map(CertificateDer::into_owned).collect();
+        let certificates = ClientChain::new(session.peer_certificates().unwrap_or_default());
         self.server.with(|table, now| table.handshake_done(self.id, http2, now));
         self.serve_http(stream, http2, Peer { address, certificates }, finish).await;
     }

@@ -232,7 +232,7 @@ impl SecureServer {
         let access = Access {
             limiter: AddressLimiter::new(limits.unauthenticated_qps, limits.unauthenticated_burst),
             reviews: AddressLimiter::new(limits.refused_reviews_qps, limits.refused_reviews_burst),
-            certified: Certified { trust: trust.clone(), clock },
+            certified: Certified::new(trust.clone(), clock),
             tokens: TokenReviewer::new(tokens, authentication.token_cache_ttl, metrics.clone()),
             authorizer: Authorizer::new(accesses, paths, groups, ttls, metrics.clone()),
             metrics: metrics.clone(),

@@ -16,6 +16,8 @@ use rustls::{
     ServerConfig, SignatureScheme, SupportedProtocolVersion,
 };
 
+use crate::runtime::certificate_chain;
+
 /// ALPN's name of HTTP/2.
 pub(super) const HTTP2: &[u8] = b"h2";
 
@@ -226,8 +228,8 @@ pub(super) fn server_config(
 }
 
 /// Accepts any certificate of a client whose key the client proves to have, as Go's `RequestClientCert`
-/// does. Each request is authenticated on its own: the authorities may change while the
-/// connection is open, a certificate may expire, and a refusal should be an answer that can be read.
+/// does, with a chain within the bound of [`certificate_chain`]. Requests are authenticated later: the authorities may
+/// change while the connection is open, a certificate may expire, and a refusal should be an answer that can be read.
 struct AnyCertificate {
     asks: Box<dyn Fn() -> bool + Send + Sync>,
     algorithms: WebPkiSupportedAlgorithms,
@@ -255,10 +257,11 @@ impl ClientCertVerifier for AnyCertificate {
 
     fn verify_client_cert(
         &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
+        own: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
+        certificate_chain::check(own, chain)?;
         Ok(ClientCertVerified::assertion())
     }
 

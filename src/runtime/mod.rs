@@ -8,7 +8,7 @@
 //! of events get the time as an argument and never wait; [`worker`], [`rate_limiter`], [`informer`] and the writer of
 //! events wait and decide little. In reading order:
 //!
-//! * [`request`], [`rate_limiter`], [`api`], [`retry_after`], [`client`]: calls to the API server.
+//! * [`request`], [`rate_limiter`], [`api`], [`retry_after`], [`client`], `certificate_chain`: calls to the API server.
 //! * [`store`], `watch_decoder`, `list_decoder`, `protobuf_decoder`, `delta_handler`, `reflector`, [`list_turns`], [`reachability`],
 //!   [`informer`], [`read_barrier`]: a cache of one kind, kept current.
 //! * [`discovery`]: which resources the server serves.
@@ -23,6 +23,7 @@
 
 pub mod api;
 pub mod backoff;
+pub(crate) mod certificate_chain;
 pub mod client;
 mod delta_handler;
 pub mod discovery;

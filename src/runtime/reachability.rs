@@ -42,13 +42,17 @@ impl Reachability {
     /// # Errors
     /// When it has not: the time and the last error, as text for `/readyz`.
     pub fn check(&self) -> Result<(), String> {
+        self.failing_for().map_or(Ok(()), |(silent, error)| {
+            Err(format!("the API server has been out of reach for {} s: {error}", silent.as_secs()))
+        })
+    }
+
+    /// For how long there has been no success, if that is longer than [`OUT_OF_REACH`], and the last error.
+    pub(crate) fn failing_for(&self) -> Option<(Duration, String)> {
         let state = self.0.lock();
-        let silent = state.since.map(|since| since.elapsed()).unwrap_or_default();
-        if silent <= OUT_OF_REACH {
-            return Ok(());
-        }
+        let silent = state.since?.elapsed();
         let error = if state.error.is_empty() { "no answer" } else { &state.error };
-        Err(format!("the API server has been out of reach for {} s: {error}", silent.as_secs()))
+        (silent > OUT_OF_REACH).then(|| (silent, error.to_owned()))
     }
 }
 

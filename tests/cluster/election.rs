@@ -378,3 +378,47 @@ async fn an_election_won_with_a_lost_reply_is_released_at_a_stop() {
         assert!(fence.check().is_err());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn candidates_that_may_not_write_or_read_the_lease_are_not_ready() {
+    for (verb, code) in [("update", 403), ("update", 401), ("create", 403), ("create", 404), ("get", 403)] {
+        let rig = Rig::with(move |request, _| {
+            if request.kind != "Lease" || request.verb != verb {
+                return FaultDecision::Proceed;
+            }
+            FaultDecision::Refuse { code, message: "refused".into(), reason: "Forbidden".into() }
+        })
+        .await;
+        if verb == "update" {
+            // A Lease that nobody holds.
+            let lease = json!({"metadata": {"name": "windlass", "namespace": "kube-system"}, "spec": {}});
+            let (path, _) = LEASE.rsplit_once('/').unwrap();
+            rig.cluster.call(Method::POST, path, &lease).await;
+        }
+        let daemons = [rig.start(A, 1), rig.start(B, 2)];
+        tokio::time::sleep(70 * S).await;
+        for daemon in &daemons {
+            let (status, text) = get(daemon, "/readyz").await;
+            assert_eq!(status, 500, "{verb} {code}: {text}");
+            assert!(text.contains("[-]lease failed: ") && text.contains("refused"), "{verb} {code}: {text}");
+            assert_eq!(get(daemon, "/healthz").await.0, 200, "a restart would not help");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_write_is_forgotten_once_another_candidate_leads() {
+    let rig = Rig::with(|request, _| match (request.kind, request.verb) {
+        ("Lease", "create" | "update") if request.user_agent == B => {
+            FaultDecision::Refuse { code: 403, message: "refused".into(), reason: "Forbidden".into() }
+        }
+        _ => FaultDecision::Proceed,
+    })
+    .await;
+    let standby = rig.start(B, 2);
+    tokio::time::sleep(30 * S).await;
+    let _leader = rig.start(A, 1);
+    tokio::time::sleep(120 * S).await;
+    assert_eq!(rig.holder(), "a");
+    assert_eq!(get(&standby, "/readyz").await.0, 200);
+}

@@ -20,7 +20,7 @@ const QUIET: [&str; 4] = ["quiet-a", "quiet-b", "quiet-c", "quiet-d"];
 
 fn start(rig: &Rig, agent: &'static str, seed: u64) -> Daemon {
     let client = || kube::Client::new(tag(rig.cluster.sandbox.router(), agent), "default");
-    let election = Candidacy { client: client().into(), options: options(agent) };
+    let election = Candidacy { client: client().into(), options: options(agent), thread: None };
     Daemon::start_with(rig.cluster.parts(client(), seed, Some(election)), unlimited())
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::tag;
 use windlass_testkit::election::{A, B, Rig, S};
@@ -169,4 +170,35 @@ async fn a_leader_that_lost_its_lease_exits_with_1_and_names_the_new_holder() {
     field.rig.cluster.call(http::Method::PATCH, windlass_testkit::election::LEASE, &patch).await;
     assert_eq!(a.exit_code().await, Some(1));
     assert!(a.log().contains("another-daemon holds it now"), "{}", a.log());
+}
+
+#[test]
+fn a_blocked_worker_does_not_cost_the_lease() {
+    // The daemon on a runtime with one worker, which does something else for longer than the Lease lasts.
+    let field = tokio::runtime::Runtime::new().unwrap();
+    let rig = field.block_on(Rig::new());
+    let listener = field.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let router = tag(rig.cluster.sandbox.router(), A);
+    field.spawn(async move { axum::serve(listener, router).await });
+    let flags = format!(
+        "windlass --master=http://127.0.0.1:{port} --secure-port=0 --leader-elect-lease-duration=3s \
+         --leader-elect-renew-deadline=2500ms --leader-elect-retry-period=500ms \
+         --leader-elect-resource-namespace=kube-system"
+    );
+    let args = windlass::args::load(flags.split_whitespace().map(Into::into)).unwrap();
+    let config = windlass::config::Config::try_from(args).unwrap();
+    let (verbosity, shutdown) =
+        (windlass::logging::init(&Default::default()).unwrap(), CancellationToken::new());
+    let one = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let daemon = one.spawn(windlass::app::run(config, verbosity, 1, shutdown.clone()));
+    field.block_on(rig.until(30, "it leads", |rig| !rig.holder().is_empty()));
+    let renewed = rig.lease()["spec"]["renewTime"].clone();
+    one.spawn(async { std::thread::sleep(6 * S) });
+    std::thread::sleep(6 * S);
+    assert_ne!(rig.lease()["spec"]["renewTime"], renewed);
+    std::thread::sleep(S);
+    assert!(!daemon.is_finished(), "{:?}", one.block_on(daemon));
+    shutdown.cancel();
+    one.block_on(daemon).unwrap().unwrap();
 }

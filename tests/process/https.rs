@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_rustls::client::TlsStream;
 use windlass_testkit::process::{PATIENCE, Process, Server};
-use windlass_testkit::serving::{Authority, Identity, ask, handshake, write};
+use windlass_testkit::serving::{Authority, Identity, ask, costly_chain, handshake, write};
 
 /// A sandbox, the authorities of both sides, and an operator's client certificate.
 struct House {
@@ -185,4 +186,41 @@ async fn a_standby_is_ready_and_reports_that_it_is_not_the_leader() {
         let runs = metrics.contains("running_managed_controllers{");
         assert_eq!(runs, leads == 1, "only a leader's controllers run");
     }
+}
+
+#[tokio::test]
+async fn costly_client_certificates_neither_cost_the_lease_nor_delay_a_probe() {
+    let house = House::new().await;
+    let lease = [
+        "--leader-elect-lease-duration=5s",
+        "--leader-elect-renew-deadline=3500ms",
+        "--leader-elect-retry-period=500ms",
+    ];
+    let mut daemon = house.start("daemon.log", &lease);
+    daemon.says("this process leads").await;
+    let authority = &house.servers;
+    let attack = async |identity: &Identity| {
+        let stream = TcpStream::connect(("127.0.0.1", daemon.port)).await.unwrap();
+        let shaken =
+            handshake(authority, stream, Some(identity), b"http/1.1", "localhost", rustls::ALL_VERSIONS);
+        let Ok(mut stream) = shaken.await else { return };
+        // The server ends the connection, at the latest after its answer.
+        let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        let _ = stream.write_all(request).await;
+        let _ = timeout(PATIENCE, stream.read_to_end(&mut Vec::new())).await;
+    };
+    for identity in [costly_chain(8, 262), costly_chain(8, 12), costly_chain(3, 0)] {
+        let probe = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let begin = Instant::now();
+            assert_eq!(daemon.get("/healthz", None).await, (200, "ok".into()));
+            begin.elapsed()
+        };
+        let attacks = futures::future::join_all((0..4).map(|_| attack(&identity)));
+        let (_, took) = tokio::join!(attacks, probe);
+        assert!(took < Duration::from_secs(3), "{took:?}");
+    }
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert!(daemon.process.0.try_wait().unwrap().is_none(), "{}", daemon.log());
+    assert!(!daemon.log().contains("lease is lost"), "{}", daemon.log());
 }

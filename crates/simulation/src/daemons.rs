@@ -102,7 +102,8 @@ fn controllers(server: &Arc<Server>, scenario: &Scenario, skew: Skew, agent: &st
         identity: Some(agent.to_owned()),
         ..defaults
     };
-    let election = scenario.election.then(|| Candidacy { client: server.client(agent).into(), options });
+    let election =
+        scenario.election.then(|| Candidacy { client: server.client(agent).into(), options, thread: None });
     let metrics = server.metrics();
     let parts = Parts {
         client: server.client(agent).into(),

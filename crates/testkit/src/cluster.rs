@@ -166,7 +166,7 @@ impl Cluster {
         election: Option<ElectionOptions>,
     ) -> (Controllers, Arc<Metrics>) {
         let client = || Client::new(tag(self.sandbox.router(), agent), "default");
-        let election = election.map(|options| Candidacy { client: client().into(), options });
+        let election = election.map(|options| Candidacy { client: client().into(), options, thread: None });
         let parts = self.parts(client(), seed, election);
         let metrics = parts.metrics.clone();
         (Controllers::new(unlimited(), parts), metrics)

@@ -25,26 +25,30 @@ pub(super) struct FrontProxy {
 }
 
 impl FrontProxy {
-    /// The user that the proxy names; `None` without one.
+    /// Whether this is a proxy's certificate at this time.
     ///
     /// # Errors
-    /// Why the certificate is not a proxy's.
-    pub(super) fn authenticate(
+    /// Why not.
+    pub(super) fn accepts(
         &self,
-        headers: &HeaderMap,
         own: &CertificateDer<'_>,
         chain: &[CertificateDer<'_>],
         now: UnixTime,
-    ) -> Result<Option<User>, String> {
+    ) -> Result<(), String> {
         self.authority.vouches(own, chain, now)?;
         let name = subject(own)?.common_name;
         if !self.allowed_names.is_empty() && !self.allowed_names.contains(&name) {
             return Err(format!("x509: subject with cn={name} is not in the allowed list"));
         }
-        let Some(name) = first(headers, &self.username_headers) else { return Ok(None) };
+        Ok(())
+    }
+
+    /// The user that the proxy names; `None` without one.
+    pub(super) fn user(&self, headers: &HeaderMap) -> Option<User> {
+        let name = first(headers, &self.username_headers)?;
         let groups = self.group_headers.iter().flat_map(|header| values(headers, header)).collect();
         let uid = first(headers, &self.uid_headers).unwrap_or_default();
-        Ok(Some(User { name, uid, groups, extra: self.extra(headers) }))
+        Some(User { name, uid, groups, extra: self.extra(headers) })
     }
 
     fn extra(&self, headers: &HeaderMap) -> BTreeMap<String, Vec<String>> {

@@ -6,6 +6,7 @@
 
 mod certificate;
 mod client_ca;
+mod client_chain;
 mod front_proxy;
 mod token;
 
@@ -13,13 +14,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
-use rustls::pki_types::{CertificateDer, UnixTime};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 
 pub(super) use client_ca::TrustSource;
 pub use client_ca::{RequestHeaderOptions, TrustError};
+pub use client_chain::ClientChain;
+use client_chain::Judge;
+pub(super) use client_chain::Throttled;
 pub(super) use token::{Bearer, TokenReviewer, bearer_token};
 
 /// The group of all authenticated users.
@@ -81,38 +84,46 @@ pub(super) enum ClientIdentity {
 
 /// Authenticates by certificates and headers.
 pub(super) struct Certified {
-    pub(super) trust: Arc<TrustSource>,
-    pub(super) clock: Clock,
+    trust: Arc<TrustSource>,
+    clock: Clock,
+    judge: Judge,
 }
 
 impl Certified {
-    /// `certificates` are those whose key the client has proven, its own first.
-    pub(super) fn authenticate(
+    /// By these authorities.
+    pub(super) fn new(trust: Arc<TrustSource>, clock: Clock) -> Self {
+        Certified { trust, clock, judge: Judge::default() }
+    }
+
+    /// `pay` decides whether a chain that is not judged yet is judged.
+    ///
+    /// # Errors
+    /// When `pay` refuses.
+    pub(super) async fn authenticate(
         &self,
         headers: &HeaderMap,
-        certificates: &[CertificateDer<'static>],
-    ) -> ClientIdentity {
+        chain: &ClientChain,
+        pay: impl FnOnce() -> bool,
+    ) -> Result<ClientIdentity, Throttled> {
         // Headers of a front proxy count only with the proxy's own certificate.
-        let Some((own, chain)) = certificates.split_first() else { return ClientIdentity::None };
+        if chain.is_empty() {
+            return Ok(ClientIdentity::None);
+        }
         let trust = self.trust.current();
-        let seconds = u64::try_from(self.clock.now().as_second()).unwrap_or_default();
-        let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
-        let mut refused = None;
-        if let Some(proxy) = &trust.front_proxy {
-            match proxy.authenticate(headers, own, chain, now) {
-                Ok(Some(user)) => return ClientIdentity::User(user.authenticated()),
-                Ok(None) => {}
-                Err(reason) => refused = Some(reason),
-            }
+        let now = u64::try_from(self.clock.now().as_second()).unwrap_or_default();
+        let verdict = self.judge.verdict(chain, trust.clone(), now, pay).await?;
+        let proxied = match (&trust.front_proxy, &verdict.proxy) {
+            (Some(proxy), Some(Ok(()))) => proxy.user(headers),
+            _ => None,
+        };
+        if let Some(user) = proxied {
+            return Ok(ClientIdentity::User(user.authenticated()));
         }
-        if let Some(authority) = &trust.clients {
-            match certificate::authenticate(authority, own, chain, now) {
-                Ok(Some(user)) => return ClientIdentity::User(user.authenticated()),
-                Ok(None) => {}
-                Err(reason) => refused = Some(reason),
-            }
-        }
-        refused.map_or(ClientIdentity::None, ClientIdentity::Refused)
+        Ok(match (&verdict.user, &verdict.proxy) {
+            (Ok(Some(user)), _) => ClientIdentity::User(user.clone().authenticated()),
+            (Err(reason), _) | (Ok(None), Some(Err(reason))) => ClientIdentity::Refused(reason.clone()),
+            (Ok(None), _) => ClientIdentity::None,
+        })
     }
 
     /// The names of headers that a handler must not see.

@@ -23,6 +23,12 @@ use kube::Config;
 use kube::client::middleware::{AuthLayer, BaseUriLayer, ExtraHeadersLayer};
 use kube::client::{Body, ConfigExt};
 use parking_lot::{Mutex, RwLock};
+use rustls::RootCertStore;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tower::util::BoxCloneSyncService;
@@ -31,6 +37,7 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 use super::connector::{Connector, proxy_authorization};
 use super::credentials::{Digests, Files, token};
 use super::proxy::{Protocol, Route};
+use crate::runtime::certificate_chain::Bounded;
 
 /// A caller that has waited this long in vain makes the idle connections suspect. Shorter than the 5 s after which a
 /// renewal of the lease is given up, so that the retry has a new connection and the leader keeps the lease.
@@ -66,6 +73,8 @@ pub(super) enum TransportError {
     ServerName(String),
     #[error("{0}")]
     Token(String),
+    #[error("the certificate authority cannot be used: {0}")]
+    Authority(String),
 }
 
 /// Sends requests to the API server. Clones share everything.
@@ -110,7 +119,7 @@ impl Transport {
         let files = Files::of(&mut config);
         let token = files.token.as_deref().map(token).transpose().map_err(TransportError::Token)?;
         let digests = files.digests().unwrap_or_default();
-        let tls = Arc::new(config.rustls_client_config()?);
+        let tls = Arc::new(tls(&config)?);
         let server_name = config.tls_server_name.clone().map(|name| {
             let parsed = rustls::pki_types::ServerName::try_from(name);
             parsed.map_err(|error| TransportError::ServerName(error.to_string()))
@@ -152,6 +161,42 @@ impl Transport {
         let unauthorized = self.shared.unauthorized.clone();
         tokio::spawn(keep_fresh(Arc::downgrade(&self.shared), unauthorized, period));
     }
+}
+
+/// The client side of TLS. kube's own verifier judges a chain of any length.
+fn tls(config: &Config) -> Result<rustls::ClientConfig, TransportError> {
+    if config.accept_invalid_certs {
+        return Ok(config.rustls_client_config()?);
+    }
+    // With no authority, so that nothing is trusted but by the verifier below.
+    let mut none = config.clone();
+    (none.root_cert, none.root_cert_file) = (Some(Vec::new()), None);
+    let mut tls = none.rustls_client_config()?;
+    let verifier = verifier(config, tls.crypto_provider().clone()).map_err(TransportError::Authority)?;
+    tls.dangerous().set_certificate_verifier(Arc::new(Bounded(verifier)));
+    Ok(tls)
+}
+
+/// Verifies servers by the authority's file, by its certificates, or else by the authorities of the machine.
+fn verifier(config: &Config, provider: Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, String> {
+    let trusted: Vec<CertificateDer<'static>> = match (&config.root_cert_file, &config.root_cert) {
+        (Some(file), _) => {
+            let wrong = |error| format!("{}: {error}", file.display());
+            let read = CertificateDer::pem_file_iter(file).map_err(wrong)?;
+            read.collect::<Result<_, _>>().map_err(wrong)?
+        }
+        (None, Some(given)) => given.iter().cloned().map(CertificateDer::from).collect(),
+        (None, None) => {
+            let machine = rustls_platform_verifier::Verifier::new(provider);
+            return Ok(Arc::new(machine.map_err(|error| error.to_string())?));
+        }
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in trusted {
+        roots.add(certificate).map_err(|error| error.to_string())?;
+    }
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+    Ok(verifier.map_err(|error| error.to_string())?)
 }
 
 async fn keep_fresh(shared: Weak<Shared>, unauthorized: Arc<Notify>, period: Duration) {
@@ -238,7 +283,7 @@ impl Shared {
         if *self.digests.lock() == digests {
             return Ok(());
         }
-        let tls = self.config.rustls_client_config().map_err(|error| super::first_line(&error))?;
+        let tls = tls(&self.config).map_err(|error| super::first_line(&error))?;
         let mut current = self.current.write();
         let connector = current.connector.with_tls(Arc::new(tls));
         self.replace(&mut current, connector);

@@ -73,6 +73,8 @@ pub struct Election {
     leads: bool,
     status: IntGauge,
     reachability: Reachability,
+    /// When a write of the Lease last was carried out, or none was due; and its last refusal.
+    writes: Reachability,
     slow_path: IntCounter,
 }
 
@@ -134,12 +136,13 @@ impl Election {
             leads: false,
             status,
             reachability: Reachability::default(),
+            writes: Reachability::default(),
         }
     }
 
-    /// When the API server last answered about the Lease.
-    pub fn reachability(&self) -> Reachability {
-        self.reachability.clone()
+    /// Whether this candidate could take over: the API server answers about the Lease, and carries its writes out.
+    pub fn readiness(&self) -> Readiness {
+        Readiness { reads: self.reachability.clone(), writes: self.writes.clone(), lease: self.key.clone() }
     }
 
     /// Namespace and name of the Lease.
@@ -285,7 +288,10 @@ impl Election {
         if before != holder && !holder.is_empty() && holder != self.identity() {
             tracing::info!(lease = %self.key, holder, "another process leads; standing by");
         }
-        if led && matches!(step, Step::Update(_) | Step::Create(_)) {
+        if !matches!(step, Step::Update(_) | Step::Create(_)) {
+            // None is due, so that an earlier refusal says nothing any more.
+            self.writes.record();
+        } else if led {
             self.slow_path.inc();
         }
         step
@@ -298,9 +304,26 @@ impl Election {
             false => election.put(&record).await,
         });
         match written.await {
-            Ok(()) => self.elector.written(record, sent, Instant::now()),
+            Ok(()) => {
+                self.writes.record();
+                self.elector.written(record, sent, Instant::now())
+            }
+            // Another candidate was faster, or the Lease is not as it was read.
+            Err(error) if error.is_conflict() => {
+                self.writes.record();
+                tracing::info!(lease = %self.key, %error, "lease was written by another process; retrying");
+                self.elector.failed(Instant::now())
+            }
             Err(error) => {
-                if self.leads {
+                self.writes.failed(&error);
+                let verb = if create { "create" } else { "update" };
+                if error.status().is_some_and(|status| matches!(status.code, 401 | 403)) {
+                    tracing::warn!(
+                        lease = %self.key, %error,
+                        "lease cannot be written: this process needs the right to {verb} leases.coordination.k8s.io \
+                         in its namespace; without it, it never leads; retrying"
+                    );
+                } else if self.leads {
                     tracing::warn!(lease = %self.key, %error, "lease could not be renewed; retrying");
                 } else {
                     tracing::info!(lease = %self.key, %error, "lease could not be acquired; retrying");
@@ -321,7 +344,12 @@ impl Election {
         let called = tokio::time::timeout_at(end, call(self)).await;
         let called = called.unwrap_or(Err(ApiError::Timeout(timeout)));
         match &called {
-            Err(error) if error.status().is_none_or(|status| status.code >= 500) => {
+            // A candidate that may not read the Lease never leads.
+            Err(error)
+                if error
+                    .status()
+                    .is_none_or(|status| status.code >= 500 || matches!(status.code, 401 | 403)) =>
+            {
                 self.reachability.failed(error)
             }
             _ => self.reachability.record(),
@@ -399,6 +427,31 @@ impl Election {
     fn path(&self, object: bool) -> String {
         let collection = LEASES.path(Some(&self.key.namespace));
         if object { format!("{collection}/{}", self.key.name) } else { collection }
+    }
+}
+
+/// Whether a candidate could take over, for `/readyz`. Clones share the state.
+#[derive(Clone, Debug)]
+pub struct Readiness {
+    reads: Reachability,
+    writes: Reachability,
+    lease: ObjectKey,
+}
+
+impl Readiness {
+    /// Whether the Lease can be read, and the writes that were due were carried out, within
+    /// [`OUT_OF_REACH`](crate::runtime::reachability::OUT_OF_REACH).
+    ///
+    /// # Errors
+    /// When not: the time and the last error, as text for `/readyz`.
+    pub fn check(&self) -> Result<(), String> {
+        self.writes.failing_for().map_or(Ok(()), |(time, error)| {
+            let (lease, seconds) = (&self.lease, time.as_secs());
+            Err(format!(
+                "the lease {lease} could not be written for {seconds} s, so this process cannot lead: {error}"
+            ))
+        })?;
+        self.reads.check()
     }
 }
 

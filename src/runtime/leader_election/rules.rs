@@ -164,6 +164,9 @@ pub enum Loss {
     /// The Lease names another holder, or none.
     #[error("{}", taken(.0))]
     Taken(String),
+    /// The process does nothing but renew it.
+    #[error("the rest of this process has run no task for {0:?}")]
+    Stalled(Duration),
 }
 
 fn taken(holder: &str) -> String {

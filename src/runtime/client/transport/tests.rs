@@ -249,6 +249,39 @@ async fn a_client_certificate_is_read_again_when_it_changes() {
 }
 
 #[tokio::test]
+async fn a_chain_of_270_certificates_of_a_server_is_refused_before_it_is_judged() {
+    let authority = Authority::new("authority");
+    let named = |name: &str| {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params
+    };
+    let new_key = || KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+    let own = new_key();
+    let leaf = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let leaf = leaf.signed_by(&own, &Issuer::new(named("X"), new_key())).unwrap();
+    let alike = (0..8).map(|_| named("X").self_signed(&new_key()).unwrap().der().clone());
+    let filler = named("Y").self_signed(&new_key()).unwrap().der().clone();
+    let chain = std::iter::once(leaf.der().clone()).chain(alike).chain(std::iter::repeat_n(filler, 255));
+    let key = PrivateKeyDer::try_from(own.serialize_der()).unwrap();
+    let tls = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain.collect(), key);
+    let server = Server::start(Some(Arc::new(tls.unwrap()))).await;
+
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("ca"), &authority.pem).unwrap();
+    let url = format!("https://127.0.0.1:{}", server.port);
+    for cluster in ["certificate-authority: ca", ""] {
+        let client = connected(directory.path(), &url, cluster, "", OFTEN, &[]).await;
+        let begin = Instant::now();
+        let error = get(&client).await.unwrap_err();
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+        let text = format!("{error:?}");
+        assert!(text.contains("TooLarge"), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn the_authority_of_the_server_is_read_again_when_it_changes() {
     let directory = tempfile::tempdir().unwrap();
     let (old, new) = (Authority::new("old"), Authority::new("new"));
