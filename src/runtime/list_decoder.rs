@@ -13,13 +13,13 @@ use super::api::is_protobuf;
 use super::protobuf_decoder::ProtobufListDecoder;
 use super::watch_decoder::{DecodeError, LONGEST_LINE};
 use crate::model::record::Encoded;
-use crate::model::wire::{Text, parse_resource_version};
+use crate::model::wire::{Text, Version};
 
 /// The metadata of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListMeta {
     /// The version that the list shows; the same on all its pages.
-    pub(crate) version: u64,
+    pub(crate) version: Version,
     /// Where the next page begins, if there is one.
     pub(crate) next: Option<String>,
 }
@@ -42,12 +42,12 @@ impl ListMeta {
     /// Reads it from a list that has arrived completely.
     pub(crate) fn read(list: &[u8]) -> Result<Self, DecodeError> {
         let ListWire { metadata } = serde_json::from_slice(list)?;
-        ListMeta::of(metadata)
+        Ok(ListMeta::of(metadata))
     }
 
-    fn of(MetaWire { resource_version, next }: MetaWire<'_>) -> Result<Self, DecodeError> {
-        let version = parse_resource_version(resource_version.as_str())?;
-        Ok(ListMeta { version, next: Some(next.0.into_owned()).filter(|token| !token.is_empty()) })
+    fn of(MetaWire { resource_version, next }: MetaWire<'_>) -> Self {
+        let next = Some(next.0.into_owned()).filter(|token| !token.is_empty());
+        ListMeta { version: Version::new(resource_version.as_str()), next }
     }
 }
 
@@ -351,7 +351,7 @@ impl ListDecoder {
                 self.place = ParserState::Colon;
             }
             What::Metadata => {
-                let meta = ListMeta::of(serde_json::from_slice(&value)?)?;
+                let meta = ListMeta::of(serde_json::from_slice(&value)?);
                 self.meta = Some(meta.clone());
                 self.place = ParserState::BehindMember;
                 return Ok(Some(Part::Meta(meta)));
@@ -403,7 +403,7 @@ mod tests {
             assert_eq!(items.len(), 5, "{size}: {items:?}");
             assert_eq!(items[1..], ["{}", "7", "\"x\"", "[]"], "{size}");
             assert!(items[0].starts_with("{\"a\"") && items[0].ends_with("null}]}"), "{size}: {}", items[0]);
-            assert_eq!(meta, ListMeta { version: 9, next: Some("t".into()) });
+            assert_eq!(meta, ListMeta { version: Version::Number(9), next: Some("t".into()) });
         }
     }
 

@@ -3,6 +3,7 @@
 mod encodings;
 mod first_lists;
 mod late_deletions;
+mod opaque_versions;
 mod unlisted_kinds;
 mod unreadable_kinds;
 
