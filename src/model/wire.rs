@@ -238,9 +238,15 @@ pub enum Version {
 }
 
 impl Version {
-    /// Reads a version. Never fails.
-    pub fn new(text: &str) -> Self {
-        text.parse().map_or_else(|_| Version::Other(text.into()), Version::Number)
+    /// Reads a version.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn read(text: &str) -> Result<Self, serde_json::Error> {
+        match parse_resource_version(text) {
+            Err(_) if !text.is_empty() => Ok(Version::Other(text.into())),
+            number => number.map(Version::Number),
+        }
     }
 
     /// The number.

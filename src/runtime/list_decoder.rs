@@ -42,12 +42,12 @@ impl ListMeta {
     /// Reads it from a list that has arrived completely.
     pub(crate) fn read(list: &[u8]) -> Result<Self, DecodeError> {
         let ListWire { metadata } = serde_json::from_slice(list)?;
-        Ok(ListMeta::of(metadata))
+        ListMeta::of(metadata)
     }
 
-    fn of(MetaWire { resource_version, next }: MetaWire<'_>) -> Self {
+    fn of(MetaWire { resource_version, next }: MetaWire<'_>) -> Result<Self, DecodeError> {
         let next = Some(next.0.into_owned()).filter(|token| !token.is_empty());
-        ListMeta { version: Version::new(resource_version.as_str()), next }
+        Ok(ListMeta { version: Version::read(resource_version.as_str())?, next })
     }
 }
 
@@ -351,7 +351,7 @@ impl ListDecoder {
                 self.place = ParserState::Colon;
             }
             What::Metadata => {
-                let meta = ListMeta::of(serde_json::from_slice(&value)?);
+                let meta = ListMeta::of(serde_json::from_slice(&value)?)?;
                 self.meta = Some(meta.clone());
                 self.place = ParserState::BehindMember;
                 return Ok(Some(Part::Meta(meta)));
@@ -411,11 +411,23 @@ mod tests {
     fn the_metadata_may_come_last_and_there_may_be_no_items() {
         let read =
             |list: &str| parts(list.as_bytes(), 3, 100).map(|(items, meta)| (items.len(), meta.version));
-        assert_eq!(read(r#"{"items":[{}],"metadata":{"resourceVersion":"4"}}"#).unwrap(), (1, 4));
-        assert_eq!(read(r#"{"items":null,"metadata":{"resourceVersion":"4"}}"#).unwrap(), (0, 4));
-        assert_eq!(read(r#"{"metadata":{"resourceVersion":"4"},"items":[]}"#).unwrap(), (0, 4));
-        assert_eq!(read(r#"{"metadata":{"resourceVersion":"4"}}"#).unwrap(), (0, 4));
-        assert_eq!(read(r#"{"i\u0074ems":[1],"metadata":{"resourceVersion":"4"}}"#).unwrap(), (1, 4));
+        assert_eq!(
+            read(r#"{"items":[{}],"metadata":{"resourceVersion":"4"}}"#).unwrap(),
+            (1, Version::Number(4))
+        );
+        assert_eq!(
+            read(r#"{"items":null,"metadata":{"resourceVersion":"4"}}"#).unwrap(),
+            (0, Version::Number(4))
+        );
+        assert_eq!(
+            read(r#"{"metadata":{"resourceVersion":"4"},"items":[]}"#).unwrap(),
+            (0, Version::Number(4))
+        );
+        assert_eq!(read(r#"{"metadata":{"resourceVersion":"4"}}"#).unwrap(), (0, Version::Number(4)));
+        assert_eq!(
+            read(r#"{"i\u0074ems":[1],"metadata":{"resourceVersion":"4"}}"#).unwrap(),
+            (1, Version::Number(4))
+        );
     }
 
     #[test]

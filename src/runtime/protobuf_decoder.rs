@@ -69,7 +69,7 @@ pub(crate) fn watch_event(event: &[u8]) -> Result<WatchEvent<'_>, DecodeError> {
         "DELETED" => WatchEvent::Delete(Encoded::Protobuf(object)),
         "BOOKMARK" => {
             let meta = Partial::of(object)?;
-            let version = Version::new(meta.version.as_str());
+            let version = Version::read(meta.version.as_str())?;
             WatchEvent::Bookmark { version, ends_list: meta.ends_list }
         }
         "ERROR" => WatchEvent::Error(status(object)?.boxed()),
@@ -317,7 +317,7 @@ fn list_meta(message: &[u8]) -> Result<ListMeta, DecodeError> {
             _ => {}
         }
     }
-    let version = Version::new(version.as_str());
+    let version = Version::read(version.as_str())?;
     Ok(ListMeta { version, next: Some(next.0.into_owned()).filter(|token| !token.is_empty()) })
 }
 

@@ -172,7 +172,7 @@ impl WatchEvent<'_> {
             "DELETED" => WatchEvent::Delete(Encoded::Json(object.get())),
             "BOOKMARK" => {
                 let Partial { metadata } = serde_json::from_str(object.get())?;
-                let version = Version::new(metadata.resource_version.as_str());
+                let version = Version::read(metadata.resource_version.as_str())?;
                 let ends_list = metadata.annotations.get(INITIAL_EVENTS_END) == Some("true");
                 WatchEvent::Bookmark { version, ends_list }
             }

@@ -99,7 +99,13 @@ impl GraphWriter {
         }
     }
 
-    fn advance(&mut self, version: &Version) {
+    fn advance(&mut self, object: &Metadata<'_>) {
+        if let Ok(version) = Version::read(object.resource_version.as_str()) {
+            self.advance_to(&version);
+        }
+    }
+
+    fn advance_to(&mut self, version: &Version) {
         match version {
             _ if self.is_listing => {}
             Version::Number(number) => {
@@ -197,7 +203,7 @@ impl Destination for GraphWriter {
         let Collector { changes, graph, .. } = &*self.collector;
         let wakes = changes.apply(graph, |graph| graph.put(self.id, &metadata));
         self.collector.wake(wakes);
-        self.advance(&Version::new(metadata.resource_version.as_str()));
+        self.advance(&metadata);
         self.tell_of_kinds();
     }
 
@@ -208,11 +214,11 @@ impl Destination for GraphWriter {
         let (wakes, emptied) = changes.apply(graph, remove);
         self.collector.wake(wakes);
         self.collector.tell_of_ends(emptied);
-        self.advance(&Version::new(metadata.resource_version.as_str()));
+        self.advance(&metadata);
         self.tell_of_kinds();
     }
 
     fn bookmark(&mut self, version: &Version) {
-        self.advance(version);
+        self.advance_to(version);
     }
 }

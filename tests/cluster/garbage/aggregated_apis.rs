@@ -1,5 +1,5 @@
-//! A kind of an API server that is not made of Kubernetes' libraries: its resourceVersions are no numbers, and an object of
-//! it need not have a UID.
+//! A kind of an aggregated API server that is not made of Kubernetes' libraries: its resourceVersions are no numbers, and an
+//! object of it need not have a UID. The server may be down.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -22,6 +22,7 @@ const THINGS_OF_SHOP: &str = "/apis/odd.io/v1/namespaces/shop/things";
 struct Odd(Arc<State>);
 
 struct State {
+    is_down: AtomicBool,
     protobuf: bool,
     revision: Mutex<u32>,
     things: Mutex<BTreeMap<String, Value>>,
@@ -37,6 +38,7 @@ impl Odd {
         let (events, _) = broadcast::channel(100);
         let (revision, things) = (Mutex::new(11), Mutex::default());
         Odd(Arc::new(State {
+            is_down: AtomicBool::new(false),
             protobuf,
             revision,
             things,
@@ -72,6 +74,14 @@ impl Odd {
         Some(thing)
     }
 
+    fn is_down(&self) -> bool {
+        self.0.is_down.load(Ordering::SeqCst)
+    }
+
+    fn set_down(&self, is_down: bool) {
+        self.0.is_down.store(is_down, Ordering::SeqCst);
+    }
+
     fn bookmark(&self, ends_list: bool) -> Value {
         let annotations = if ends_list { json!({"k8s.io/initial-events-end": "true"}) } else { json!({}) };
         json!({"apiVersion": "odd.io/v1", "kind": "Thing",
@@ -88,6 +98,9 @@ impl Odd {
     }
 
     async fn answer(&self, request: Request) -> Response {
+        if self.is_down() {
+            return status(503, "ServiceUnavailable", "");
+        }
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let query = parts.uri.query().unwrap_or_default().to_owned();
@@ -221,7 +234,10 @@ fn beside(odd: Odd) -> impl FnOnce(axum::Router) -> axum::Router {
                 let mut groups: Value = serde_json::from_slice(&text).unwrap();
                 let thing = json!({"resource": "things", "responseKind": {"group": "odd.io", "version": "v1", "kind": "Thing"},
                     "scope": "Namespaced", "verbs": ["delete", "get", "list", "patch", "watch"]});
-                let version = json!({"version": "v1", "freshness": "Current", "resources": [thing]});
+                let version = match odd.is_down() {
+                    true => json!({"version": "v1", "freshness": "Stale", "resources": []}),
+                    false => json!({"version": "v1", "freshness": "Current", "resources": [thing]}),
+                };
                 let group = json!({"metadata": {"name": "odd.io"}, "versions": [version]});
                 groups["items"].as_array_mut().unwrap().push(group);
                 parts.headers.remove("content-length");
@@ -305,5 +321,61 @@ async fn an_owner_whose_version_is_no_number_keeps_its_dependents_until_it_is_go
         odd.delete("owner");
         cluster.eventually(5, "it follows its owner", |cluster| are_gone(cluster, &["a"])).await;
         assert!(stored(&cluster, "b").is_some());
+    }
+}
+
+const STATEFUL_SETS: &str = "/apis/apps/v1/namespaces/shop/statefulsets";
+
+async fn create_stateful_set(cluster: &Cluster, name: &str) -> Value {
+    let labels = json!({"app": name});
+    let pods = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let spec =
+        json!({"replicas": 0, "serviceName": name, "selector": {"matchLabels": labels}, "template": pods});
+    cluster.call(Method::POST, STATEFUL_SETS, &json!({"metadata": {"name": name}, "spec": spec})).await
+}
+
+fn is_gone(cluster: &Cluster, stateful_set: &Value) -> bool {
+    let uid = &stateful_set["metadata"]["uid"];
+    !cluster.objects("StatefulSet").iter().any(|known| known["metadata"]["uid"] == *uid)
+}
+
+/// What an operator does that has changed a field of a StatefulSet that cannot be changed.
+#[tokio::test(start_paused = true)]
+async fn an_orphaned_stateful_set_is_created_again_beside_a_dead_api_and_what_that_api_holds_lives() {
+    for was_read in [false, true] {
+        let odd = Odd::new(true);
+        odd.set_down(!was_read);
+        let (cluster, _daemon) = cluster_beside(&odd).await;
+        let stateful_set = create_stateful_set(&cluster, "db").await;
+        let mut reference = to(&stateful_set);
+        (reference["apiVersion"], reference["kind"]) = ("apps/v1".into(), "StatefulSet".into());
+        create(&cluster, "child", &[reference.clone()]).await;
+        odd.put("seen", Some("u-1"), &[reference.clone()]);
+        seconds(60).await;
+        odd.set_down(true);
+        odd.put("unseen", Some("u-2"), &[reference.clone()]);
+        seconds(1).await;
+        delete(&cluster, &format!("{STATEFUL_SETS}/db"), "Orphan").await;
+        seconds(110).await;
+        assert!(!is_gone(&cluster, &stateful_set), "a thing may refer to it");
+        cluster.eventually(12, "it is let go", |cluster| is_gone(cluster, &stateful_set)).await;
+        let is_said = |event: &Value| {
+            event["reason"] == "DependentsNotReleased"
+                && event["message"].as_str().unwrap().contains("restart")
+        };
+        seconds(1).await;
+        assert!(cluster.objects("Event").iter().any(is_said));
+        create_stateful_set(&cluster, "db").await;
+        // Much longer than a dependent may be late beside APIs that work.
+        seconds(7200).await;
+        odd.set_down(false);
+        seconds(120).await;
+        assert_eq!((odd.owners_of("seen"), odd.owners_of("unseen")), (vec![], vec![]), "{was_read}");
+        assert!(odd.0.deletions.lock().unwrap().is_empty() && owners_of(&cluster, "child").is_empty());
+        // After ten minutes more a dependent is again one of an owner that is gone.
+        seconds(700).await;
+        odd.put("late", Some("u-3"), &[reference]);
+        seconds(5).await;
+        assert_eq!(odd.names(), ["seen", "unseen"], "{was_read}");
     }
 }
