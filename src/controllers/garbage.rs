@@ -12,10 +12,10 @@ mod monitor;
 mod owners;
 mod recent;
 mod referents;
+mod released;
 mod unwatched;
 mod watch;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,10 +38,11 @@ use crate::runtime::api::Api;
 use crate::runtime::list_turns::ListTurns;
 use crate::runtime::worker::{Next, WorkQueue, run_workers};
 use barrier::{Barrier, Deletion};
-use finalizers::StuckOrphanings;
+use finalizers::Waiting;
 pub use kinds::GarbageResources;
 use kinds::Kinds;
 use recent::Recent;
+use released::Released;
 use unwatched::UnwatchedOwners;
 
 /// Its entry in the registry.
@@ -70,9 +71,6 @@ const FOREGROUND_QUEUE: &str = "garbage_collector_end_foreground";
 /// How long an owner that has not been seen may be late: the watches of two kinds are not equally fast.
 const LATE: Duration = Duration::from_millis(500);
 
-/// How long a dependent may turn up after an orphaning deletion and keep its life.
-const RELEASED_FOR: Duration = Duration::from_secs(600);
-
 /// How long an answer about an owner that waits for its dependents counts for all of them: a second deletion can change the
 /// policy, and then they must live.
 const WAITS_FOR: Duration = Duration::from_secs(1);
@@ -97,11 +95,10 @@ fn install(setup: &mut Setup) -> Box<dyn Worker> {
         ),
         kinds_changed: Notify::new(),
         turns: ListTurns::new(watch::LISTS_AT_ONCE),
-        released: Mutex::new(Recent::new(RELEASED_FOR)),
+        released: Mutex::default(),
         waiting_owners: Mutex::new(Recent::new(WAITS_FOR)),
         unwatched: UnwatchedOwners::default(),
-        foreground_since: Mutex::default(),
-        stuck: StuckOrphanings::default(),
+        waiting: Waiting::default(),
         barrier: Barrier::default(),
         namespaces: setup.shared().0,
         stop: CancellationToken::new(),
@@ -140,14 +137,13 @@ pub struct Collector {
     /// The turns of the lists that fill the graph.
     turns: ListTurns,
     /// Owners whose `orphan` we took off.
-    released: Mutex<Recent>,
+    released: Mutex<Released>,
     /// Owners that were read and waited for their dependents.
     waiting_owners: Mutex<Recent>,
     /// Owners of resources that are not watched.
     unwatched: UnwatchedOwners,
-    /// Since when owners whose dependents are gone wait for a barrier.
-    foreground_since: Mutex<BTreeMap<Uid, Instant>>,
-    stuck: StuckOrphanings,
+    /// Owners that wait for a barrier.
+    waiting: Waiting,
     barrier: Barrier,
     /// Who waits for the last object of a kind.
     namespaces: Arc<NamespaceContent>,
@@ -243,7 +239,7 @@ impl Collector {
         set_gauge(&metrics.bytes, graph.bytes());
         set_gauge(&metrics.unseen_owners, graph.unseen());
         drop(graph);
-        set_gauge(&metrics.stuck_orphanings, self.stuck.len());
+        set_gauge(&metrics.stuck_orphanings, self.waiting.stuck());
         for (state, count) in self.kinds.by_state() {
             set_gauge(&metrics.resources.with_label_values(&[state]), count);
         }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::meta::Uid;
 use super::record::Encoded;
-use super::wire::{OwnerWire, Text, Time, parse_resource_version};
+use super::wire::{OwnerWire, Text, Time};
 
 /// The finalizer of a foreground deletion: the object stays until no dependent blocks its deletion.
 pub const FOREGROUND: &str = "foregroundDeletion";
@@ -23,10 +23,10 @@ pub struct Metadata<'a> {
     pub namespace: Text<'a>,
     /// The name.
     pub name: Text<'a>,
-    /// The UID.
+    /// The UID; empty at an API server that gives none.
     pub uid: Uid,
-    /// The version.
-    pub resource_version: u64,
+    /// The version: see [`Metadata::version`].
+    pub resource_version: Text<'a>,
     /// Whether it is being deleted.
     pub is_deleting: bool,
     /// The finalizers.
@@ -67,7 +67,7 @@ impl<'a> Metadata<'a> {
     /// Reads the metadata of an object in either encoding; the rest is skipped.
     ///
     /// # Errors
-    /// When name, UID or version are missing, or a field has another type.
+    /// When the name is missing, or a field has another type.
     pub fn read(object: Encoded<'a>) -> Result<Self, serde_json::Error> {
         match object {
             Encoded::Json(json) => Metadata::decode(json),
@@ -93,6 +93,16 @@ impl<'a> Metadata<'a> {
         FieldsWire::from_object(message)?.checked()
     }
 
+    /// The version as a number; `None` if it is none, as at API servers that are not made of Kubernetes' libraries.
+    pub fn version(&self) -> Option<u64> {
+        self.resource_version.as_str().parse().ok()
+    }
+
+    /// Whether it has a UID, so that a write can name it.
+    pub fn has_uid(&self) -> bool {
+        !matches!(&self.uid, Uid::Other(text) if text.is_empty())
+    }
+
     /// Whether it has this finalizer.
     pub fn has_finalizer(&self, finalizer: &str) -> bool {
         self.finalizers.iter().any(|known| known.as_str() == finalizer)
@@ -106,17 +116,11 @@ impl<'a> Metadata<'a> {
 
 impl<'a> FieldsWire<'a> {
     fn checked(self) -> Result<Metadata<'a>, serde_json::Error> {
-        let missing = |field: &str| -> serde_json::Error {
-            serde::de::Error::custom(format_args!("metadata.{field} is missing"))
-        };
         if self.name.as_str().is_empty() {
-            return Err(missing("name"));
-        }
-        if self.uid.as_str().is_empty() {
-            return Err(missing("uid"));
+            return Err(serde::de::Error::custom("metadata.name is missing"));
         }
         Ok(Metadata {
-            resource_version: parse_resource_version(self.resource_version.as_str())?,
+            resource_version: self.resource_version,
             uid: Uid::new(self.uid.as_str()),
             is_deleting: self.deletion_timestamp.is_some(),
             finalizers: self.finalizers.unwrap_or_default(),
@@ -178,16 +182,18 @@ mod tests {
         let object = Metadata::decode(json).unwrap();
         assert_eq!((object.namespace.as_str(), object.name.as_str()), ("shop", "web"));
         assert!(object.waits_for_dependents() && !object.has_finalizer(ORPHAN));
-        assert_eq!(object.resource_version, 7);
+        assert_eq!((object.version(), object.has_uid()), (Some(7), true));
         let owners: Vec<_> =
             object.owners.iter().map(|owner| (owner.group(), owner.version(), owner.blocks)).collect();
         assert_eq!(owners, [("apps", "v1", true), ("", "v1", false)]);
     }
 
     #[test]
-    fn an_object_without_identity_is_refused() {
-        for json in ["{}", "null", r#"{"metadata":{"name":"a"}}"#, r#"{"metadata":{"name":"a","uid":"u"}}"#] {
+    fn an_object_without_a_name_is_refused_and_one_without_a_uid_or_a_number_as_its_version_is_read() {
+        for json in ["{}", "null", r#"{"metadata":{"uid":"u"}}"#] {
             assert!(Metadata::decode(json).is_err(), "{json}");
         }
+        let odd = Metadata::decode(r#"{"metadata":{"name":"a","resourceVersion":"12/"}}"#).unwrap();
+        assert_eq!((odd.version(), odd.has_uid(), odd.resource_version.as_str()), (None, false, "12/"));
     }
 }

@@ -227,6 +227,49 @@ pub fn parse_resource_version(text: &str) -> Result<u64, serde_json::Error> {
     })
 }
 
+/// A resourceVersion. API servers of Kubernetes send numbers, which compare within a resource; others may send any text,
+/// which can only be sent back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// A number.
+    Number(u64),
+    /// Anything else.
+    Other(Box<str>),
+}
+
+impl Version {
+    /// Reads a version.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn read(text: &str) -> Result<Self, serde_json::Error> {
+        match parse_resource_version(text) {
+            Err(_) if !text.is_empty() => Ok(Version::Other(text.into())),
+            number => number.map(Version::Number),
+        }
+    }
+
+    /// The number.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn number(&self) -> Result<u64, serde_json::Error> {
+        match self {
+            Version::Number(number) => Ok(*number),
+            Version::Other(text) => parse_resource_version(text),
+        }
+    }
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Version::Number(number) => number.fmt(f),
+            Version::Other(text) => text.fmt(f),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -96,6 +96,7 @@ impl FreshList {
         }
         api.received("GET", received);
         let version = decoder.finish().map_err(ApiError::from)?.version;
+        let version = version.number().map_err(ApiError::Decode)?;
         Ok(Listed { version, objects })
     }
 

@@ -13,13 +13,13 @@ use super::api::is_protobuf;
 use super::protobuf_decoder::ProtobufListDecoder;
 use super::watch_decoder::{DecodeError, LONGEST_LINE};
 use crate::model::record::Encoded;
-use crate::model::wire::{Text, parse_resource_version};
+use crate::model::wire::{Text, Version};
 
 /// The metadata of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListMeta {
     /// The version that the list shows; the same on all its pages.
-    pub(crate) version: u64,
+    pub(crate) version: Version,
     /// Where the next page begins, if there is one.
     pub(crate) next: Option<String>,
 }
@@ -46,8 +46,8 @@ impl ListMeta {
     }
 
     fn of(MetaWire { resource_version, next }: MetaWire<'_>) -> Result<Self, DecodeError> {
-        let version = parse_resource_version(resource_version.as_str())?;
-        Ok(ListMeta { version, next: Some(next.0.into_owned()).filter(|token| !token.is_empty()) })
+        let next = Some(next.0.into_owned()).filter(|token| !token.is_empty());
+        Ok(ListMeta { version: Version::read(resource_version.as_str())?, next })
     }
 }
 
@@ -403,7 +403,7 @@ mod tests {
             assert_eq!(items.len(), 5, "{size}: {items:?}");
             assert_eq!(items[1..], ["{}", "7", "\"x\"", "[]"], "{size}");
             assert!(items[0].starts_with("{\"a\"") && items[0].ends_with("null}]}"), "{size}: {}", items[0]);
-            assert_eq!(meta, ListMeta { version: 9, next: Some("t".into()) });
+            assert_eq!(meta, ListMeta { version: Version::Number(9), next: Some("t".into()) });
         }
     }
 
@@ -411,11 +411,23 @@ mod tests {
     fn the_metadata_may_come_last_and_there_may_be_no_items() {
         let read =
             |list: &str| parts(list.as_bytes(), 3, 100).map(|(items, meta)| (items.len(), meta.version));
-        assert_eq!(read(r#"{"items":[{}],"metadata":{"resourceVersion":"4"}}"#).unwrap(), (1, 4));
-        assert_eq!(read(r#"{"items":null,"metadata":{"resourceVersion":"4"}}"#).unwrap(), (0, 4));
-        assert_eq!(read(r#"{"metadata":{"resourceVersion":"4"},"items":[]}"#).unwrap(), (0, 4));
-        assert_eq!(read(r#"{"metadata":{"resourceVersion":"4"}}"#).unwrap(), (0, 4));
-        assert_eq!(read(r#"{"i\u0074ems":[1],"metadata":{"resourceVersion":"4"}}"#).unwrap(), (1, 4));
+        assert_eq!(
+            read(r#"{"items":[{}],"metadata":{"resourceVersion":"4"}}"#).unwrap(),
+            (1, Version::Number(4))
+        );
+        assert_eq!(
+            read(r#"{"items":null,"metadata":{"resourceVersion":"4"}}"#).unwrap(),
+            (0, Version::Number(4))
+        );
+        assert_eq!(
+            read(r#"{"metadata":{"resourceVersion":"4"},"items":[]}"#).unwrap(),
+            (0, Version::Number(4))
+        );
+        assert_eq!(read(r#"{"metadata":{"resourceVersion":"4"}}"#).unwrap(), (0, Version::Number(4)));
+        assert_eq!(
+            read(r#"{"i\u0074ems":[1],"metadata":{"resourceVersion":"4"}}"#).unwrap(),
+            (1, Version::Number(4))
+        );
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::list_decoder::{ListMeta, Part};
 use super::watch_decoder::{DecodeError, INITIAL_EVENTS_END, Identity, WatchEvent};
 use crate::model::protobuf::{Fields, MAGIC, Malformed, Value, find, unwrap_object};
 use crate::model::record::Encoded;
-use crate::model::wire::{Text, parse_resource_version};
+use crate::model::wire::{Text, Version, parse_resource_version};
 use crate::model::{ObjectKey, Uid};
 
 /// Cuts chunks of bytes into the events of a watch.
@@ -69,7 +69,7 @@ pub(crate) fn watch_event(event: &[u8]) -> Result<WatchEvent<'_>, DecodeError> {
         "DELETED" => WatchEvent::Delete(Encoded::Protobuf(object)),
         "BOOKMARK" => {
             let meta = Partial::of(object)?;
-            let version = parse_resource_version(meta.version.as_str())?;
+            let version = Version::read(meta.version.as_str())?;
             WatchEvent::Bookmark { version, ends_list: meta.ends_list }
         }
         "ERROR" => WatchEvent::Error(status(object)?.boxed()),
@@ -317,7 +317,7 @@ fn list_meta(message: &[u8]) -> Result<ListMeta, DecodeError> {
             _ => {}
         }
     }
-    let version = parse_resource_version(version.as_str())?;
+    let version = Version::read(version.as_str())?;
     Ok(ListMeta { version, next: Some(next.0.into_owned()).filter(|token| !token.is_empty()) })
 }
 
@@ -371,7 +371,7 @@ mod tests {
         for size in 1..list.len() {
             let (items, meta) = decoded(&list, size, 1000).unwrap();
             assert_eq!(items, [&short[..], &long, b""], "{size}");
-            assert_eq!(meta, ListMeta { version: 42, next: Some("next".into()) });
+            assert_eq!(meta, ListMeta { version: Version::Number(42), next: Some("next".into()) });
         }
     }
 
@@ -432,7 +432,9 @@ mod tests {
             let annotation = [bytes(1, INITIAL_EVENTS_END.as_bytes()), bytes(2, value)].concat();
             let metadata = [bytes(6, b"7"), bytes(12, &annotation)].concat();
             let event = an_event(b"BOOKMARK", &enveloped(&bytes(1, &metadata)));
-            let Ok(WatchEvent::Bookmark { version: 7, ends_list }) = watch_event(&event[4..]) else {
+            let Ok(WatchEvent::Bookmark { version: Version::Number(7), ends_list }) =
+                watch_event(&event[4..])
+            else {
                 panic!()
             };
             assert_eq!(ends_list, expected);

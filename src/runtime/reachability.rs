@@ -37,6 +37,11 @@ impl Reachability {
         state.error = error.to_string();
     }
 
+    /// When the server last answered, once it has.
+    pub(crate) fn last_answer(&self) -> Option<Instant> {
+        self.0.lock().since
+    }
+
     /// Whether the server has answered within [`OUT_OF_REACH`].
     ///
     /// # Errors

@@ -123,6 +123,6 @@ impl ReadBarrier {
         let mut query = vec![("limit", "1")];
         query.extend(self.field_selector.map(|selector| ("fieldSelector", selector)));
         let body = self.api.call_bytes(request::get(&self.path, &query)).await?;
-        Ok(ListMeta::read(&body)?.version)
+        Ok(ListMeta::read(&body)?.version.number().map_err(DecodeError::from)?)
     }
 }

@@ -28,6 +28,7 @@ use super::reachability::Reachability;
 use super::request;
 use super::watch_decoder::{DecodeError, EventSplitter, WatchEvent};
 use crate::model::Resource;
+use crate::model::wire::Version;
 pub(crate) use destination::{Accept, Destination};
 
 /// The delays after breaks: 0.8 s, doubled up to 30 s, as in client-go's reflector.
@@ -316,8 +317,10 @@ impl Reflector {
     ///
     /// The price: a streaming list tells its version only at its end. Deleted objects that an old one showed
     /// stay in the store until the next list.
-    fn is_stale(&mut self, version: u64, accept_older: bool) -> bool {
+    /// A version that is no number cannot be compared.
+    fn is_stale(&mut self, version: &Version, accept_older: bool) -> bool {
         let position = self.destination.position();
+        let Version::Number(version) = *version else { return false };
         if version >= position {
             return false;
         }
@@ -336,14 +339,14 @@ impl Reflector {
         true
     }
 
-    fn end_list(&mut self, version: u64) {
+    fn end_list(&mut self, version: &Version) {
         self.destination.end_list(version);
         self.turn = None;
         (self.failed_streams, self.expired_lists, self.stale_lists) = (0, 0, 0);
         self.consistent = false;
         if !self.ready.send_replace(true) {
             let objects = self.destination.len();
-            tracing::info!(resource = self.resource.plural, objects, version, "cache is complete");
+            tracing::info!(resource = self.resource.plural, objects, %version, "cache is complete");
         }
     }
 
@@ -355,9 +358,13 @@ impl Reflector {
         let accept_older = list && self.begin_list();
         let short = self.quiet && !list;
         let seconds = if short { QUIET_WATCH } else { self.rng.u64(WATCH_SECONDS) };
-        let position = self.destination.position()
-            + u64::from(planted!("a watch is resumed one resourceVersion too late"));
         self.lasts = Duration::from_secs(seconds);
+        let position = match self.destination.resumes_at() {
+            Version::Number(at) if planted!("a watch is resumed one resourceVersion too late") => {
+                Version::Number(at + 1)
+            }
+            position => position,
+        };
         let (timeout, position) = (seconds.to_string(), position.to_string());
         let mut query =
             vec![("watch", "true"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", timeout.as_str())];
@@ -475,12 +482,16 @@ impl Reflector {
                     self.destination.delete(object);
                 }
                 Ok(WatchEvent::Bookmark { version, ends_list: true }) if self.destination.is_listing() => {
-                    if self.is_stale(version, accept_older) {
+                    self.accepts(&version).map_err(|error| self.unreadable(&error))?;
+                    if self.is_stale(&version, accept_older) {
                         return Err(End::Stale);
                     }
-                    self.end_list(version);
+                    self.end_list(&version);
                 }
-                Ok(WatchEvent::Bookmark { version, .. }) => self.destination.bookmark(version),
+                Ok(WatchEvent::Bookmark { version, .. }) => {
+                    self.accepts(&version).map_err(|error| self.unreadable(&error))?;
+                    self.destination.bookmark(&version);
+                }
                 Ok(WatchEvent::Error(status)) => {
                     let error = ApiError::Status(status);
                     if error.is_gone() {
@@ -500,6 +511,15 @@ impl Reflector {
             }
             self.progress = true;
         }
+    }
+
+    /// # Errors
+    /// When the version is no number and the cache depends on numbers.
+    fn accepts(&self, version: &Version) -> Result<(), DecodeError> {
+        if !self.destination.takes_any_version() {
+            version.number()?;
+        }
+        Ok(())
     }
 
     fn unreadable(&self, error: &DecodeError) -> End {

@@ -13,7 +13,7 @@ use super::api::is_protobuf;
 use super::protobuf_decoder::{self, ProtobufEventSplitter};
 use crate::model::protobuf::Malformed;
 use crate::model::record::Encoded;
-use crate::model::wire::{Pairs, Text, parse_resource_version};
+use crate::model::wire::{Pairs, Text, Version, parse_resource_version};
 use crate::model::{ObjectKey, Uid};
 
 /// The longest line that a watch may send. The largest object that the API server stores has about
@@ -149,7 +149,7 @@ pub(crate) enum WatchEvent<'a> {
     /// `DELETED`: the object's last state.
     Delete(Encoded<'a>),
     /// Everything up to this version has been sent.
-    Bookmark { version: u64, ends_list: bool },
+    Bookmark { version: Version, ends_list: bool },
     /// The watch ends with this error.
     Error(Box<Status>),
     /// An unknown type.
@@ -172,7 +172,7 @@ impl WatchEvent<'_> {
             "DELETED" => WatchEvent::Delete(Encoded::Json(object.get())),
             "BOOKMARK" => {
                 let Partial { metadata } = serde_json::from_str(object.get())?;
-                let version = parse_resource_version(metadata.resource_version.as_str())?;
+                let version = Version::read(metadata.resource_version.as_str())?;
                 let ends_list = metadata.annotations.get(INITIAL_EVENTS_END) == Some("true");
                 WatchEvent::Bookmark { version, ends_list }
             }
@@ -272,7 +272,7 @@ mod tests {
                 r#"{{"type":"BOOKMARK","object":{{"metadata":{{"resourceVersion":"7","annotations":{annotations}}}}}}}"#
             );
             match WatchEvent::read(line.as_bytes()).unwrap() {
-                WatchEvent::Bookmark { version: 7, ends_list } => ends_list,
+                WatchEvent::Bookmark { version: Version::Number(7), ends_list } => ends_list,
                 other => panic!("{other:?}"),
             }
         };

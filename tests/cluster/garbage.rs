@@ -1,5 +1,6 @@
 //! The garbage collector: dependents follow their owners, finalizers end deletions, and nothing is deleted without proof.
 
+mod aggregated_apis;
 mod encodings;
 mod first_lists;
 mod late_deletions;

@@ -4,13 +4,13 @@
 //! each resource is asked, after the deletion was seen ([`super::referents`]).
 //!
 //! No worker waits here: a sync asks and ends, and the answer queues its owner again. One round serves all owners of a
-//! namespace that wait when it begins, and those of other namespaces run beside it. An owner in foreground deletion has
-//! its answer as soon as the resources that work have answered and its patience with the others is over.
+//! namespace that wait when it begins, and those of other namespaces run beside it. An owner has its answer as soon as the
+//! resources that work have answered and its patience with the others is over.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -22,6 +22,7 @@ use super::Collector;
 use super::referents::{Asked, Found, Referent};
 use crate::model::Uid;
 use crate::plan::garbage::graph::ResourceId;
+use crate::runtime::reachability::OUT_OF_REACH;
 
 /// How many lists are under way at a time: of resources that work, and of those that have failed. A resource that does not
 /// answer must not use up the first.
@@ -41,8 +42,19 @@ pub(super) enum Deletion {
 pub(super) struct Answer {
     /// The objects that refer to it.
     pub(super) referents: Vec<Referent>,
-    /// Why there may be others; `None` if all resources were read.
-    pub(super) unread: Option<String>,
+    /// Why there may be others; empty if all resources were read.
+    pub(super) unread: Vec<Unread>,
+}
+
+/// Something that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unread {
+    /// The API group.
+    pub(super) group: String,
+    /// What is wrong.
+    pub(super) reason: String,
+    /// When it was first missed.
+    pub(super) since: Instant,
 }
 
 /// A question of an owner.
@@ -50,9 +62,25 @@ pub(super) struct Answer {
 struct Question {
     owner: Asked,
     deletion: Deletion,
-    /// Until when it waits for resources that cannot be read; `None`: for ever.
-    patience: Option<Instant>,
+    /// How long a resource that cannot be read is waited for: after it was first missed, or until an instant.
+    patience: Patience,
     ticket: u64,
+}
+
+/// How long resources that cannot be read are waited for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// The longest time since a resource was first missed.
+    pub(super) with_each: Duration,
+    /// The end for all of them.
+    pub(super) until: Instant,
+}
+
+impl Patience {
+    /// Until when something that was first missed then is waited for.
+    pub(super) fn ends(&self, missed: Instant) -> Instant {
+        self.until.min(missed + self.with_each)
+    }
 }
 
 impl Question {
@@ -81,8 +109,8 @@ struct Owners {
 pub(super) struct Barrier {
     owners: Mutex<Owners>,
     asked: Notify,
-    /// Resources whose last look failed.
-    failed: Mutex<BTreeSet<ResourceId>>,
+    /// Resources whose last look failed, each with the first of those in a row.
+    failed: Mutex<BTreeMap<ResourceId, Instant>>,
     sound_lists: Semaphore,
     failed_lists: Semaphore,
 }
@@ -108,7 +136,7 @@ impl Barrier {
         owner: Asked,
         namespace: Option<String>,
         deletion: Deletion,
-        patience: Option<Instant>,
+        patience: Patience,
     ) {
         let mut owners = self.owners.lock();
         let ticket = owners.last_ticket + 1;
@@ -143,18 +171,19 @@ impl Barrier {
         if is_sound { &self.sound_lists } else { &self.failed_lists }
     }
 
-    /// Whether the last look at a resource failed.
-    fn has_failed(&self, resource: ResourceId) -> bool {
-        self.failed.lock().contains(&resource)
+    /// Since when looks at a resource have failed.
+    fn failed_since(&self, resource: ResourceId) -> Option<Instant> {
+        self.failed.lock().get(&resource).copied()
     }
 
-    fn looked(&self, resource: ResourceId, has_failed: bool) {
+    /// A look at a resource has ended, which was begun then. The first of those that have failed in a row.
+    fn looked(&self, resource: ResourceId, begun: Instant, has_failed: bool) -> Instant {
         let mut failed = self.failed.lock();
         if has_failed {
-            failed.insert(resource);
-        } else {
-            failed.remove(&resource);
+            return *failed.entry(resource).or_insert(begun);
         }
+        failed.remove(&resource);
+        begun
     }
 
     /// The questions of namespaces without a round.
@@ -184,21 +213,27 @@ impl Barrier {
 struct Round {
     found: Found,
     /// The first that could not be read, in the order of the resources.
-    unread: BTreeMap<String, String>,
-    /// How many resources have not answered yet: those that work, and the others.
-    open: (usize, usize),
+    unread: BTreeMap<String, Unread>,
+    /// How many resources that work have not answered yet.
+    open: usize,
+    /// The others that have not.
+    open_failed: BTreeMap<ResourceId, Unread>,
 }
 
 impl Round {
     /// The answer to a question, if it need not wait for more.
     fn answer(&self, question: &Question, now: Instant) -> Option<Answer> {
-        let is_out_of_patience = question.patience.is_some_and(|until| now >= until);
-        let is_complete = self.open.0 == 0 && (self.open.1 == 0 || is_out_of_patience);
-        let unread = self.unread.values().next().cloned().or_else(|| {
-            (self.open.1 > 0).then(|| "a resource that has failed before does not answer".to_owned())
-        });
-        let referents = || self.found.get(&question.owner.uid).cloned().unwrap_or_default();
-        is_complete.then(|| Answer { referents: referents(), unread })
+        if self.open > 0 || self.gives_up(question).is_some_and(|until| now < until) {
+            return None;
+        }
+        let referents = self.found.get(&question.owner.uid).cloned().unwrap_or_default();
+        let unread = self.unread.values().chain(self.open_failed.values()).cloned().collect();
+        Some(Answer { referents, unread })
+    }
+
+    /// When a question waits no longer for resources that have failed before.
+    fn gives_up(&self, question: &Question) -> Option<Instant> {
+        self.open_failed.values().map(|unread| question.patience.ends(unread.since)).max()
     }
 }
 
@@ -237,13 +272,23 @@ impl Collector {
             if namespace.is_some() && !resource.namespaced {
                 continue;
             }
-            let is_sound = !is_broken && !self.barrier.has_failed(id);
-            let open = if is_sound { &mut round.open.0 } else { &mut round.open.1 };
-            *open += 1;
+            let failed = self
+                .barrier
+                .failed_since(id)
+                .or_else(|| is_broken.then(|| began.checked_sub(OUT_OF_REACH).unwrap_or(began)));
+            let is_sound = failed.is_none();
+            match failed {
+                None => round.open += 1,
+                Some(since) => {
+                    let reason = format!("{} does not answer", resource.plural);
+                    let unread = Unread { group: resource.group.clone(), reason, since };
+                    round.open_failed.insert(id, unread);
+                }
+            }
             let owners = owners.clone();
             let look = async move {
                 let found = self.look_for(&owners, namespace, &resource, moved, is_sound).await;
-                (id, is_sound, resource.plural, found)
+                (id, resource, found)
             };
             looks.push(look.boxed());
         }
@@ -261,29 +306,25 @@ impl Collector {
             if questions.is_empty() {
                 break;
             }
-            let patience = questions.iter().filter_map(|question| question.patience);
-            let patience = patience.filter(|until| *until > now).min();
-            let out_of_patience = async {
-                match patience {
-                    Some(until) => tokio::time::sleep_until(until).await,
-                    None => pending().await,
-                }
-            };
+            let given_up = questions.iter().filter_map(|question| round.gives_up(question));
+            let next = given_up.filter(|until| *until > now).min();
             tokio::select! {
-                Some((id, is_sound, plural, found)) = looks.next() => {
-                    let open = if is_sound { &mut round.open.0 } else { &mut round.open.1 };
-                    *open -= 1;
-                    self.barrier.looked(id, found.is_err());
+                Some((id, resource, found)) = looks.next() => {
+                    if round.open_failed.remove(&id).is_none() {
+                        round.open -= 1;
+                    }
+                    let since = self.barrier.looked(id, began, found.is_err());
                     match found {
                         Ok(found) => found.into_iter().for_each(|(owner, more)| {
                             round.found.entry(owner).or_default().extend(more);
                         }),
                         Err(reason) => {
-                            round.unread.insert(plural, reason);
+                            let unread = Unread { group: resource.group, reason, since };
+                            round.unread.insert(resource.plural, unread);
                         }
                     }
                 }
-                () = out_of_patience => {}
+                () = tokio::time::sleep_until(next.unwrap_or(now)), if next.is_some() => {}
             }
         }
         self.context.metrics().garbage.barrier_duration.observe(began.elapsed().as_secs_f64());

@@ -203,9 +203,12 @@ impl Collector {
             Change::Remove => patch::without_references(uid, owners),
             Change::Unblock => patch::without_blocking(uid, owners),
         };
-        match self.send(uid, target, PatchType::Strategic, &body).await {
-            Err(SyncError::Refused { error, .. }) if error.is_unsupported_media_type() => {}
-            result => return result,
+        // An object without a UID is named by its version, which only the other form has.
+        if !is_of(&Value::Null, uid) {
+            match self.send(uid, target, PatchType::Strategic, &body).await {
+                Err(SyncError::Refused { error, .. }) if error.is_unsupported_media_type() => {}
+                result => return result,
+            }
         }
         for _ in 1..ATTEMPTS {
             let Some(object) = self.read(uid, target).await? else { return Ok(()) };
@@ -305,5 +308,5 @@ impl Object {
 }
 
 fn is_of(object: &Value, uid: &Uid) -> bool {
-    object["metadata"]["uid"].as_str().is_some_and(|text| Uid::new(text) == *uid)
+    Uid::new(object["metadata"]["uid"].as_str().unwrap_or_default()) == *uid
 }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::barrier::{Answer, Deletion};
+use super::barrier::{Answer, Deletion, Patience, Unread};
 use super::execute::Target;
 use super::referents::Asked;
 use super::watch::fixed;
@@ -27,50 +27,70 @@ use crate::runtime::worker::Next;
 /// The pause before dependents that turned up late are looked for again.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// How long a foreground deletion waits for kinds that cannot be read. Unlike an orphaning deletion it loses nothing when
-/// it ends too early: what is left is deleted after it.
+/// How long a deletion waits for kinds that cannot be read: an orphaning one, and a foreground one, which loses nothing
+/// when it ends too early, since what is left is deleted after it. The latter gives up a kind that has been missed for this
+/// long, whoever missed it.
+const ORPHANING_PATIENCE: Duration = Duration::from_secs(120);
 const FOREGROUND_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The first pause before such a kind is asked again; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
-/// The event about an owner that keeps `orphan`.
+/// The events about an owner that keeps `orphan` for the time being, and about one that has lost it.
 const UNREADABLE: &str = "DependentsUnreadable";
+const NOT_RELEASED: &str = "DependentsNotReleased";
 
-/// After what time, and how often then, an event says why `orphan` stays: most failures are over by then.
+/// After what time an event says why `orphan` stays: most failures are over by then.
 const SAID_AFTER: Duration = Duration::from_secs(5);
-const SAID_EVERY: Duration = Duration::from_secs(300);
 
-/// Owners that keep `orphan` because something could not be read.
+/// Owners that wait for a barrier.
 #[derive(Debug, Default)]
-pub(super) struct StuckOrphanings(Mutex<BTreeMap<Uid, Stuck>>);
+pub(super) struct Waiting(Mutex<BTreeMap<(Uid, Deletion), Wait>>);
 
 #[derive(Debug)]
-struct Stuck {
+struct Wait {
     since: Instant,
-    said: Option<Instant>,
+    /// Whether it keeps `orphan` because something could not be read.
+    is_stuck: bool,
+    is_said: bool,
 }
 
-impl StuckOrphanings {
-    pub(super) fn len(&self) -> usize {
-        self.0.lock().len()
+impl Waiting {
+    /// How many keep `orphan` because something could not be read.
+    pub(super) fn stuck(&self) -> usize {
+        self.0.lock().values().filter(|wait| wait.is_stuck).count()
     }
 
-    fn remove(&self, owner: &Uid) {
-        self.0.lock().remove(owner);
+    /// Since when an owner has been waiting; from now on, if it was not.
+    fn since(&self, owner: &Uid, deletion: Deletion, now: Instant) -> Instant {
+        let wait = Wait { since: now, is_stuck: false, is_said: false };
+        self.0.lock().entry((owner.clone(), deletion)).or_insert(wait).since
     }
 
-    /// Adds an owner. Whether an event is due.
-    fn add(&self, owner: &Uid, now: Instant) -> bool {
+    /// Whether an owner was waiting.
+    fn end(&self, owner: &Uid, deletion: Deletion) -> bool {
+        self.0.lock().remove(&(owner.clone(), deletion)).is_some()
+    }
+
+    /// An owner keeps `orphan`. Whether an event is due.
+    fn is_stuck(&self, owner: &Uid, now: Instant) -> bool {
         let mut all = self.0.lock();
-        let stuck = all.entry(owner.clone()).or_insert(Stuck { since: now, said: None });
-        let is_due =
-            now >= stuck.since + SAID_AFTER && stuck.said.is_none_or(|said| now >= said + SAID_EVERY);
-        if is_due {
-            stuck.said = Some(now);
-        }
-        is_due
+        let Some(wait) = all.get_mut(&(owner.clone(), Deletion::Orphaning)) else { return false };
+        wait.is_stuck = true;
+        now >= wait.since + SAID_AFTER && !std::mem::replace(&mut wait.is_said, true)
     }
+}
+
+/// Until when an owner is to wait for what could not be read, and why; `None` if it need not.
+fn awaited(unread: &[Unread], patience: Patience, now: Instant) -> Option<(Instant, &str)> {
+    let last = unread.iter().max_by_key(|unread| patience.ends(unread.since))?;
+    let ends = patience.ends(last.since);
+    (now < ends).then_some((ends, last.reason.as_str()))
+}
+
+/// The pause before what could not be read is asked again: as long as it was waited for until now.
+fn pause(since: Instant, ends: Instant, now: Instant) -> Next {
+    Next::After((now - since).max(FIRST_PAUSE).min(ends - now))
 }
 
 impl Collector {
@@ -85,9 +105,9 @@ impl Collector {
             self.forget_foreground(uid);
             return Ok(Next::Settled);
         };
-        let since = *self.foreground_since.lock().entry(uid.clone()).or_insert_with(Instant::now);
+        let since = self.waiting.since(uid, Deletion::Foreground, Instant::now());
+        let patience = Patience { with_each: FOREGROUND_PATIENCE, until: since + FOREGROUND_PATIENCE };
         let Some(Answer { referents, unread }) = self.barrier.take(uid, Deletion::Foreground) else {
-            let patience = Some(since + FOREGROUND_PATIENCE);
             self.ask_for_referents(uid, &address, &target.resource, Deletion::Foreground, patience);
             return Ok(Next::Unfinished);
         };
@@ -98,13 +118,12 @@ impl Collector {
             referents.iter().for_each(|referent| self.queue.add_after(key(&referent.uid), super::LATE));
             return Ok(Next::After(super::LATE));
         }
-        let waited = since.elapsed();
-        if let Some(reason) = unread {
-            let object = &target.path;
-            if waited < FOREGROUND_PATIENCE {
-                tracing::debug!(object, reason, "a foreground deletion waits for what cannot be read");
-                return Ok(Next::After(waited.max(FIRST_PAUSE).min(FOREGROUND_PATIENCE - waited)));
-            }
+        let (object, now) = (&target.path, Instant::now());
+        if let Some((ends, reason)) = awaited(&unread, patience, now) {
+            tracing::debug!(object, reason, "a foreground deletion waits for what cannot be read");
+            return Ok(pause(since, ends, now));
+        }
+        if let Some(Unread { reason, .. }) = unread.first() {
             tracing::warn!(object, reason, "a foreground deletion ends although dependents may be left");
         }
         self.remove_finalizer(uid, &target, FOREGROUND).await?;
@@ -114,7 +133,7 @@ impl Collector {
 
     /// An owner is blocked, gone or deleted in another way: its patience begins anew with the next deletion.
     pub(super) fn forget_foreground(&self, uid: &Uid) {
-        if self.foreground_since.lock().remove(uid).is_some() {
+        if self.waiting.end(uid, Deletion::Foreground) {
             self.barrier.forget(uid, Deletion::Foreground);
         }
     }
@@ -127,17 +146,26 @@ impl Collector {
         };
         let Some((address, dependents)) = found else { return Ok(self.is_not_orphaning(uid)) };
         let Some(target) = self.target(&address) else { return Ok(self.is_not_orphaning(uid)) };
+        let since = self.waiting.since(uid, Deletion::Orphaning, Instant::now());
         if let Some(answer) = self.barrier.take(uid, Deletion::Orphaning) {
-            let end = self.end_orphaning(uid, &address, &target, answer).await;
-            return end.inspect_err(|error| self.count_orphaning(failure(error)));
+            let end = self.end_orphaning(uid, &address, &target, answer, since).await;
+            return end.inspect_err(|_| self.count_orphaning("failed"));
         }
         if !self.keeps_orphan(uid, &target).await? {
             self.count_orphaning("dropped");
             return Ok(self.is_not_orphaning(uid));
         }
-        let released = self.release(uid, &address, dependents).await;
-        released.inspect_err(|error| self.count_orphaning(failure(error)))?;
-        self.ask_for_referents(uid, &address, &target.resource, Deletion::Orphaning, None);
+        match self.release(uid, &address, dependents).await {
+            // Of a dependent that is out of reach the barrier says whether its kind can be read.
+            Err(error) if error.code() < 500 && error.code() != 404 => {
+                self.count_orphaning("failed");
+                return Err(error);
+            }
+            Err(error) => tracing::debug!(object = target.path, %error, "a dependent is not released yet"),
+            Ok(()) => {}
+        }
+        let patience = Patience { with_each: ORPHANING_PATIENCE, until: since + ORPHANING_PATIENCE };
+        self.ask_for_referents(uid, &address, &target.resource, Deletion::Orphaning, patience);
         Ok(Next::Unfinished)
     }
 
@@ -147,6 +175,7 @@ impl Collector {
         address: &Address,
         target: &Target,
         Answer { referents, unread }: Answer,
+        since: Instant,
     ) -> Result<Next, SyncError> {
         if !referents.is_empty() && !planted!("an orphaning deletion ends without a barrier") {
             if !self.keeps_orphan(uid, target).await? {
@@ -157,14 +186,29 @@ impl Collector {
             self.release(uid, address, late).await?;
             return Ok(Next::After(AGAIN));
         }
-        if let Some(reason) = unread {
-            if self.stuck.add(uid, Instant::now()) {
-                self.say_why_orphan_stays(uid, address, &target.resource, &reason);
+        let (now, ends) = (Instant::now(), since + ORPHANING_PATIENCE);
+        if let Some(Unread { reason, .. }) = unread.first() {
+            if now < ends {
+                if self.waiting.is_stuck(uid, now) {
+                    let message = format!(
+                        "The finalizer orphan stays for up to {} s, because objects that cannot be read may refer to this \
+                         one: {reason}",
+                        ORPHANING_PATIENCE.as_secs()
+                    );
+                    self.say_of(uid, address, &target.resource, UNREADABLE, message);
+                }
+                self.count_orphaning("unread");
+                return Ok(pause(since, ends, now));
             }
-            let what = format!("looking for dependents of {}", target.path);
-            return Err(SyncError::Unread { what, reason });
+            let message = format!(
+                "The finalizer orphan is removed, although objects that cannot be read may refer to this one: {reason}. They \
+                 lose the reference once they can be read; after a restart of Windlass they would be deleted instead"
+            );
+            tracing::warn!(object = target.path, "{message}");
+            self.say_of(uid, address, &target.resource, NOT_RELEASED, message);
         }
-        self.released.lock().insert(uid.clone(), Instant::now());
+        let groups = unread.into_iter().map(|unread| unread.group).collect();
+        self.released.lock().insert(uid.clone(), groups, now);
         self.remove_finalizer(uid, target, ORPHAN).await?;
         self.count_orphaning("orphaned");
         Ok(self.is_not_orphaning(uid))
@@ -175,7 +219,7 @@ impl Collector {
     }
 
     fn is_not_orphaning(&self, uid: &Uid) -> Next {
-        self.stuck.remove(uid);
+        self.waiting.end(uid, Deletion::Orphaning);
         self.barrier.forget(uid, Deletion::Orphaning);
         Next::Settled
     }
@@ -186,27 +230,25 @@ impl Collector {
         Ok(self.read(uid, target).await?.is_some_and(|object| has_finalizer(&object, ORPHAN)))
     }
 
-    fn say_why_orphan_stays(
+    fn say_of(
         &self,
         uid: &Uid,
         Address { namespace, name, .. }: &Address,
         resource: &DiscoveredResource,
-        reason: &str,
+        reason: &'static str,
+        message: String,
     ) {
-        let message = format!(
-            "The finalizer orphan stays, because objects that cannot be read may refer to this one, and would be deleted \
-             after it: {reason}"
-        );
         let about = EventTarget {
             resource: fixed(resource),
             key: ObjectKey::new(namespace.as_str(), name.as_str()),
             uid: uid.clone(),
             resource_version: None,
         };
-        self.context.recorder.record(&about, EventType::Warning, UNREADABLE, message, ENTRY.component);
+        self.context.recorder.record(&about, EventType::Warning, reason, message, ENTRY.component);
     }
 
-    /// Removes the references of these objects to an owner. All are tried; the first error is returned.
+    /// Removes the references of these objects to an owner. All are tried; the error with the lowest code is returned, as
+    /// what is refused matters more than what is out of reach.
     async fn release(
         &self,
         owner: &Uid,
@@ -224,11 +266,14 @@ impl Collector {
             })
             .collect();
         let mut removals = futures::stream::iter(removals).buffer_unordered(AT_ONCE);
-        let mut result = Ok(());
+        let mut worst: Option<SyncError> = None;
         while let Some(removed) = removals.next().await {
-            result = result.and(removed);
+            let Err(error) = removed else { continue };
+            if worst.as_ref().is_none_or(|worst| error.code() < worst.code()) {
+                worst = Some(error);
+            }
         }
-        result
+        worst.map_or(Ok(()), Err)
     }
 
     /// Asks who still refers to an owner, by what the API server has from now on: see [`super::barrier`].
@@ -238,18 +283,13 @@ impl Collector {
         address: &Address,
         resource: &DiscoveredResource,
         deletion: Deletion,
-        patience: Option<Instant>,
+        patience: Patience,
     ) {
         let namespace = resource.namespaced.then(|| address.namespace.clone());
         let DiscoveredResource { group, kind, .. } = resource.clone();
         let owner = Asked { uid: uid.clone(), group, kind, name: address.name.clone() };
         self.barrier.ask(owner, namespace, deletion, patience);
     }
-}
-
-/// The result of an attempt that failed.
-fn failure(error: &SyncError) -> &'static str {
-    if matches!(error, SyncError::Unread { .. }) { "unread" } else { "failed" }
 }
 
 fn has_finalizer(object: &Value, finalizer: &str) -> bool {
@@ -263,14 +303,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_says_why_orphan_stays_after_five_seconds_and_then_every_five_minutes() {
-        let (stuck, owner, start) = (StuckOrphanings::default(), Uid::new("u"), Instant::now());
+    fn an_event_says_once_why_orphan_stays_after_five_seconds() {
+        let (waiting, owner, start) = (Waiting::default(), Uid::new("u"), Instant::now());
         let second = |n: u64| start + Duration::from_secs(n);
-        let due: Vec<u64> = (0..700).filter(|n| stuck.add(&owner, second(*n))).collect();
-        assert_eq!(due, [5, 305, 605]);
-        assert_eq!(stuck.len(), 1);
-        stuck.remove(&owner);
-        assert_eq!(stuck.len(), 0);
-        assert!(!stuck.add(&owner, second(700)), "another deletion begins anew");
+        waiting.since(&owner, Deletion::Orphaning, start);
+        assert_eq!(waiting.stuck(), 0);
+        let due: Vec<u64> = (0..120).filter(|n| waiting.is_stuck(&owner, second(*n))).collect();
+        assert_eq!((due, waiting.stuck()), (vec![5], 1));
+        assert!(waiting.end(&owner, Deletion::Orphaning) && waiting.stuck() == 0);
+    }
+
+    #[test]
+    fn a_kind_that_has_been_missed_for_long_is_waited_for_no_longer() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let missed =
+            |at: u32| Unread { group: "x.io".into(), reason: "down".into(), since: start + at * second };
+        let patience = Patience { with_each: 30 * second, until: start + 130 * second };
+        let ends = |unread: &[Unread]| {
+            awaited(unread, patience, start + 100 * second)
+                .map(|(ends, _)| ends.duration_since(start).as_secs())
+        };
+        assert_eq!((ends(&[]), ends(&[missed(70)]), ends(&[missed(71)])), (None, None, Some(101)));
+        assert_eq!(
+            ends(&[missed(10), missed(110)]),
+            Some(130),
+            "the deletion has waited for long enough then"
+        );
     }
 }

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::barrier::Unread;
 use crate::model::discovered::{Discovered, DiscoveredResource, FailedGroup, Verb};
 use crate::plan::garbage::graph::ResourceId;
 use crate::runtime::reachability::Reachability;
@@ -99,6 +101,8 @@ pub(super) struct Kinds {
 #[derive(Default)]
 struct State {
     served: Arc<Discovered>,
+    /// Since when groups have failed in discovery, by group and version.
+    failing: BTreeMap<String, Instant>,
     monitors: BTreeMap<ResourceId, Monitor>,
 }
 
@@ -145,6 +149,13 @@ impl Kinds {
             !state.monitors.values().any(|known| is_watched_alike(resource, &known.resource))
         };
         let new = wanted.into_iter().filter(is_new).collect();
+        let mut failing = std::mem::take(&mut state.failing);
+        let names = served.failed.iter().map(FailedGroup::group_version);
+        let since = |name: String| {
+            let since = failing.remove(&name).unwrap_or_else(Instant::now);
+            (name, since)
+        };
+        state.failing = names.map(since).collect();
         state.served = served;
         (new, gone)
     }
@@ -211,8 +222,19 @@ impl Kinds {
         self.state.read().monitors.iter().map(of).collect()
     }
 
-    /// Groups whose resources are unknown and may hold dependents, each with what is wrong.
-    pub(super) fn unknown_groups(&self) -> Vec<(String, String)> {
+    /// Whether all resources of a group are known, and each has answered its watch since then.
+    pub(super) fn has_answered(&self, group: &str, since: Instant) -> bool {
+        let has_answered = |monitor: &Monitor| {
+            monitor.position.load(Ordering::Acquire) > 0
+                && monitor.reachability.last_answer().is_some_and(|at| at > since)
+        };
+        let state = self.state.read();
+        !state.served.failed.iter().any(|failed| failed.group == group)
+            && state.monitors.values().filter(|monitor| monitor.resource.group == group).all(has_answered)
+    }
+
+    /// Groups whose resources are unknown and may hold dependents, by group and version.
+    pub(super) fn unknown_groups(&self) -> Vec<(String, Unread)> {
         let state = self.state.read();
         let is_open = |resource: &DiscoveredResource| {
             self.is_watched(resource)
@@ -227,7 +249,8 @@ impl Kinds {
         let said = failed.map(|failed| {
             let name = failed.group_version();
             let reason = format!("the resources of {name} are unknown: {}", failed.message);
-            (name, reason)
+            let since = state.failing.get(&name).copied().unwrap_or_else(Instant::now);
+            (name, Unread { group: failed.group.clone(), reason, since })
         });
         said.collect()
     }

@@ -13,6 +13,7 @@ use crate::metrics::Metrics;
 use crate::model::Resource;
 use crate::model::metadata::Metadata;
 use crate::model::record::Encoded;
+use crate::model::wire::Version;
 use crate::plan::garbage::graph::{Graph, ResourceId};
 use crate::runtime::reflector::{Accept, Destination};
 use crate::runtime::request;
@@ -63,6 +64,8 @@ pub(super) struct GraphWriter {
     is_listing: bool,
     has_listed: bool,
     position: Arc<AtomicU64>,
+    /// The last version, if it was no number: the watch goes on from there.
+    opaque: Option<Version>,
     moved: watch::Sender<u64>,
     /// Called when a list begins.
     begun: Arc<Notify>,
@@ -88,6 +91,7 @@ impl GraphWriter {
             is_listing: false,
             has_listed: false,
             position,
+            opaque: None,
             moved,
             begun,
             objects: 0,
@@ -95,9 +99,22 @@ impl GraphWriter {
         }
     }
 
-    fn advance(&mut self, version: u64) {
-        if !self.is_listing && version > self.position() {
-            self.set_position(version);
+    fn advance(&mut self, object: &Metadata<'_>) {
+        if let Ok(version) = Version::read(object.resource_version.as_str()) {
+            self.advance_to(&version);
+        }
+    }
+
+    fn advance_to(&mut self, version: &Version) {
+        match version {
+            _ if self.is_listing => {}
+            Version::Number(number) => {
+                self.opaque = None;
+                if *number > self.position() {
+                    self.set_position(*number);
+                }
+            }
+            Version::Other(_) => self.opaque = Some(version.clone()),
         }
     }
 
@@ -114,6 +131,10 @@ impl GraphWriter {
                 tracing::debug!(resource, %error, "an object without readable metadata is not collected");
             })
             .ok()
+            .filter(|metadata| {
+                self.undecodable.inc_by(u64::from(!metadata.has_uid()));
+                metadata.has_uid()
+            })
     }
 
     fn tell_of_kinds(&self) {
@@ -137,6 +158,14 @@ impl Destination for GraphWriter {
         self.position.load(Ordering::Acquire)
     }
 
+    fn resumes_at(&self) -> Version {
+        self.opaque.clone().unwrap_or(Version::Number(self.position()))
+    }
+
+    fn takes_any_version(&self) -> bool {
+        true
+    }
+
     fn len(&self) -> usize {
         self.objects
     }
@@ -151,7 +180,7 @@ impl Destination for GraphWriter {
         self.begun.notify_one();
     }
 
-    fn end_list(&mut self, version: u64) {
+    fn end_list(&mut self, version: &Version) {
         let (wakes, emptied) = {
             let mut graph = self.collector.graph.lock();
             (graph.end_list(self.id), graph.take_emptied())
@@ -159,7 +188,9 @@ impl Destination for GraphWriter {
         self.collector.wake(wakes);
         self.collector.tell_of_ends(emptied);
         (self.is_listing, self.has_listed) = (false, true);
-        self.set_position(version);
+        // Beside versions that cannot be compared, 1 says that there has been a list, and that nothing else is known.
+        self.set_position(version.number().unwrap_or_else(|_| self.position().max(1)));
+        self.opaque = Some(version.clone()).filter(|version| version.number().is_err());
     }
 
     fn end_watch(&mut self) {
@@ -172,7 +203,7 @@ impl Destination for GraphWriter {
         let Collector { changes, graph, .. } = &*self.collector;
         let wakes = changes.apply(graph, |graph| graph.put(self.id, &metadata));
         self.collector.wake(wakes);
-        self.advance(metadata.resource_version);
+        self.advance(&metadata);
         self.tell_of_kinds();
     }
 
@@ -183,11 +214,11 @@ impl Destination for GraphWriter {
         let (wakes, emptied) = changes.apply(graph, remove);
         self.collector.wake(wakes);
         self.collector.tell_of_ends(emptied);
-        self.advance(metadata.resource_version);
+        self.advance(&metadata);
         self.tell_of_kinds();
     }
 
-    fn bookmark(&mut self, version: u64) {
-        self.advance(version);
+    fn bookmark(&mut self, version: &Version) {
+        self.advance_to(version);
     }
 }

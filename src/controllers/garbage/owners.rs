@@ -122,6 +122,10 @@ impl Collector {
         };
         let json = std::str::from_utf8(&body).unwrap_or_default();
         let owner = Metadata::decode(json).map_err(|error| SyncError::Json { what: what(), error })?;
+        if !owner.has_uid() {
+            // It says nothing of whose UID the reference has.
+            return Ok(Owner::IsBeyondReach);
+        }
         if owner.uid != reference.uid && !planted!("an object of the same name counts as the owner") {
             return absent();
         }
@@ -149,7 +153,7 @@ impl Collector {
             resource: fixed(&resource),
             key: ObjectKey::new(namespace, object.name.as_str()),
             uid: object.uid.clone(),
-            resource_version: Some(object.resource_version),
+            resource_version: object.version(),
         };
         self.context.recorder.record(&about, EventType::Warning, INVALID_NAMESPACE, message, ENTRY.component);
     }

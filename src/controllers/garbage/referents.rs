@@ -120,7 +120,8 @@ impl Collector {
                 let (namespace, name) =
                     (object.namespace.as_str().to_owned(), object.name.as_str().to_owned());
                 let address = Address { resource: id, namespace, name };
-                let blocks = reference.blocks && owner.is_meant_by(reference);
+                // One without a UID is nobody's to delete, and would block for ever.
+                let blocks = reference.blocks && object.has_uid() && owner.is_meant_by(reference);
                 let referent = Referent { uid: object.uid.clone(), address, blocks };
                 found.entry(reference.uid.clone()).or_default().push(referent);
             }

@@ -58,6 +58,7 @@ impl Collector {
                     PAUSE
                 }
             };
+            self.review_released();
             let changed = tokio::time::timeout(pause, self.kinds_changed.notified()).await.is_ok();
             if changed {
                 tokio::time::sleep(SETTLES_IN).await;

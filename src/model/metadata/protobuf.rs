@@ -70,7 +70,7 @@ mod tests {
         for message in [managed, labels, spec] {
             let object = Metadata::decode_protobuf(&message).unwrap();
             assert_eq!((object.name.as_str(), object.uid.to_string().as_str()), ("web", "u"));
-            assert_eq!((object.resource_version, object.owners.len()), (7, 0));
+            assert_eq!((object.version(), object.owners.len()), (Some(7), 0));
         }
     }
 
@@ -85,10 +85,8 @@ mod tests {
     }
 
     #[test]
-    fn an_object_without_identity_is_refused_by_the_name_of_the_field() {
+    fn an_object_without_a_name_is_refused_by_the_name_of_the_field() {
         assert!(Metadata::decode_protobuf(b"").is_err());
         assert!(refusal(&field(5, b"u")).contains("metadata.name"));
-        assert!(refusal(&field(1, b"web")).contains("metadata.uid"));
-        assert!(refusal(&[field(1, b"web"), field(5, b"u")].concat()).contains("resourceVersion"));
     }
 }

@@ -27,7 +27,7 @@ use crate::model::metadata::{FOREGROUND, Metadata, ORPHAN};
 use content::Content;
 pub use content::Emptied;
 pub use look::{Address, Known, Look};
-use record::{Flag, NONE, Namespaces, Record, Relation, UNSERVED, UidKey};
+use record::{Flag, NO_NUMBER, NONE, Namespaces, Record, Relation, UNSERVED, UidKey};
 
 /// A resource whose objects are in the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -215,7 +215,7 @@ impl Graph {
             self.keep_name(slot, object, true);
         }
         if let Some(relation) = self.relation_mut(slot) {
-            relation.version = object.resource_version;
+            relation.version = object.version().unwrap_or(NO_NUMBER);
         }
         if after.waits_for_dependents() && !before.waits_for_dependents() {
             self.wake_dependents(slot, &mut wakes);

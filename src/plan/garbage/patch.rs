@@ -69,7 +69,9 @@ pub fn without_finalizer(object: &Value, finalizer: &str) -> Option<Value> {
 /// With the identity that makes the API server refuse the patch for any other state of the object.
 fn versioned(metadata: &Value, mut changes: Value) -> Value {
     for field in ["uid", "resourceVersion"] {
-        changes[field] = metadata[field].clone();
+        if metadata[field].is_string() {
+            changes[field] = metadata[field].clone();
+        }
     }
     json!({ "metadata": changes })
 }

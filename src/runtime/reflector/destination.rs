@@ -2,6 +2,7 @@
 
 use crate::model::Record;
 use crate::model::record::Encoded;
+use crate::model::wire::Version;
 use crate::runtime::delta_handler::DeltaHandler;
 use crate::runtime::request;
 
@@ -26,6 +27,16 @@ pub(crate) trait Destination: Send {
     /// The version up to which everything has arrived; 0 before the first list has ended.
     fn position(&self) -> u64;
 
+    /// Where a watch goes on.
+    fn resumes_at(&self) -> Version {
+        Version::Number(self.position())
+    }
+
+    /// Whether it can do with versions that are no numbers.
+    fn takes_any_version(&self) -> bool {
+        false
+    }
+
     /// How many objects there are, for the log.
     fn len(&self) -> usize;
 
@@ -41,7 +52,7 @@ pub(crate) trait Destination: Send {
     fn begin_list(&mut self, accept_older: bool);
 
     /// The list that was begun last has ended: there is nothing that it has not shown.
-    fn end_list(&mut self, version: u64);
+    fn end_list(&mut self, version: &Version);
 
     /// A watch has ended. Until the next one shows something, the API server may have gone back to an earlier state.
     fn end_watch(&mut self) {}
@@ -53,7 +64,7 @@ pub(crate) trait Destination: Send {
     fn delete(&mut self, object: Encoded<'_>);
 
     /// Everything up to this version has arrived.
-    fn bookmark(&mut self, version: u64);
+    fn bookmark(&mut self, version: &Version);
 }
 
 impl<T: Record> Destination for DeltaHandler<T> {
@@ -78,8 +89,10 @@ impl<T: Record> Destination for DeltaHandler<T> {
         DeltaHandler::begin_list(self, accept_older);
     }
 
-    fn end_list(&mut self, version: u64) {
-        DeltaHandler::end_list(self, version);
+    fn end_list(&mut self, version: &Version) {
+        if let Ok(version) = version.number() {
+            DeltaHandler::end_list(self, version);
+        }
     }
 
     fn put(&mut self, object: Encoded<'_>) {
@@ -90,7 +103,9 @@ impl<T: Record> Destination for DeltaHandler<T> {
         DeltaHandler::delete(self, object);
     }
 
-    fn bookmark(&mut self, version: u64) {
-        DeltaHandler::bookmark(self, version);
+    fn bookmark(&mut self, version: &Version) {
+        if let Ok(version) = version.number() {
+            DeltaHandler::bookmark(self, version);
+        }
     }
 }

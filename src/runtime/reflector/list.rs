@@ -5,6 +5,7 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 
 use super::{End, Reflector};
+use crate::model::wire::Version;
 use crate::runtime::api::{ApiError, LIST_TIMEOUT};
 use crate::runtime::list_decoder::{AnyListDecoder, ListMeta, Part};
 use crate::runtime::request;
@@ -20,12 +21,12 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(40);
 const PAUSE: Duration = Duration::from_secs(30);
 
 /// What the next list must show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum ListFreshness {
     /// Any state: it only fills a cache that is brought up to date before it is used.
     Any,
     /// At least the state of the cache. The server may take it from a cache of its own.
-    NotOlder(u64),
+    NotOlder(Version),
     /// Everything that has happened until now.
     Everything,
 }
@@ -81,7 +82,7 @@ impl Reflector {
             let failure = match self.page(token.as_deref(), first_version.is_none(), accept_older).await {
                 Ok(meta) if meta.next.is_none() || meta.next != token => {
                     attempt = 0;
-                    let version = *first_version.get_or_insert(meta.version);
+                    let version = first_version.get_or_insert(meta.version);
                     token = meta.next;
                     if token.is_none() {
                         self.end_list(version);
@@ -112,7 +113,7 @@ impl Reflector {
             _ if self.consistent || self.stale_lists > 0 => ListFreshness::Everything,
             0 if self.may_lag => ListFreshness::Any,
             0 => ListFreshness::Everything,
-            position => ListFreshness::NotOlder(position),
+            _ => ListFreshness::NotOlder(self.destination.resumes_at()),
         }
     }
 
@@ -191,10 +192,12 @@ impl Reflector {
             }
             while let Some(part) = decoder.next().map_err(|error| failed(&error))? {
                 match part {
-                    Part::Meta(meta) if first && self.is_stale(meta.version, accept_older) => {
-                        return Err(PageError::Restart(End::Stale));
+                    Part::Meta(meta) => {
+                        self.accepts(&meta.version).map_err(|error| failed(&error))?;
+                        if first && self.is_stale(&meta.version, accept_older) {
+                            return Err(PageError::Restart(End::Stale));
+                        }
                     }
-                    Part::Meta(_) => {}
                     Part::Item(item) => self.destination.put(decoder.encoded(&item)),
                 }
             }

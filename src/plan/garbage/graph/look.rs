@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::record::Flag;
+use super::record::{Flag, NO_NUMBER};
 use super::{Graph, GraphResource, ResourceId};
 use crate::model::Uid;
 use crate::model::metadata::OwnerReference;
@@ -84,12 +84,16 @@ impl Graph {
         if owners.iter().any(|known| *known != Known::Absent) || record.is(Flag::OtherUid) {
             return Look::Read(address);
         }
+        let version = self.relations[record.place].version;
+        if version == NO_NUMBER {
+            return Look::Read(address);
+        }
         let policy = match () {
             () if record.is(Flag::Orphan) => Policy::Orphan,
             () if record.is(Flag::Foreground) => Policy::Foreground,
             () => Policy::Background,
         };
-        Look::Delete { address, version: self.relations[record.place].version, policy }
+        Look::Delete { address, version, policy }
     }
 
     /// Whether an object that means this one by its reference blocks the deletion. One whose reference is wrong may stay for

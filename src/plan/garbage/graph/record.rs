@@ -14,6 +14,9 @@ pub(super) const UNSERVED: u16 = u16::MAX;
 /// The name of an object whose name is not kept.
 pub(super) const NO_NAME: TextRef = TextRef::EMPTY;
 
+/// A version that is no number. API servers of Kubernetes give none of this value.
+pub(super) const NO_NUMBER: u64 = 0;
+
 /// A UID in 16 bytes.
 pub(super) type UidKey = [u8; 16];
 
@@ -84,7 +87,7 @@ impl Record {
 /// What owners, owned objects, and those that wait for their dependents have besides.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Relation {
-    /// The version that its references were seen at.
+    /// The version that its references were seen at; or [`NO_NUMBER`].
     pub(super) version: u64,
     /// The name, of all but mere owners.
     pub(super) name: TextRef,

@@ -4,6 +4,7 @@ use http::header::ACCEPT;
 
 use super::*;
 use crate::model::record::Encoded;
+use crate::model::wire::Version;
 use crate::runtime::watch_decoder::Identity;
 
 /// Keeps what arrived.
@@ -35,8 +36,8 @@ impl Destination for Recorder {
         self.listing = true;
     }
 
-    fn end_list(&mut self, version: u64) {
-        (self.listing, self.position) = (false, version);
+    fn end_list(&mut self, version: &Version) {
+        (self.listing, self.position) = (false, version.number().unwrap());
         self.log.lock().push(format!("={version}"));
     }
 
@@ -46,7 +47,7 @@ impl Destination for Recorder {
 
     fn delete(&mut self, _: Encoded<'_>) {}
 
-    fn bookmark(&mut self, _: u64) {}
+    fn bookmark(&mut self, _: &Version) {}
 }
 
 /// A server that answers `code` to whoever asks for more than JSON, with what it was asked for.
