@@ -11,7 +11,8 @@ use crate::runtime::api::Api;
 use crate::runtime::events::EventRecorder;
 use crate::runtime::informer::InformerOptions;
 use crate::runtime::leader_election::fence::{Fence, FenceControl, fence};
-use crate::runtime::leader_election::lease::{Election, OnSetBack, Tools, Watchdog};
+use crate::runtime::leader_election::history::OnSetBack;
+use crate::runtime::leader_election::lease::{Election, Tools, Watchdog};
 use crate::runtime::rate_limiter::RateLimiter;
 
 /// Requests to the Lease, per second and at once: client-go's defaults. A leader needs one in two seconds.

@@ -38,7 +38,7 @@ pub struct InformerOptions {
     pub turns: Option<ListTurns>,
     /// Whether a watch that broke, or that the server ended before its time, is followed by a list instead of being
     /// resumed: the server may be another one at the same address, or have been restored. For a process without a Lease,
-    /// which would tell ([`super::leader_election::lease::Tools::on_set_back`]). The price is a list of each kind after each
+    /// which would tell ([`super::leader_election::history`]). The price is a list of each kind after each
     /// restart of the API server.
     pub relists_after_breaks: bool,
 }

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::fence::{Fence, FenceControl};
+use super::history::{History, OnSetBack};
 use super::rules::{ElectionOptions, Elector, LeaseRecord, Loss, Step};
 use crate::clock::Clock;
 use crate::model::{ObjectKey, Resource, Uid};
@@ -63,9 +64,7 @@ pub struct Election {
     key: ObjectKey,
     /// The Lease as last read or written.
     object: Option<Value>,
-    /// Its UID and resourceVersion when it was last there.
-    seen: Option<(String, u64)>,
-    on_set_back: OnSetBack,
+    history: History,
     renew_deadline: Duration,
     /// How long one call may take.
     call_timeout: Duration,
@@ -76,15 +75,6 @@ pub struct Election {
     /// When a write of the Lease last was carried out, or none was due; and its last refusal.
     writes: Reachability,
     slow_path: IntCounter,
-}
-
-/// Called when the Lease is another, or older, than before.
-pub struct OnSetBack(pub Box<dyn Fn() + Send + Sync>);
-
-impl std::fmt::Debug for OnSetBack {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("OnSetBack")
-    }
 }
 
 /// The services that a candidate uses.
@@ -101,10 +91,7 @@ pub struct Tools {
     pub control: FenceControl,
     /// Seeds the jitter and, where none is given, the identity.
     pub seed: u64,
-    /// The Lease is read or written every two seconds, so that it tells soon that the API server's history was set back: by
-    /// a restore of etcd, or by another server at the same address. A watch does not tell: it is resumed at a
-    /// version that is still to come, and shows nothing until then. A Lease that a person has deleted looks the same, which
-    /// costs one list of each kind.
+    /// Called when the history of the API server was set back; see [`super::history`].
     pub on_set_back: OnSetBack,
 }
 
@@ -131,8 +118,7 @@ impl Election {
             control,
             recorder,
             object: None,
-            seen: None,
-            on_set_back,
+            history: History::new(on_set_back),
             leads: false,
             status,
             reachability: Reachability::default(),
@@ -361,12 +347,12 @@ impl Election {
         match self.api.call::<Value>(request::get(&self.path(true), &[])).await {
             Ok(object) => {
                 let record = record(&object);
-                self.compare(Some(&object));
+                self.history.compare(&self.key, Some(&object));
                 self.object = Some(object);
                 Ok(Some(record))
             }
             Err(error) if error.is_not_found() => {
-                self.compare(None);
+                self.history.compare(&self.key, None);
                 self.object = None;
                 Ok(None)
             }
@@ -400,28 +386,8 @@ impl Election {
     }
 
     fn wrote(&mut self, object: Value) {
-        self.compare(Some(&object));
+        self.history.compare(&self.key, Some(&object));
         self.object = Some(object);
-    }
-
-    /// Compares the Lease with what it was when it was last there.
-    fn compare(&mut self, object: Option<&Value>) {
-        let now = object.map(|object| {
-            let metadata = &object["metadata"];
-            let version = metadata["resourceVersion"].as_str().and_then(|version| version.parse().ok());
-            (metadata["uid"].as_str().unwrap_or_default().to_owned(), version.unwrap_or(u64::MAX))
-        });
-        let before = std::mem::replace(&mut self.seen, now);
-        let (Some(before), now) = (before, &self.seen) else { return };
-        if now.as_ref().is_some_and(|(uid, version)| *uid == before.0 && *version >= before.1) {
-            return;
-        }
-        let (was, is) = (before.1, now.as_ref().map(|now| now.1));
-        tracing::error!(
-            lease = %self.key, was, is,
-            "the Lease is gone, another, or older than before, as after a restore of etcd; all caches are listed anew"
-        );
-        (self.on_set_back.0)();
     }
 
     fn path(&self, object: bool) -> String {

@@ -5,5 +5,6 @@
 //! * [`fence`]: until when this process may write.
 
 pub mod fence;
+pub mod history;
 pub mod lease;
 pub mod rules;
