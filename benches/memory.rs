@@ -16,7 +16,7 @@ use kube::client::Body;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 use windlass::metrics::Metrics;
-use windlass::model::{Pod, Record, ReplicaSet};
+use windlass::model::{Interner, Pod, Record, ReplicaSet};
 use windlass::runtime::api::Api;
 use windlass::runtime::informer::{Informer, InformerOptions};
 use windlass::runtime::rate_limiter::RateLimiter;
@@ -99,6 +99,50 @@ async fn cached<T: Record>(total: usize, object: fn(usize) -> String) -> usize {
     measured
 }
 
+/// The most bytes of heap that a ReplicaSet of 1.5 MB takes for each byte of its JSON, whatever its user filled it with.
+/// What the metric tells of it is at most what the allocator tells.
+fn largest() -> f64 {
+    let filled = |before: &str, after: &str, entry: &dyn Fn(usize) -> String| {
+        let (mut entries, mut n) = (String::new(), 0);
+        while entries.len() < 1_500_000 {
+            entries.push_str(&entry(n));
+            entries.push(',');
+            n += 1;
+        }
+        entries.pop();
+        let metadata = r#""name":"a","namespace":"b","uid":"u","resourceVersion":"1""#;
+        format!(r#"{{"metadata":{{{metadata}{before}{entries}{after}"#)
+    };
+    let pair = |n: usize| format!(r#""k{n}":"""#);
+    let selector = |before: &str| format!(r#"}},"spec":{{"selector":{{{before}"#);
+    let shapes = [
+        filled(r#","labels":{"#, r#"}},"spec":{}}"#, &pair),
+        filled(r#","annotations":{"#, r#"}},"spec":{}}"#, &pair),
+        filled(&selector(r#""matchLabels":{"#), "}}}}", &pair),
+        filled(
+            &selector(r#""matchExpressions":[{"key":"k","operator":"NotIn","values":["#),
+            "]}]}}}",
+            &|n| format!(r#""v{n}""#),
+        ),
+        filled(&selector(r#""matchExpressions":["#), "]}}}", &|n| {
+            format!(r#"{{"key":"k{n}","operator":"Exists"}}"#)
+        }),
+        filled(&selector(r#""matchExpressions":["#), "]}}}", &|n| {
+            format!(r#"{{"key":"k{n}","operator":"In","values":["a"]}}"#)
+        }),
+        filled(r#"},"spec":{"template":{"metadata":{"labels":{"#, "}}}}}", &pair),
+    ];
+    let mut most: f64 = 0.0;
+    for json in shapes {
+        let (mut interner, before) = (Interner::default(), live());
+        let record = Arc::new(ReplicaSet::decode(&json, &mut interner).unwrap());
+        let (measured, recorded) = (live() - before, record.heap_bytes());
+        assert!(measured / 2 < recorded && recorded <= measured, "recorded {recorded}, measured {measured}");
+        most = most.max(measured as f64 / json.len() as f64);
+    }
+    most
+}
+
 /// The live bytes per object of a vector of typed objects, without and with their managed fields.
 fn typed<
     T: DeserializeOwned + k8s_openapi::Metadata<Ty = k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta>,
@@ -132,5 +176,8 @@ async fn main() {
         "| ReplicaSet | {} | {replica_set} | {slim_replica_set} | {full_replica_set} |",
         support::replica_set(0).len()
     );
+    let largest = largest();
+    println!("the largest ReplicaSets: at most {largest:.2} bytes of heap for each byte of JSON");
+    assert!(largest <= 2.0, "a large ReplicaSet costs {largest:.2} times its size");
     assert!(pod <= TARGET, "a cached pod costs {pod} bytes; the target is {TARGET}");
 }

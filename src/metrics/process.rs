@@ -27,11 +27,16 @@ impl Process {
     /// # Errors
     /// When Prometheus does not accept a name.
     pub fn new() -> prometheus::Result<Self> {
-        let all: [(&str, &str, Read); 6] = [
+        let all: [(&str, &str, Read); 7] = [
             ("process_open_fds", "Number of open file descriptors.", open_files),
             ("process_max_fds", "Maximum number of open file descriptors.", most_open_files),
             ("process_virtual_memory_bytes", "Virtual memory size in bytes.", || status("VmSize:", 1024)),
             ("process_resident_memory_bytes", "Resident memory size in bytes.", || status("VmRSS:", 1024)),
+            (
+                "process_memory_limit_bytes",
+                "Memory limit of the container in bytes; 0 without one.",
+                memory_limit,
+            ),
             (
                 "process_start_time_seconds",
                 "Start time of the process since unix epoch in seconds.",
@@ -107,6 +112,15 @@ fn ticks() -> Option<impl Iterator<Item = f64>> {
     Some(numbers.into_iter())
 }
 
+/// The limit of the control group, version 2 or 1, that a container sees as the root. Without a limit version 2 has the
+/// word `max` there, and version 1 a number of nearly 2^63.
+fn memory_limit() -> Option<i64> {
+    const UNLIMITED: i64 = 1 << 60;
+    let files = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let text = files.iter().find_map(|file| fs::read_to_string(file).ok())?;
+    Some(text.trim().parse().ok().filter(|&limit| limit < UNLIMITED).unwrap_or(0))
+}
+
 /// The number that follows this text at the beginning of a line.
 fn number_after(file: &str, text: &str) -> Option<i64> {
     let lines = fs::read_to_string(file).ok()?;
@@ -131,7 +145,9 @@ mod tests {
     fn every_figure_is_that_of_this_process() {
         let process = values();
         let value = |name: &str| process.iter().find(|(it, _)| it == name).unwrap().1;
-        assert_eq!(process.len(), 7);
+        assert_eq!(process.len(), 8);
+        let limit = value("process_memory_limit_bytes");
+        assert!(limit == 0.0 || (1e6..1e18).contains(&limit), "{limit}");
         assert!((0.0..86_400.0).contains(&value("process_cpu_seconds_total")));
         assert!((3.0..=value("process_max_fds")).contains(&value("process_open_fds")));
         assert!(

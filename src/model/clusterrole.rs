@@ -78,7 +78,9 @@ impl Record for ClusterRole {
     }
 
     fn heap_bytes(&self) -> usize {
-        let selectors = self.selectors.as_deref().map_or(0, size_of_val);
+        let selectors = self.selectors.as_deref().map_or(0, |selectors| {
+            size_of_val(selectors) + selectors.iter().map(|selector| selector.heap_bytes()).sum::<usize>()
+        });
         record::own_bytes(self) + size_of_val(&*self.rules) + selectors
     }
 }

@@ -55,7 +55,10 @@ impl ConditionWire<'_> {
             kind: interner.string(self.kind.as_str()),
             status: interner.string(self.status.as_str()),
             reason: interner.string(self.reason.as_str()),
-            message: self.message.as_str().into(),
+            message: match self.message.as_str() {
+                "" => interner.string(""),
+                message => message.into(),
+            },
             last_update: self.last_update_time.map(|t| t.0),
             last_transition: self.last_transition_time.map(|t| t.0),
         }
@@ -81,6 +84,12 @@ impl Condition {
     pub fn is_true(&self) -> bool {
         &*self.status == "True"
     }
+}
+
+/// About how many bytes of heap the conditions take.
+pub(super) fn heap_bytes(conditions: &[Condition]) -> usize {
+    let texts = |c: &Condition| c.kind.len() + c.status.len() + c.reason.len() + c.message.len();
+    size_of_val(conditions) + conditions.iter().map(texts).sum::<usize>()
 }
 
 /// The condition of this type.

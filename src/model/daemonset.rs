@@ -189,7 +189,7 @@ impl Record for DaemonSet {
     }
 
     fn heap_bytes(&self) -> usize {
-        record::own_bytes(self) + self.template.heap_bytes()
+        record::own_bytes(self) + self.selector.heap_bytes() + self.template.heap_bytes()
     }
 }
 

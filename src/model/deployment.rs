@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::condition::{Condition, ConditionWire};
+use super::condition::{self, Condition, ConditionWire};
 use super::int_or_percent::IntOrPercent;
 use super::intern::Interner;
 use super::meta::{Meta, StringMap};
@@ -206,9 +206,11 @@ impl Record for Deployment {
     }
 
     fn heap_bytes(&self) -> usize {
-        let conditions = &self.status.conditions;
-        let messages: usize = conditions.iter().map(|condition| condition.message.len()).sum();
-        record::own_bytes(self) + self.template.heap_bytes() + size_of_val(conditions.as_slice()) + messages
+        record::own_bytes(self)
+            + self.annotations.shared_bytes()
+            + self.selector.heap_bytes()
+            + self.template.heap_bytes()
+            + condition::heap_bytes(&self.status.conditions)
     }
 }
 

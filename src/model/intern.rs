@@ -21,16 +21,26 @@ pub struct Interner {
 impl Interner {
     /// The shared copy of `text`.
     pub fn string(&mut self, text: &str) -> Arc<str> {
+        if text.len() > LARGEST {
+            return text.into();
+        }
         self.strings.intern(text, |t| Arc::from(t))
     }
 
     /// The shared copy of a label or annotation set.
     pub fn map(&mut self, map: StringMap) -> Arc<StringMap> {
+        if map.heap_bytes() > LARGEST {
+            return Arc::new(map);
+        }
         self.maps.intern_owned(map)
     }
 
     /// The shared copy of an owner reference.
     pub fn owner(&mut self, owner: ControllerRef) -> Arc<ControllerRef> {
+        let texts = [owner.api_version.len(), owner.kind.len(), owner.name.len(), owner.uid.heap_bytes()];
+        if texts.iter().sum::<usize>() > LARGEST {
+            return Arc::new(owner);
+        }
         self.owners.intern_owned(owner)
     }
 }
@@ -40,6 +50,10 @@ struct Table<T: ?Sized> {
     held: HashSet<Arc<T>>,
     sweep_at: usize,
 }
+
+/// The largest value, in bytes, that is shared. A table keeps what no record uses until its next sweep: a thousand states
+/// of an object with the most annotations that it may have, 256 KiB, would be as many MiB.
+const LARGEST: usize = 4096;
 
 /// Below this size a sweep is not worth its time.
 const SMALLEST_SWEEP: usize = 1024;
@@ -90,6 +104,25 @@ mod tests {
         let a = interner.string("kube-system");
         let b = interner.string("kube-system");
         assert!(Arc::ptr_eq(&a, &b));
+    }
+
+    #[test]
+    fn large_values_leave_no_trace_once_unused() {
+        let mut interner = Interner::default();
+        let large = "x".repeat(LARGEST + 1);
+        let map = interner.map([("a", &*large)].into_iter().collect());
+        let text: Arc<str> = large.as_str().into();
+        let owner = interner.owner(ControllerRef {
+            api_version: "v1".into(),
+            kind: text,
+            name: "a".into(),
+            uid: crate::model::Uid::new("u"),
+        });
+        let string = interner.string(&large);
+        assert_eq!(
+            (Arc::strong_count(&map), Arc::strong_count(&owner), Arc::strong_count(&string)),
+            (1, 1, 1)
+        );
     }
 
     #[test]

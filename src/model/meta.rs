@@ -6,6 +6,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
+use super::texts::Texts;
+
 /// Names an object of one kind: `namespace/name`. Cheap to clone; the strings are shared.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
@@ -59,6 +61,15 @@ impl Uid {
         match parse_uuid(text.as_bytes()) {
             Some(bytes) => Uid::Uuid(bytes),
             None => Uid::Other(text.into()),
+        }
+    }
+}
+
+impl Uid {
+    pub(super) fn heap_bytes(&self) -> usize {
+        match self {
+            Uid::Uuid(_) => 0,
+            Uid::Other(text) => text.len(),
         }
     }
 }
@@ -119,50 +130,57 @@ impl Serialize for Uid {
 
 /// Labels or annotations: pairs sorted by key, shared between the objects that carry the same ones.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
-pub struct StringMap(Box<[(Arc<str>, Arc<str>)]>);
+pub struct StringMap(
+    /// Each key, and its value behind it.
+    Texts,
+);
 
 impl StringMap {
     /// The value of `key`.
     pub fn get(&self, key: &str) -> Option<&str> {
-        let at = self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
-        self.0.get(at).map(|(_, value)| &**value)
+        self.0.find(key, 0, 2, self.len()).map(|at| self.0.get(at + 1))
     }
 
     /// The pairs, in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(k, v)| (&**k, &**v))
-    }
-
-    /// The pairs as they are shared, in the order of their keys.
-    pub fn pairs(&self) -> impl Iterator<Item = &(Arc<str>, Arc<str>)> {
-        self.0.iter()
+        (0..self.len()).map(|at| (self.0.get(2 * at), self.0.get(2 * at + 1)))
     }
 
     /// How many pairs there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.0.len() / 2
     }
 
     /// Whether there is no pair.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// The bytes of heap that the pairs take.
+    pub fn heap_bytes(&self) -> usize {
+        self.0.heap_bytes()
+    }
+
+    /// The part of a shared map's bytes that falls to one of its users. The interner is none.
+    pub(crate) fn shared_bytes(self: &Arc<Self>) -> usize {
+        shared(self, self.heap_bytes())
+    }
 }
 
-impl<K: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(K, V)> for StringMap {
+/// The part of a shared value, which has so many bytes of heap itself, that falls to one of its users.
+fn shared<T>(value: &Arc<T>, heap_bytes: usize) -> usize {
+    let users = Arc::strong_count(value).saturating_sub(1).max(1);
+    (size_of::<T>() + 2 * size_of::<usize>() + heap_bytes) / users
+}
+
+impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for StringMap {
     /// Of several pairs with one key the last counts, as in JSON.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
-        let mut all: Vec<(Arc<str>, Arc<str>)> =
-            pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
-        all.sort_by(|a, b| a.0.cmp(&b.0));
-        let mut kept: Vec<(Arc<str>, Arc<str>)> = Vec::with_capacity(all.len());
-        for pair in all {
-            match kept.last_mut() {
-                Some(last) if last.0 == pair.0 => *last = pair,
-                _ => kept.push(pair),
-            }
-        }
-        StringMap(kept.into())
+        let mut all: Vec<(K, V)> = pairs.into_iter().collect();
+        all.sort_by(|a, b| a.0.as_ref().cmp(b.0.as_ref()));
+        let is_last = |at: usize| all.get(at + 1).is_none_or(|next| next.0.as_ref() != all[at].0.as_ref());
+        let kept = all.iter().enumerate().filter(|(at, _)| is_last(*at));
+        StringMap(kept.flat_map(|(_, (key, value))| [key.as_ref(), value.as_ref()]).collect())
     }
 }
 
@@ -216,6 +234,15 @@ impl Meta {
     /// Whether the object is being deleted.
     pub fn is_deleting(&self) -> bool {
         self.deletion.is_some()
+    }
+
+    /// About how many bytes of heap it takes, with its part of what it shares with others.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let controller = self.controller.as_ref().map_or(0, |reference| {
+            let ControllerRef { api_version, kind, name, uid } = &**reference;
+            shared(reference, api_version.len() + kind.len() + name.len() + uid.heap_bytes())
+        });
+        self.key.name.len() + self.uid.heap_bytes() + self.labels.shared_bytes() + controller
     }
 }
 

@@ -146,7 +146,8 @@ impl Record for Node {
     }
 
     fn heap_bytes(&self) -> usize {
-        record::own_bytes(self) + size_of_val(&*self.taints)
+        let texts: usize = self.taints.iter().map(|taint| taint.key.len() + taint.value.len()).sum();
+        record::own_bytes(self) + size_of_val(&*self.taints) + texts
     }
 }
 

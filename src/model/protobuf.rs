@@ -50,13 +50,14 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A string.
+    /// A string. Each byte that is not UTF-8 becomes U+FFFD, as in the JSON of the same object: an API server checks
+    /// neither annotations nor messages, and an object must not be missing in a cache for one byte.
     ///
     /// # Errors
-    /// When the field holds a number, or no UTF-8.
+    /// When the field holds a number.
     pub fn text(self) -> Result<Text<'a>, Malformed> {
-        let text = std::str::from_utf8(self.bytes()?).map_err(|_| Malformed("a string is not UTF-8"))?;
-        Ok(Text(Cow::Borrowed(text)))
+        let bytes = self.bytes()?;
+        Ok(Text(std::str::from_utf8(bytes).map_or_else(|_| Cow::Owned(lossy(bytes)), Cow::Borrowed)))
     }
 
     fn number(self) -> Result<u64, Malformed> {
@@ -110,6 +111,16 @@ impl<'a> Value<'a> {
         let time = Timestamp::new(seconds, nanoseconds);
         time.map(Some).map_err(|_| Malformed("a time out of range"))
     }
+}
+
+/// Replaces each byte that is not UTF-8, where [`String::from_utf8_lossy`] replaces the beginning of a character as one.
+fn lossy(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    text
 }
 
 /// The fields of a message: their numbers and values, in the order of the wire.
@@ -272,6 +283,16 @@ mod tests {
         assert_eq!(Value::Bytes(&[0x08, 60]).time(), Ok(Some(Timestamp::from_second(60).unwrap())));
         let out_of_range = [0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
         assert_eq!(Value::Bytes(&out_of_range).time(), Err(Malformed("a time out of range")));
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_become_replacement_characters() {
+        let text = |bytes| Value::Bytes(bytes).text().unwrap().0;
+        assert!(matches!(text("häß".as_bytes()), Cow::Borrowed("häß")));
+        assert_eq!(text(b"a\xffb"), "a\u{fffd}b");
+        // Go writes one for each byte of a character that is cut off.
+        assert_eq!(text(b"\xe2\x82"), "\u{fffd}\u{fffd}");
+        assert!(Value::Number(1).text().is_err());
     }
 
     #[test]

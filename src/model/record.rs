@@ -132,21 +132,112 @@ pub trait Record: Send + Sync + Sized + 'static {
     }
 
     /// About how many bytes of heap the record takes in a store: itself, its name, and what it shares
-    /// with no other. Strings that many objects share, such as labels, are not counted, and neither is
-    /// what the allocator adds, so that the truth is a little more.
+    /// with no other; of labels and owner references, which it shares, its part. What the allocator adds is not
+    /// counted, so that the truth is a little more. Everything counts whose size a user chooses.
     fn heap_bytes(&self) -> usize {
         own_bytes(self)
     }
 }
 
-/// The bytes of a record itself and of its name.
+/// The bytes of a record itself and of its metadata.
 pub(super) fn own_bytes<T: Record>(record: &T) -> usize {
-    size_of::<T>() + REFERENCE_COUNTS + record.meta().key.name.len()
+    size_of::<T>() + REFERENCE_COUNTS + record.meta().heap_bytes()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{DaemonSet, Deployment, Node, Pod, ReplicaSet, ReplicationController};
+
+    /// An object of half a megabyte, most of it one of its parts, and its record. What a record keeps of an object
+    /// grows with it, so that one of 1.5 MB, the largest that there is, takes three times as much.
+    #[track_caller]
+    fn check_size<T: Record>(shape: &str, entry: impl Fn(usize) -> String) {
+        check_at_most::<T>(2, shape, entry);
+    }
+
+    #[track_caller]
+    fn check_at_most<T: Record>(times: usize, shape: &str, entry: impl Fn(usize) -> String) {
+        let mut entries = String::new();
+        for n in 0.. {
+            entries.push_str(&entry(n));
+            if entries.len() > 500_000 {
+                break;
+            }
+            entries.push(',');
+        }
+        let metadata = r#""name":"a","namespace":"b","uid":"u","resourceVersion":"1""#;
+        let json = match shape.split_once('|') {
+            Some((before, after)) => format!(r#"{{"metadata":{{{metadata}}},{before}{entries}{after}}}"#),
+            None => {
+                let (open, close) = if entries.starts_with('"') { ('{', '}') } else { ('[', ']') };
+                format!(r#"{{"metadata":{{{metadata},"{shape}":{open}{entries}{close}}},"spec":{{}}}}"#)
+            }
+        };
+        let record = T::decode(&json, &mut Interner::default()).unwrap();
+        let (took, size) = (record.heap_bytes(), json.len());
+        assert!(took <= times * size, "{} {shape}: {took} bytes for {size}", T::RESOURCE.kind);
+        // What the record keeps is counted: only owner references are left out, as no controller needs them.
+        assert!(took >= size / 4 || shape == "ownerReferences", "{} {shape}: {took} bytes", T::RESOURCE.kind);
+    }
+
+    fn check_sizes<T: Record>() {
+        check_size::<T>("labels", |n| format!(r#""k{n}":"""#));
+        check_size::<T>("labels", |n| format!(r#""k{n}":"{n}""#));
+        check_size::<T>("ownerReferences", |n| {
+            format!(r#"{{"apiVersion":"v1","kind":"Pod","name":"a{n}","uid":"{n}"}}"#)
+        });
+        let text = "x".repeat(250_000);
+        check_size::<T>("ownerReferences", |_| {
+            format!(r#"{{"apiVersion":"v1","kind":"P","name":"{text}","uid":"{text}","controller":true}}"#)
+        });
+    }
+
+    #[test]
+    fn an_object_of_any_shape_takes_at_most_twice_its_size() {
+        check_sizes::<ReplicaSet>();
+        check_sizes::<ReplicationController>();
+        check_sizes::<Deployment>();
+        check_sizes::<DaemonSet>();
+        check_sizes::<Pod>();
+        check_sizes::<Node>();
+        check_size::<ReplicaSet>("annotations", |n| format!(r#""k{n}":"""#));
+        check_size::<Deployment>("annotations", |n| format!(r#""k{n}":"""#));
+        let labels = |n: usize| format!(r#""k{n}":"""#);
+        check_size::<ReplicationController>(r#""spec":{"selector":{|}}"#, labels);
+        check_size::<Node>(r#""spec":{"taints":[|]}"#, |n| {
+            format!(r#"{{"key":"k{n}","effect":"NoSchedule"}}"#)
+        });
+        check_size::<Pod>(r#""spec":{"volumes":[|]}"#, |n| {
+            format!(r#"{{"name":"v{n}","persistentVolumeClaim":{{"claimName":"a{n}"}}}}"#)
+        });
+        check_selector::<ReplicaSet>();
+        check_selector::<Deployment>();
+        check_selector::<DaemonSet>();
+        // Most users cannot write statuses.
+        check_at_most::<Deployment>(3, r#""spec":{},"status":{"conditions":[|]}"#, |n| {
+            format!(r#"{{"type":"c{n}","status":"True","lastUpdateTime":null,"lastTransitionTime":null}}"#)
+        });
+        let condition = |n: usize| format!(r#"{{"type":"c{n}","status":"True","lastTransitionTime":null}}"#);
+        check_at_most::<ReplicaSet>(3, r#""spec":{},"status":{"conditions":[|]}"#, condition);
+    }
+
+    fn check_selector<T: Record>() {
+        let shape =
+            r#""spec":{"selector":{"matchExpressions":[{"key":"k","operator":"NotIn","values":[|]}]}}"#;
+        check_size::<T>(shape, |n| format!(r#""v{n}""#));
+        let shape = r#""spec":{"selector":{"matchExpressions":[|]}}"#;
+        check_size::<T>(shape, |n| format!(r#"{{"key":"k{n}","operator":"Exists"}}"#));
+        check_size::<T>(shape, |n| format!(r#"{{"key":"k{n}","operator":"In","values":["a"]}}"#));
+        check_size::<T>(r#""spec":{"selector":{"matchLabels":{|}}}"#, |n| format!(r#""k{n}":"""#));
+        // Of letters that LZ4 cannot pack.
+        let mut rng = fastrand::Rng::with_seed(1);
+        let mut text = || (0..40).map(|_| rng.alphanumeric()).collect::<String>();
+        let texts: Vec<String> = (0..12_000).map(|_| text()).collect();
+        let container = |n: usize| format!(r#"{{"name":"c{n}","image":"{}"}}"#, texts[n % texts.len()]);
+        check_size::<T>(r#""spec":{"template":{"spec":{"containers":[|]}}}"#, container);
+        check_size::<T>(r#""spec":{"template":{"metadata":{"labels":{|}}}}"#, |n| format!(r#""k{n}":"""#));
+    }
 
     #[test]
     fn core_and_grouped_resources_live_under_different_roots() {

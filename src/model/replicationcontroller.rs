@@ -49,6 +49,10 @@ impl Record for ReplicationController {
     fn resource(&self) -> &'static Resource {
         self.0.resource
     }
+
+    fn heap_bytes(&self) -> usize {
+        self.0.heap_bytes()
+    }
 }
 
 #[cfg(test)]

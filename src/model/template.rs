@@ -80,9 +80,9 @@ impl Template {
         String::from_utf8(json).unwrap_or_default()
     }
 
-    /// The bytes of heap that the JSON takes.
+    /// The bytes of heap that the JSON and the labels take.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.packed.len()
+        self.packed.len() + self.labels.shared_bytes()
     }
 
     /// The template's JSON with other labels; every other field is copied byte for byte.

@@ -128,7 +128,11 @@ impl Place {
             (Place::Metadata, "labels") => Place::Labels,
             (Place::Template, "spec") => Place::PodSpec,
             (Place::Metadata | Place::Labels | Place::Map, _)
-            | (_, "nodeSelector" | "matchLabels" | "volumeAttributes") => Place::Map,
+            | (
+                _,
+                "nodeSelector" | "matchLabels" | "volumeAttributes" | "labels" | "annotations" | "options"
+                | "userAnnotations",
+            ) => Place::Map,
             (Place::Quantities, _) | (_, "sizeLimit" | "divisor") => Place::Quantity,
             (_, "limits" | "requests" | "overhead") => Place::Quantities,
             _ => Place::Elsewhere,
@@ -366,6 +370,32 @@ mod tests {
             assert_ne!(print(json!({"annotations": {key: "TCP"}})), print(json!({"annotations": {}})));
             assert_ne!(print(json!({"labels": {key: "1000m"}})), print(json!({"labels": {key: "1"}})));
             check(json!({"nodeSelector": {key: "TCP"}}), json!({}), false);
+        }
+        // The maps of a user deeper in the template: of a claim, of a driver, of a certificate.
+        let claim = |metadata: Value| json!({"ephemeral": {"volumeClaimTemplate": {"metadata": metadata}}});
+        let certificate = |map: Value| json!({"projected": {"sources": [{"podCertificate": map}]}});
+        for (one, other) in [("TCP", ""), ("1000m", "1")] {
+            for key in ["protocol", "sizeLimit"] {
+                let volumes = |value: &str| {
+                    [
+                        claim(json!({"labels": {key: value}})),
+                        claim(json!({"annotations": {key: value}})),
+                        json!({"flexVolume": {"driver": "d", "options": {key: value}}}),
+                        json!({"csi": {"driver": "d", "volumeAttributes": {key: value}}}),
+                        certificate(json!({"userAnnotations": {key: value}})),
+                    ]
+                };
+                for (one, other) in volumes(one).iter().zip(&volumes(other)) {
+                    check(json!({"volumes": [one]}), json!({"volumes": [other]}), false);
+                }
+            }
+        }
+        for map in ["labels", "annotations"] {
+            check(
+                json!({"volumes": [claim(json!({map: {"protocol": "TCP"}}))]}),
+                json!({"volumes": [claim(json!({}))]}),
+                false,
+            );
         }
     }
 

@@ -98,9 +98,7 @@ impl Pairs<'_> {
 
     /// The pairs as a shared map.
     pub fn intern(&self, interner: &mut Interner) -> std::sync::Arc<StringMap> {
-        let map =
-            self.0.iter().map(|(k, v)| (interner.string(k.as_str()), interner.string(v.as_str()))).collect();
-        interner.map(map)
+        interner.map(self.0.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect())
     }
 }
 

@@ -70,7 +70,7 @@ pub(crate) fn watch_event(event: &[u8]) -> Result<WatchEvent<'_>, DecodeError> {
         "BOOKMARK" => {
             let meta = Partial::of(object)?;
             let version = Version::read(meta.version.as_str())?;
-            WatchEvent::Bookmark { version, ends_list: meta.ends_list }
+            WatchEvent::Bookmark { version, ends_list: ends_list(object)? }
         }
         "ERROR" => WatchEvent::Error(status(object)?.boxed()),
         other => WatchEvent::Unknown(other.chars().take(64).collect()),
@@ -84,10 +84,10 @@ struct Partial<'a> {
     name: Text<'a>,
     uid: Text<'a>,
     version: Text<'a>,
-    ends_list: bool,
 }
 
 impl<'a> Partial<'a> {
+    /// Reads these fields and no others: it also identifies an object that is malformed elsewhere.
     fn of(object: &'a [u8]) -> Result<Self, Malformed> {
         let mut partial = Partial::default();
         let Some(metadata) = find(object, 1)? else { return Ok(partial) };
@@ -97,18 +97,28 @@ impl<'a> Partial<'a> {
                 (3, value) => partial.namespace = value.text()?,
                 (5, value) => partial.uid = value.text()?,
                 (6, value) => partial.version = value.text()?,
-                (12, value) => {
-                    let entry = value.bytes()?;
-                    let part =
-                        |number| find(entry, number).and_then(|part| part.map(Value::text).transpose());
-                    let is = |part: Option<Text<'_>>, text| part.is_some_and(|part| part.as_str() == text);
-                    partial.ends_list |= is(part(1)?, INITIAL_EVENTS_END) && is(part(2)?, "true");
-                }
                 _ => {}
             }
         }
         Ok(partial)
     }
+}
+
+/// Whether a bookmark has the annotation that ends a streaming list.
+fn ends_list(bookmark: &[u8]) -> Result<bool, Malformed> {
+    let Some(metadata) = find(bookmark, 1)? else { return Ok(false) };
+    let mut ends = false;
+    for field in Fields(metadata.bytes()?) {
+        if let (12, value) = field? {
+            let entry = value.bytes()?;
+            let is = |number, text| {
+                let part = find(entry, number)?.map(Value::text).transpose()?;
+                Ok::<_, Malformed>(part.is_some_and(|part| part.as_str() == text))
+            };
+            ends |= is(1, INITIAL_EVENTS_END)? && is(2, "true")?;
+        }
+    }
+    Ok(ends)
 }
 
 /// What identifies an object that could not be decoded.
@@ -438,6 +448,19 @@ mod tests {
                 panic!()
             };
             assert_eq!(ends_list, expected);
+        }
+    }
+
+    #[test]
+    fn an_object_is_identified_whatever_its_annotations_are() {
+        let identity_fields = [bytes(1, b"web"), bytes(3, b"shop"), bytes(5, b"u"), bytes(6, b"7")].concat();
+        let not_utf8 = bytes(12, &[bytes(1, b"a"), bytes(2, &[0xff])].concat());
+        let cut_off = bytes(12, &[0x0a, 9]);
+        let number = vec![12 << 3, 1];
+        for annotation in [not_utf8, cut_off, number] {
+            let object = bytes(1, &[identity_fields.clone(), annotation].concat());
+            let Identity { key, uid, version } = identity(&object).unwrap();
+            assert_eq!((key.to_string().as_str(), uid, version), ("shop/web", Uid::new("u"), 7));
         }
     }
 

@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -90,8 +91,12 @@ struct Inner<T> {
     accept_older: bool,
 }
 
-/// A namespace, the key of a label, and its value.
-type Label = (Arc<str>, Arc<str>, Arc<str>);
+/// A namespace, and the hash of a label; `None` for the objects that have more than [`INDEXED_LABELS`]. What a look-up
+/// finds is matched again, so that labels of one hash cost time only.
+type Label = (Arc<str>, Option<u64>);
+
+/// The most labels of an orphan in the index. A user can write 100,000 in one object, and each costs some 300 bytes here.
+const INDEXED_LABELS: usize = 64;
 
 /// A record as a set element, ordered by its key.
 struct ByKey<T>(Arc<T>);
@@ -209,17 +214,13 @@ impl<T: Record> Store<T> {
     pub fn orphans_selected_by(&self, namespace: &Arc<str>, selector: &Selector) -> Vec<Arc<T>> {
         let selected = |object: &Arc<T>| selector.matches(&object.meta().labels);
         let inner = self.inner.read();
-        let mut rarest: Option<&BTreeSet<ByKey<T>>> = None;
-        for (key, value) in selector.match_labels() {
-            let label = (namespace.clone(), key.clone(), value.clone());
-            let Some(objects) = inner.labeled.get(&label) else { return Vec::new() };
-            if rarest.is_none_or(|rarest| objects.len() < rarest.len()) {
-                rarest = Some(objects);
-            }
-        }
-        match rarest {
-            Some(objects) => {
-                objects.iter().map(|object| &object.0).filter(|o| selected(o)).cloned().collect()
+        let labeled = |label| inner.labeled.get(&(namespace.clone(), label));
+        let required = selector.match_labels().take(INDEXED_LABELS);
+        let sets = required.map(|(key, value)| labeled(Some(hash_of(key, value))));
+        match sets.min_by_key(|objects| objects.map_or(0, BTreeSet::len)) {
+            Some(rarest) => {
+                let found = rarest.into_iter().chain(labeled(None)).flatten();
+                found.map(|object| &object.0).filter(|o| selected(o)).cloned().collect()
             }
             None => {
                 drop(inner);
@@ -376,8 +377,17 @@ const EARLY: u64 = u64::MAX;
 
 /// The labels of an object, in the form of the index of orphans.
 fn labels<T: Record>(object: &Arc<T>) -> impl Iterator<Item = Label> {
-    let namespace = &object.meta().key.namespace;
-    object.meta().labels.pairs().map(|(key, value)| (namespace.clone(), key.clone(), value.clone()))
+    let Meta { key: ObjectKey { namespace, .. }, labels, .. } = object.meta();
+    let has_many = labels.len() > INDEXED_LABELS;
+    let indexed = labels.iter().take(if has_many { 0 } else { INDEXED_LABELS });
+    let hashes = indexed.map(|(key, value)| Some(hash_of(key, value)));
+    hashes.chain(has_many.then_some(None)).map(|hash| (namespace.clone(), hash))
+}
+
+fn hash_of(key: &str, value: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (key, value).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Sorts before all objects of the namespace.
@@ -687,6 +697,23 @@ mod tests {
         store.remove(&key("b"), &uid("b"), 22, None);
         assert_eq!(found(r#"{"matchLabels":{"app":"web"}}"#), [""; 0]);
         assert_eq!(found(r#"{"matchLabels":{"app":"api"}}"#), ["a", "c"]);
+    }
+
+    #[test]
+    fn an_orphan_with_more_labels_than_are_indexed_is_found_and_costs_one_entry() {
+        let store = synced();
+        let mut many = thing("a", "a", 11);
+        many.meta.labels = Arc::new((0..1000).map(|n| (format!("k{n}"), "v")).collect());
+        store.put(many);
+        let selector = |json: &str| Selector::compile(serde_json::from_str(json).unwrap());
+        let found = |json: &str| store.orphans_selected_by(&"shop".into(), &selector(json)).len();
+        assert_eq!(found(r#"{"matchLabels":{"k999":"v"}}"#), 1);
+        assert_eq!(found(r#"{"matchLabels":{"k999":"v","k1000":"v"}}"#), 0);
+        assert_eq!(found("{}"), 1);
+        assert_eq!(store.inner.read().labeled.len(), 1);
+        store.remove(&key("a"), &uid("a"), 12, None);
+        assert!(store.inner.read().labeled.is_empty());
+        assert_eq!(found(r#"{"matchLabels":{"k999":"v"}}"#), 0);
     }
 
     #[test]

@@ -171,7 +171,7 @@ impl WatchEvent<'_> {
             "ADDED" | "MODIFIED" => WatchEvent::Put(Encoded::Json(object.get())),
             "DELETED" => WatchEvent::Delete(Encoded::Json(object.get())),
             "BOOKMARK" => {
-                let Partial { metadata } = serde_json::from_str(object.get())?;
+                let Bookmark { metadata } = serde_json::from_str(object.get())?;
                 let version = Version::read(metadata.resource_version.as_str())?;
                 let ends_list = metadata.annotations.get(INITIAL_EVENTS_END) == Some("true");
                 WatchEvent::Bookmark { version, ends_list }
@@ -197,6 +197,21 @@ struct Partial<'a> {
 }
 
 #[derive(Deserialize)]
+struct Bookmark<'a> {
+    #[serde(borrow)]
+    metadata: BookmarkMeta<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BookmarkMeta<'a> {
+    #[serde(borrow, default)]
+    resource_version: Text<'a>,
+    #[serde(borrow, default)]
+    annotations: Pairs<'a>,
+}
+
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PartialMeta<'a> {
     #[serde(borrow, default)]
@@ -207,8 +222,6 @@ struct PartialMeta<'a> {
     uid: Text<'a>,
     #[serde(borrow, default)]
     resource_version: Text<'a>,
-    #[serde(borrow, default)]
-    annotations: Pairs<'a>,
 }
 
 impl Identity {
@@ -299,6 +312,17 @@ mod tests {
     #[test]
     fn invalid_utf_8_is_an_error_and_not_a_guess() {
         assert!(WatchEvent::read(b"{\"type\":\"ADDED\",\"object\":{\"a\":\"\xff\"}}").is_err());
+    }
+
+    #[test]
+    fn an_object_is_identified_whatever_its_annotations_are() {
+        for annotations in [r#"{"a":"\ud800"}"#, r#"{"a":1}"#, "[]"] {
+            let json = format!(
+                r#"{{"metadata":{{"name":"web","namespace":"shop","uid":"u","resourceVersion":"7","annotations":{annotations}}}}}"#
+            );
+            let Identity { key, version, .. } = Identity::read(Encoded::Json(&json)).unwrap();
+            assert_eq!((key.to_string().as_str(), version), ("shop/web", 7));
+        }
     }
 
     #[test]

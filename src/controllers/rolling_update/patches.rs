@@ -50,7 +50,7 @@ pub(super) fn take_over(
     replicas: i32,
     now: Timestamp,
 ) -> Result<Value, serde_json::Error> {
-    let selector = new.selector.match_labels().map(|(key, value)| (&**key, &**value));
+    let selector = new.selector.match_labels();
     let selector: BTreeMap<&str, &str> = selector.chain([(key, value)]).collect();
     let labels: BTreeMap<&str, &str> = new.template.labels.iter().chain([(key, value)]).collect();
     let template = new.template.with_labels(&labels)?;

@@ -335,4 +335,15 @@ mod tests {
         let bound = pod("n3", &["n1"]);
         assert_eq!((target(&bound).as_deref(), bound.node().is_some()), (Some("n3"), true));
     }
+
+    #[test]
+    fn a_pod_with_text_that_is_not_utf8_is_decoded() {
+        let annotation = field(12, &[field(1, b"a"), field(2, &[0xff])].concat());
+        let metadata = message(&[field(1, b"p"), field(5, b"u"), field(6, b"7"), annotation]);
+        let status = message(&[field(1, b"Failed"), field(3, b"no\xffdisk"), field(4, b"Evicted")]);
+        let bytes = message(&[field(1, &metadata), field(3, &status)]);
+        let pod = Pod::decode_protobuf(&bytes, &mut Interner::default()).unwrap();
+        assert_eq!(&*pod.meta.key.name, "p");
+        assert_eq!(pod.waiting.unwrap().message.as_deref(), Some("no\u{fffd}disk"));
+    }
 }

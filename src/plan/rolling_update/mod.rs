@@ -281,7 +281,7 @@ pub fn plan(observed: &Observed<'_>) -> Step {
 
 /// The value that a controller's selector wants of a label.
 fn value_of(controller: &ReplicaSet, key: &str) -> Option<String> {
-    controller.selector.match_labels().find(|(known, _)| &**known == key).map(|(_, value)| value.to_string())
+    controller.selector.match_labels().find(|(known, _)| *known == key).map(|(_, value)| value.to_string())
 }
 
 /// The refusal that a controller reports.

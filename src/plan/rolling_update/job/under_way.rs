@@ -1,6 +1,5 @@
 //! An update that is under way: what may be in its way, the next step, and what it waits for.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -338,9 +337,8 @@ fn label_key(old: &ReplicaSet, new: &ReplicaSet) -> Option<String> {
         let moved = moved(value);
         return keys.find(|(_, value)| **value == *moved).map(|(key, _)| key.to_string());
     }
-    let differs =
-        |(key, value): &&(Arc<str>, Arc<str>)| value_of(old, key).is_some_and(|of_old| of_old != **value);
-    let differing: Vec<&str> = keys.filter(differs).map(|(key, _)| &**key).collect();
+    let differs = |(key, value): &(&str, &str)| value_of(old, key).is_some_and(|of_old| of_old != **value);
+    let differing: Vec<&str> = keys.filter(differs).map(|(key, _)| key).collect();
     let preferred = differing.iter().find(|key| **key == LABEL_KEY).or(differing.first());
     preferred.map(|key| (*key).to_owned())
 }
