@@ -21,11 +21,15 @@ pub struct Selector {
     defect: Option<String>,
 }
 
-/// `matchExpressions`: sorted, each once, in which form they are also written again. First come those that an object
-/// without the label does not fulfil: most objects are refused by one of them.
+/// Up to so many requirements, and values of one, keep the order in which they were written: a new ReplicaSet shows that of its
+/// Deployment. More of them are sorted, so that a selector of a megabyte is judged by a search.
+const KEPT_IN_ORDER: usize = 16;
+
+/// `matchExpressions`. Above [`KEPT_IN_ORDER`] they are sorted, each once, in which form they are also written again. First come
+/// then those that an object without the label does not fulfil: most objects are refused by one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Expressions {
-    /// The key of each requirement, and behind it its values: sorted, each once.
+    /// The key of each requirement, and behind it its values: above [`KEPT_IN_ORDER`] sorted, each once.
     texts: Texts,
     requirements: Box<[Requirement]>,
 }
@@ -89,8 +93,10 @@ impl Selector {
         let mut requirements = Vec::new();
         for requirement in wire.match_expressions.iter().flatten() {
             let mut values: Vec<&str> = requirement.values.iter().flatten().map(Text::as_str).collect();
-            values.sort_unstable();
-            values.dedup();
+            if values.len() > KEPT_IN_ORDER {
+                values.sort_unstable();
+                values.dedup();
+            }
             let operator = match requirement.operator.as_str() {
                 "In" => Operator::In,
                 "NotIn" => Operator::NotIn,
@@ -109,8 +115,10 @@ impl Selector {
             }
             requirements.push((operator.is_negative(), requirement.key.as_str(), operator, values));
         }
-        requirements.sort_unstable();
-        requirements.dedup();
+        if requirements.len() > KEPT_IN_ORDER {
+            requirements.sort_unstable();
+            requirements.dedup();
+        }
         let match_labels = wire.match_labels.0.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         Selector { match_labels, match_expressions: Expressions::of(&requirements), defect }
     }
@@ -192,18 +200,17 @@ struct Expression<'a> {
 }
 
 impl Expressions {
-    /// Packs requirements that are sorted.
-    fn of(sorted: &[(bool, &str, Operator, Vec<&str>)]) -> Self {
+    /// Packs requirements.
+    fn of(all: &[(bool, &str, Operator, Vec<&str>)]) -> Self {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let mut next = 0;
-        let requirements = sorted.iter().map(|(_, _, operator, values)| {
+        let requirements = all.iter().map(|(_, _, operator, values)| {
             let key = next;
             next += 1 + values.len();
             Requirement { operator: *operator, key: number(key), values: number(values.len()) }
         });
         let requirements = requirements.collect();
-        let texts =
-            sorted.iter().flat_map(|(_, key, _, values)| std::iter::once(key).chain(values)).collect();
+        let texts = all.iter().flat_map(|(_, key, _, values)| std::iter::once(key).chain(values)).collect();
         Expressions { texts, requirements }
     }
 
@@ -225,9 +232,13 @@ impl Expressions {
 
     /// Whether all requirements hold.
     fn hold(&self, labels: &StringMap) -> bool {
+        let hold = |requirements: &[Requirement]| requirements.iter().all(|one| self.holds(one, labels));
+        // Sorting may have left fewer of them, in their order.
+        if self.requirements.len() <= KEPT_IN_ORDER {
+            return hold(&self.requirements);
+        }
         let negative = self.requirements.partition_point(|requirement| !requirement.operator.is_negative());
         let (positive, negative) = self.requirements.split_at(negative);
-        let hold = |requirements: &[Requirement]| requirements.iter().all(|one| self.holds(one, labels));
         if !hold(positive) {
             return false;
         }
@@ -246,6 +257,9 @@ impl Expressions {
         let value = labels.get(self.key(requirement));
         let is_listed = |value: &str| {
             let (first, count) = (requirement.key as usize + 1, requirement.values as usize);
+            if count <= KEPT_IN_ORDER {
+                return (first..first + count).any(|at| self.texts.get(at) == value);
+            }
             self.texts.find(value, first, 1, count).is_some()
         };
         match requirement.operator {
@@ -293,7 +307,7 @@ mod tests {
         let all = r#"{"matchLabels":{"app":"web","tier":""},"matchExpressions":[
             {"key":"env","operator":"In","values":["b","a"]},{"key":"zone","operator":"NotIn","values":["x"]},
             {"key":"old","operator":"DoesNotExist"},{"key":"new","operator":"Exists"}]}"#;
-        assert_eq!(selector(all).to_string(), "app=web,tier=,env in (a,b),new,!old,zone notin (x)");
+        assert_eq!(selector(all).to_string(), "app=web,tier=,env in (b,a),zone notin (x),!old,new");
         assert_eq!(selector(r#"{"matchExpressions":[{"key":"a","operator":"Exists"}]}"#).to_string(), "a");
     }
 
@@ -329,12 +343,24 @@ mod tests {
     fn requirements_in_any_number_and_order_are_judged_one_by_one() {
         let mut rng = fastrand::Rng::with_seed(7);
         let mut outcomes = [0, 0];
-        for _ in 0..3_000 {
-            let word = |rng: &mut fastrand::Rng| rng.choice(["a", "b", "c", "d"]).unwrap().to_owned();
-            let expressions: Vec<_> = (0..rng.usize(..7))
+        for round in 0..3_000 {
+            // Every third has more than are kept in order, of requirements and of values.
+            let is_large = round % 3 == 0;
+            let word = move |rng: &mut fastrand::Rng| match is_large {
+                true => format!("w{}", rng.u8(..60)),
+                false => rng.choice(["a", "b", "c", "d"]).unwrap().to_owned(),
+            };
+            let (requirements, most) = if is_large { (rng.usize(..30), 30) } else { (rng.usize(..7), 4) };
+            let expressions: Vec<_> = (0..requirements)
                 .map(|_| {
-                    let operator = rng.choice(["In", "NotIn", "NotIn", "Exists", "DoesNotExist"]).unwrap();
-                    let count = if operator.ends_with("In") { rng.usize(1..4) } else { 0 };
+                    // Few objects fulfil many positive requirements.
+                    let operators = ["NotIn", "NotIn", "DoesNotExist", "Exists", "In"];
+                    let operator = if is_large && rng.u8(..50) > 0 {
+                        *rng.choice(&operators[..3]).unwrap()
+                    } else {
+                        *rng.choice(&operators).unwrap()
+                    };
+                    let count = if operator.ends_with("In") { rng.usize(1..most) } else { 0 };
                     let values: Vec<_> = (0..count).map(|_| word(&mut rng)).collect();
                     serde_json::json!({"key": word(&mut rng), "operator": operator, "values": values})
                 })
@@ -367,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_is_written_with_its_values_sorted_and_the_hash_added() {
+    fn a_selector_is_written_as_it_was_read_with_the_hash_added() {
         let read = selector(
             r#"{"matchLabels":{"app":"web"},"matchExpressions":[{"key":"e","operator":"In","values":["b","a"]}]}"#,
         );
@@ -375,7 +401,7 @@ mod tests {
             serde_json::to_value(read.with_label("pod-template-hash", "abc")).unwrap(),
             serde_json::json!({
                 "matchLabels": {"app": "web", "pod-template-hash": "abc"},
-                "matchExpressions": [{"key": "e", "operator": "In", "values": ["a", "b"]}],
+                "matchExpressions": [{"key": "e", "operator": "In", "values": ["b", "a"]}],
             })
         );
     }

@@ -285,7 +285,7 @@ fn refresh<K: Ord + Clone>(shared: &Weak<Shared<K>>) -> bool {
 /// Runs `workers` tasks that take keys from the queue and sync them, until the queue is shut down and
 /// the running syncs have finished.
 ///
-/// A sync that takes longer than [`HOLDS_A_WORKER`] runs on while its worker takes the next key.
+/// A sync that takes longer than half a second runs on while its worker takes the next key.
 ///
 /// A sync that returns an error is retried with backoff for as long as it fails; so is one that panics.
 /// Dropping this future aborts the workers at their next await.
