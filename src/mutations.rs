@@ -161,6 +161,7 @@ pub const GARBAGE_BUGS: &[&str] = &[
     "after a conflict an object is deleted whatever its owners are",
     "a foreground deletion ends without a barrier",
     "an orphaning deletion ends without a barrier",
+    "an owner that was let go beside a dead API is forgotten",
     "dependents of a deleted owner are read before they are deleted",
     "dependents of a deleted owner are looked at a minute later",
     "an owner of an unknown kind is asked for again and again",

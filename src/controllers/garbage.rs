@@ -7,12 +7,14 @@
 mod barrier;
 mod execute;
 mod finalizers;
+mod judge;
 mod kinds;
 mod monitor;
 mod owners;
 mod recent;
 mod referents;
 mod released;
+mod shares;
 mod unwatched;
 mod watch;
 
@@ -39,10 +41,12 @@ use crate::runtime::list_turns::ListTurns;
 use crate::runtime::worker::{Next, WorkQueue, run_workers};
 use barrier::{Barrier, Deletion};
 use finalizers::Waiting;
+use judge::Turns;
 pub use kinds::GarbageResources;
 use kinds::Kinds;
 use recent::Recent;
 use released::Released;
+use shares::Shares;
 use unwatched::UnwatchedOwners;
 
 /// Its entry in the registry.
@@ -85,6 +89,7 @@ fn install(setup: &mut Setup) -> Box<dyn Worker> {
     let collector = Arc::new(Collector {
         api: control.api.clone(),
         queue: control.queue.clone(),
+        shares: Shares::new(control.queue.clone()),
         orphans: WorkQueue::new(ORPHAN_QUEUE, &metrics),
         foregrounds: WorkQueue::new(FOREGROUND_QUEUE, &metrics),
         graph: Mutex::default(),
@@ -95,6 +100,7 @@ fn install(setup: &mut Setup) -> Box<dyn Worker> {
         ),
         kinds_changed: Notify::new(),
         turns: ListTurns::new(watch::LISTS_AT_ONCE),
+        turns_of_owners: Turns::default(),
         released: Mutex::default(),
         waiting_owners: Mutex::new(Recent::new(WAITS_FOR)),
         unwatched: UnwatchedOwners::default(),
@@ -125,6 +131,8 @@ pub struct Collector {
     api: Api,
     /// Objects to look at, by UID.
     queue: WorkQueue<ObjectKey>,
+    /// How many of its workers each namespace has.
+    shares: Shares,
     /// Objects that are being deleted without their dependents.
     orphans: WorkQueue<Uid>,
     /// Objects that are being deleted after their dependents, of which none is left that is known.
@@ -136,6 +144,7 @@ pub struct Collector {
     kinds_changed: Notify,
     /// The turns of the lists that fill the graph.
     turns: ListTurns,
+    turns_of_owners: Turns,
     /// Owners whose `orphan` we took off.
     released: Mutex<Released>,
     /// Owners that were read and waited for their dependents.
@@ -160,8 +169,23 @@ impl Collector {
             return Ok(next);
         }
         let look = self.graph.lock().look(uid);
+        let namespace = match &look {
+            Look::Delete { address, .. } | Look::Read(address) => Some(address.namespace.clone()),
+            // That takes no requests, or a few.
+            Look::Nothing | Look::Foreground { .. } => None,
+        };
+        let _slot = match &namespace {
+            None => None,
+            Some(namespace) => match self.shares.take(namespace, &key(uid)) {
+                None => return Ok(Next::Unfinished),
+                slot => slot,
+            },
+        };
         match look {
-            Look::Nothing => Ok(Next::Settled),
+            Look::Nothing => {
+                self.turns_of_owners.forget(uid);
+                Ok(Next::Settled)
+            }
             // The object loses the reference, and may live.
             Look::Delete { address, .. } if self.has_released_owner(uid) => self.judge(uid, &address).await,
             Look::Delete { address, .. }
@@ -259,6 +283,7 @@ impl Worker for Arc<Collector> {
     fn run(&self, workers: usize) -> BoxFuture<'static, ()> {
         let collector = self.clone();
         Box::pin(async move {
+            collector.shares.of(workers);
             let (checking, orphaning, ending) = (collector.clone(), collector.clone(), collector.clone());
             let check = move |key: ObjectKey| {
                 let collector = checking.clone();

@@ -56,6 +56,14 @@ impl OwnerReference<'_> {
         self.api_version.as_str().rsplit_once('/').map_or("", |(group, _)| group)
     }
 
+    /// Whether another reference means the same owner, whether it blocks or not.
+    pub fn means_the_same(&self, other: &OwnerReference<'_>) -> bool {
+        let claim = |reference: &OwnerReference<'_>| {
+            [&reference.api_version, &reference.kind, &reference.name].map(|text| text.as_str().to_owned())
+        };
+        self.uid == other.uid && claim(self) == claim(other)
+    }
+
     /// The API version of the owner without its group.
     pub fn version(&self) -> &str {
         let text = self.api_version.as_str();

@@ -4,6 +4,7 @@ mod aggregated_apis;
 mod encodings;
 mod first_lists;
 mod late_deletions;
+mod many_owners;
 mod unlisted_kinds;
 mod unreadable_kinds;
 

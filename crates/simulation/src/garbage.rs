@@ -25,7 +25,8 @@ use std::time::Duration;
 
 use self::actors::Actors;
 use self::judge::Judge;
-use self::scenario::Scenario;
+use self::scenario::{Act, KindFault, Scenario};
+use self::truth::KINDS;
 use super::daemon_sets::Outcome;
 use super::invariants::Breach;
 
@@ -69,5 +70,16 @@ async fn play(scenario: &Scenario, cluster: &Arc<Cluster>, actors: &mut Actors) 
         actors.act(act).await;
     }
     tokio::time::sleep(Duration::from_secs(5)).await;
+    if !is_calm && scenario.seed % 4 == 3 {
+        // A kind that is down for longer than an orphaning deletion waits for it.
+        let kind = (scenario.seed / 4 % KINDS.len() as u64) as usize;
+        let fault = if scenario.seed % 8 == 3 { KindFault::Broken } else { KindFault::Lost };
+        actors.act(&Act::OfKind(fault, kind, 240)).await;
+        for number in 100..104 {
+            actors.act(&Act::CreateAndDelete(number, "Orphan")).await;
+            actors.act(&Act::Delete(number * 7, Some("Orphan"))).await;
+        }
+        tokio::time::sleep(Duration::from_secs(180)).await;
+    }
     convergence::converges(cluster, actors, scenario).await
 }

@@ -2,22 +2,21 @@
 //!
 //! Each write carries the UID of its object, and the version or, where it does not depend on one, what it removes.
 
+use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use super::Collector;
-use super::owners::{Owner, is_about};
+use super::owners::is_about;
 use crate::controllers::error::SyncError;
 use crate::model::Uid;
 use crate::model::discovered::{DiscoveredResource, is_path_segment};
-use crate::model::metadata::Metadata;
-use crate::plan::garbage::fate::{Fate, OwnerState, Policy, fate};
+use crate::plan::garbage::fate::Policy;
 use crate::plan::garbage::graph::Address;
 use crate::plan::garbage::patch::{self, Change};
 use crate::runtime::api::{Api, ApiError};
 use crate::runtime::request::{self, PatchType};
-use crate::runtime::worker::Next;
 
 /// How often a write is computed again after a conflict, in one sync.
 const ATTEMPTS: usize = 4;
@@ -38,7 +37,7 @@ impl Target {
         SyncError::api(self.what(doing), error)
     }
 
-    fn malformed(&self, doing: &str, error: serde_json::Error) -> SyncError {
+    pub(super) fn malformed(&self, doing: &str, error: serde_json::Error) -> SyncError {
         SyncError::Json { what: self.what(doing), error }
     }
 }
@@ -67,84 +66,17 @@ impl Collector {
         }
     }
 
-    /// Decides about an object by what the API server has of it, and does that.
-    pub(super) async fn judge(&self, uid: &Uid, address: &Address) -> Result<Next, SyncError> {
-        let Some(target) = self.target(address) else { return Ok(Next::Settled) };
-        let Some(object) = self.read(uid, &target).await? else { return Ok(Next::Settled) };
-        let text = object.to_string();
-        let live = Metadata::decode(&text).map_err(|error| target.malformed("reading", error))?;
-        if live.is_deleting {
-            return Ok(Next::Settled);
-        }
-        let mut owners = Vec::new();
-        for reference in &live.owners {
-            let state = match self.owner_state(&live, address, reference).await? {
-                Owner::Is(state) => state,
-                // It may exist, and keeps the object alive. Other owners are not held up by that.
-                Owner::IsBeyondReach => OwnerState::Solid,
-            };
-            owners.push((reference.uid.clone(), state));
-        }
-        let has_dependents = self.graph.lock().is_owner(uid);
-        match fate(&owners, has_dependents, Policy::kept_by(&live)) {
-            Fate::Keep => Ok(Next::Settled),
-            Fate::DropReferences(gone) => {
-                self.change_references(uid, &target, &gone, Change::Remove).await?;
-                // What is left is judged by what the watch shows then.
-                Ok(Next::Settled)
-            }
-            Fate::Delete(policy) => self.delete_as_read(uid, &target, &object, policy).await,
+    /// The same as it arrived, whatever its UID is: an object may have ten thousand references, and needs to be there once.
+    pub(super) async fn read_body(&self, uid: &Uid, target: &Target) -> Result<Option<Bytes>, SyncError> {
+        let request = request::get_as(request::METADATA, &target.path, &[]);
+        match self.api_for(uid).call_bytes(request).await {
+            Ok(body) => Ok(Some(body)),
+            Err(error) if is_about(&error, &target.resource, &target.name) => Ok(None),
+            Err(error) => Err(SyncError::creation(target.what("reading"), error)),
         }
     }
 
-    /// Deletes an object all of whose owners are proved absent, as it was at this version.
-    pub(super) async fn delete_as_seen(
-        &self,
-        uid: &Uid,
-        address: &Address,
-        version: u64,
-        policy: Policy,
-    ) -> Result<Next, SyncError> {
-        let Some(target) = self.target(address) else { return Ok(Next::Settled) };
-        let version = Some(version.to_string())
-            .filter(|_| !planted!("dependents are deleted whatever their version is"));
-        match self.delete(uid, &target, version.as_deref(), policy).await {
-            Err(SyncError::Conflict { .. }) => self.judge(uid, address).await,
-            result => result.map(|()| Next::Settled),
-        }
-    }
-
-    /// Deletes an object as it was read. One that others change all the time would never go: if its references are still
-    /// the same after a conflict, its UID suffices.
-    async fn delete_as_read(
-        &self,
-        uid: &Uid,
-        target: &Target,
-        object: &Value,
-        policy: Policy,
-    ) -> Result<Next, SyncError> {
-        let version = object["metadata"]["resourceVersion"].as_str();
-        let Err(error) = self.delete(uid, target, version, policy).await else { return Ok(Next::Settled) };
-        if !matches!(error, SyncError::Conflict { .. }) {
-            return Err(error);
-        }
-        let Some(now) = self.read(uid, target).await? else { return Ok(Next::Settled) };
-        // Not by their UIDs alone: one that was wrong about the kind or the name of its owner may have been corrected.
-        let owners = |object: &Value| -> Vec<[Value; 4]> {
-            let all = object["metadata"]["ownerReferences"].as_array();
-            let claim = |reference: &Value| {
-                ["apiVersion", "kind", "name", "uid"].map(|field| reference[field].clone())
-            };
-            all.into_iter().flatten().map(claim).collect()
-        };
-        let is_ignored = planted!("after a conflict an object is deleted whatever its owners are");
-        if owners(&now) != owners(object) && !is_ignored {
-            return Err(error);
-        }
-        self.delete(uid, target, None, policy).await.map(|()| Next::Settled)
-    }
-
-    async fn delete(
+    pub(super) async fn delete(
         &self,
         uid: &Uid,
         target: &Target,

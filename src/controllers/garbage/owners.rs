@@ -28,12 +28,13 @@ pub(super) enum Owner {
 }
 
 impl Collector {
-    /// The state of an owner of this object, as it was just read.
+    /// The state of an owner of this object, as it was just read. Counts in `asked` if that takes a request.
     pub(super) async fn owner_state(
         &self,
         object: &Metadata<'_>,
         address: &Address,
         reference: &OwnerReference<'_>,
+        asked: &mut usize,
     ) -> Result<Owner, SyncError> {
         let namespace = object.namespace.as_str();
         let (known, is_elsewhere) = {
@@ -65,7 +66,7 @@ impl Collector {
         if resource.namespaced && namespace.is_empty() || !is_path_segment(reference.name.as_str()) {
             return Ok(Owner::IsBeyondReach);
         }
-        let owner = self.ask(object, reference, resource).await?;
+        let owner = self.ask(object, reference, resource, asked).await?;
         Ok(match owner {
             Owner::Is(OwnerState::Absent) => Owner::Is(self.how_absent(&reference.uid)),
             known => known,
@@ -84,6 +85,7 @@ impl Collector {
         object: &Metadata<'_>,
         reference: &OwnerReference<'_>,
         mut resource: DiscoveredResource,
+        asked: &mut usize,
     ) -> Result<Owner, SyncError> {
         // A version that is no longer served is asked for in another: it is the same object.
         if resource.is_served_in(reference.version()) {
@@ -109,6 +111,7 @@ impl Collector {
         if let Some(id) = self.kinds.id_of(&resource) {
             self.graph.lock().expect(&reference.uid, id);
         }
+        *asked += 1;
         let request = request::get_as(request::METADATA, &path, &[]);
         let body = match self.api.on_behalf_of(&object.uid).call_bytes(request).await {
             Ok(body) => body,

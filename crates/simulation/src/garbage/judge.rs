@@ -34,6 +34,9 @@ const BARRIER: Duration = Duration::from_millis(500);
 /// How long a foreground deletion waits for a kind that cannot be read.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long an orphaning deletion waits for a kind that cannot be read.
+const ORPHANING_PATIENCE: Duration = Duration::from_secs(120);
+
 /// How long after a definition has changed its kind may be unknown.
 const UNKNOWN: Duration = Duration::from_secs(75);
 
@@ -50,8 +53,12 @@ pub struct Judge {
     waited: BTreeMap<String, Duration>,
     /// When each owner was last being deleted without its dependents.
     orphaned: BTreeMap<String, Duration>,
+    /// Since when each of them has been.
+    orphaning: BTreeMap<String, Duration>,
     /// When each of them was let go.
     released: BTreeMap<String, Duration>,
+    /// Those that were let go while a kind could not be read. A collector that starts later does not know of them.
+    beside: BTreeSet<String>,
     /// All UIDs that objects have had.
     known: BTreeSet<String>,
     reads: Reads,
@@ -94,7 +101,9 @@ impl Judge {
             faults: Faults::default(),
             waited: BTreeMap::new(),
             orphaned: BTreeMap::new(),
+            orphaning: BTreeMap::new(),
             released: BTreeMap::new(),
+            beside: BTreeSet::new(),
             known: BTreeSet::new(),
             reads: Reads::default(),
             writes: 0,
@@ -112,10 +121,17 @@ impl Judge {
     pub fn restored(&mut self, sandbox: &Sandbox) {
         self.waited.clear();
         self.orphaned.clear();
+        self.orphaning.clear();
         self.released.clear();
         self.reads.clear();
         self.definition_changed();
         self.remember(self.faults.now, &Stored::now(sandbox));
+    }
+
+    /// A collector starts.
+    pub fn daemon_started(&mut self) {
+        let beside = std::mem::take(&mut self.beside);
+        self.released.retain(|owner, _| !beside.contains(owner));
     }
 
     /// Whether the collector looks after an object.
@@ -134,6 +150,7 @@ impl Judge {
             }
             if truth::is_deleting(object) && truth::has_finalizer(object, "orphan") {
                 self.orphaned.insert(uid(object), at);
+                self.orphaning.entry(uid(object)).or_insert(at);
             }
             for reference in truth::references(object) {
                 let key = (uid(object), text(reference, "/uid").to_owned());
@@ -201,7 +218,11 @@ impl Judge {
         if !is_orphaning && self.faults.is_unreadable(at, PATIENCE) {
             return Ok(());
         }
-        for object in all.objects.iter().filter(|object| self.is_seen(object, at)) {
+        let is_overdue = |since: &Duration| is_orphaning && at.saturating_sub(*since) >= ORPHANING_PATIENCE;
+        let is_overdue = self.orphaning.get(&uid(owner)).is_some_and(is_overdue);
+        let is_given_up = |object: &Value| is_overdue && self.faults.is_down(text(object, "/kind"), at);
+        let seen = all.objects.iter().filter(|object| self.is_seen(object, at) && !is_given_up(object));
+        for object in seen {
             let namespace = text(object, "/metadata/namespace");
             for reference in truth::references(object) {
                 let counts = is_orphaning || reference["blockOwnerDeletion"] == true;
@@ -311,6 +332,9 @@ impl cluster::Judge for Judge {
         let is_released = after.as_ref().is_none_or(|after| !truth::has_finalizer(after, "orphan"));
         if let Some(owner) = before.object.as_ref().filter(|object| is_released && ends_orphaning(object)) {
             self.released.insert(uid(owner), at);
+            if self.faults.is_unreadable(at, Duration::ZERO) {
+                self.beside.insert(uid(owner));
+            }
         }
         self.remember(at, &all);
         self.writes += u64::from(changes && call.of_daemon());

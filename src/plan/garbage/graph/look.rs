@@ -168,6 +168,11 @@ impl Graph {
         })
     }
 
+    /// How many references an object has.
+    pub fn references(&self, uid: &Uid) -> usize {
+        self.find(uid).map_or(0, |slot| self.references_of(slot).count())
+    }
+
     /// The UIDs that an object refers to.
     pub fn owners(&self, uid: &Uid) -> Vec<Uid> {
         let slot = self.find(uid);

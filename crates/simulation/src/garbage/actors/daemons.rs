@@ -53,6 +53,7 @@ impl Daemons {
     /// Starts a collector.
     pub(super) fn start(&mut self) -> JoinHandle<anyhow::Result<()>> {
         self.life += 1;
+        self.cluster.with_judge(|judge| judge.daemon_started());
         let agent = format!("d{}", self.life);
         let parts = Parts {
             client: self.cluster.client(&agent).into(),

@@ -88,6 +88,13 @@ impl Faults {
         self.of_kinds.iter().any(|((fault, _), until)| *fault != KindFault::Lagging && at < *until + patience)
     }
 
+    /// Whether objects of this kind cannot be listed.
+    pub(super) fn is_down(&self, kind: &str, at: Duration) -> bool {
+        let is_meant = |plural: &str| KINDS.iter().any(|(name, known, _)| *name == kind && *known == plural);
+        let is_down = |fault: &KindFault, until: &Duration| *fault != KindFault::Lagging && at < *until;
+        self.of_kinds.iter().any(|((fault, plural), until)| is_meant(plural) && is_down(fault, until))
+    }
+
     fn has(&self, fault: KindFault, call: &Call) -> bool {
         self.of_kinds
             .iter()
