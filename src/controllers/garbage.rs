@@ -165,6 +165,7 @@ impl Collector {
     /// # Errors
     /// When a request fails, or an owner can neither be seen nor be proved absent; the object is then looked at again.
     async fn sync(&self, uid: &Uid) -> Result<Next, SyncError> {
+        let granted = self.shares.claim(&key(uid));
         if let Some(next) = self.look_at_unwatched(uid).await? {
             return Ok(next);
         }
@@ -174,9 +175,10 @@ impl Collector {
             // That takes no requests, or a few.
             Look::Nothing | Look::Foreground { .. } => None,
         };
-        let _slot = match &namespace {
-            None => None,
-            Some(namespace) => match self.shares.take(namespace, &key(uid)) {
+        let _slot = match namespace {
+            // What was granted to an object that needs no worker is passed on when this sync ends, which is now.
+            None => granted,
+            Some(namespace) => match granted.or_else(|| self.shares.take(&namespace, &key(uid))) {
                 None => return Ok(Next::Unfinished),
                 slot => slot,
             },

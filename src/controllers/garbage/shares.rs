@@ -14,7 +14,14 @@ pub(super) struct Shares {
     queue: WorkQueue<ObjectKey>,
     /// The most workers of a namespace.
     most: AtomicUsize,
-    namespaces: Mutex<BTreeMap<String, Share>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    namespaces: BTreeMap<String, Share>,
+    /// Keys that were queued because their namespace has a worker for them.
+    granted: BTreeMap<ObjectKey, String>,
 }
 
 #[derive(Debug, Default)]
@@ -25,16 +32,16 @@ struct Share {
     are_parked: BTreeSet<ObjectKey>,
 }
 
-/// A worker of a namespace.
+/// A worker of a namespace. Whoever has waited longest gets it next, and passes it on if it needs none any more.
 #[derive(Debug)]
 pub(super) struct Slot<'a> {
     shares: &'a Shares,
-    namespace: &'a str,
+    namespace: String,
 }
 
 impl Shares {
     pub(super) fn new(queue: WorkQueue<ObjectKey>) -> Self {
-        Shares { queue, most: AtomicUsize::new(1), namespaces: Mutex::default() }
+        Shares { queue, most: AtomicUsize::new(1), state: Mutex::default() }
     }
 
     /// A quarter of so many workers is the most that a namespace has.
@@ -42,13 +49,19 @@ impl Shares {
         self.most.store((workers / 4).max(1), Ordering::Relaxed);
     }
 
+    /// The worker that a key was queued for.
+    pub(super) fn claim(&self, key: &ObjectKey) -> Option<Slot<'_>> {
+        let namespace = self.state.lock().granted.remove(key)?;
+        Some(Slot { shares: self, namespace })
+    }
+
     /// A worker for a key of this namespace. `None` if it has its share: the key is queued when one is free.
-    pub(super) fn take<'a>(&'a self, namespace: &'a str, key: &ObjectKey) -> Option<Slot<'a>> {
-        let mut namespaces = self.namespaces.lock();
-        let share = namespaces.entry(namespace.to_owned()).or_default();
+    pub(super) fn take(&self, namespace: &str, key: &ObjectKey) -> Option<Slot<'_>> {
+        let mut state = self.state.lock();
+        let share = state.namespaces.entry(namespace.to_owned()).or_default();
         if share.busy < self.most.load(Ordering::Relaxed) {
             share.busy += 1;
-            return Some(Slot { shares: self, namespace });
+            return Some(Slot { shares: self, namespace: namespace.to_owned() });
         }
         if share.are_parked.insert(key.clone()) {
             share.parked.push_back(key.clone());
@@ -59,18 +72,18 @@ impl Shares {
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        let mut namespaces = self.shares.namespaces.lock();
-        let Some(share) = namespaces.get_mut(self.namespace) else { return };
+        let mut state = self.shares.state.lock();
+        let State { namespaces, granted } = &mut *state;
+        let Some(share) = namespaces.get_mut(&self.namespace) else { return };
+        if let Some(key) = share.parked.pop_front() {
+            share.are_parked.remove(&key);
+            granted.insert(key.clone(), std::mem::take(&mut self.namespace));
+            self.shares.queue.add(key);
+            return;
+        }
         share.busy -= 1;
-        match share.parked.pop_front() {
-            Some(key) => {
-                share.are_parked.remove(&key);
-                self.shares.queue.add(key);
-            }
-            None if share.busy == 0 => {
-                namespaces.remove(self.namespace);
-            }
-            None => {}
+        if share.busy == 0 {
+            namespaces.remove(&self.namespace);
         }
     }
 }
@@ -93,11 +106,19 @@ mod tests {
         }
         assert!(shares.take("shop", &key("x")).is_some() && queue.is_empty());
         drop(first);
-        assert_eq!((queue.len(), shares.namespaces.lock()["evil"].parked.clone()), (1, [key("c")].into()));
-        assert!(shares.take("evil", &key("d")).is_some());
-        drop(second);
-        assert_eq!(queue.len(), 2, "each free worker queues one");
-        assert!(shares.namespaces.lock().is_empty());
+        assert_eq!(
+            (queue.len(), shares.state.lock().namespaces["evil"].parked.clone()),
+            (1, [key("c")].into())
+        );
+        assert!(shares.take("evil", &key("late")).is_none(), "it is the turn of the first that has waited");
+        // It has nothing to do any more, and passes its worker on.
+        drop(shares.claim(&key("d")).unwrap());
+        let third = shares.claim(&key("c")).unwrap();
+        assert!(shares.claim(&key("c")).is_none());
+        drop((second, third));
+        assert_eq!(queue.len(), 3);
+        drop(shares.claim(&key("late")).unwrap());
+        assert!(shares.state.lock().namespaces.is_empty() && shares.state.lock().granted.is_empty());
         shares.of(1);
         assert!(shares.take("evil", &key("a")).is_some(), "one worker is everybody's");
     }

@@ -37,6 +37,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long an orphaning deletion waits for a kind that cannot be read.
 const ORPHANING_PATIENCE: Duration = Duration::from_secs(120);
 
+/// How long a request that has got no answer may have been under way when something is decided from that.
+const TIMEOUT: Duration = Duration::from_secs(35);
+
 /// How long after a definition has changed its kind may be unknown.
 const UNKNOWN: Duration = Duration::from_secs(75);
 
@@ -220,7 +223,8 @@ impl Judge {
         }
         let is_overdue = |since: &Duration| is_orphaning && at.saturating_sub(*since) >= ORPHANING_PATIENCE;
         let is_overdue = self.orphaning.get(&uid(owner)).is_some_and(is_overdue);
-        let is_given_up = |object: &Value| is_overdue && self.faults.is_down(text(object, "/kind"), at);
+        let is_given_up =
+            |object: &Value| is_overdue && self.faults.is_down(text(object, "/kind"), at, TIMEOUT);
         let seen = all.objects.iter().filter(|object| self.is_seen(object, at) && !is_given_up(object));
         for object in seen {
             let namespace = text(object, "/metadata/namespace");
@@ -332,7 +336,7 @@ impl cluster::Judge for Judge {
         let is_released = after.as_ref().is_none_or(|after| !truth::has_finalizer(after, "orphan"));
         if let Some(owner) = before.object.as_ref().filter(|object| is_released && ends_orphaning(object)) {
             self.released.insert(uid(owner), at);
-            if self.faults.is_unreadable(at, Duration::ZERO) {
+            if self.faults.is_unreadable(at, TIMEOUT) {
                 self.beside.insert(uid(owner));
             }
         }

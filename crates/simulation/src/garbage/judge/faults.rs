@@ -88,10 +88,11 @@ impl Faults {
         self.of_kinds.iter().any(|((fault, _), until)| *fault != KindFault::Lagging && at < *until + patience)
     }
 
-    /// Whether objects of this kind cannot be listed.
-    pub(super) fn is_down(&self, kind: &str, at: Duration) -> bool {
+    /// Whether objects of this kind cannot be listed, or could not be until less than `patience` ago.
+    pub(super) fn is_down(&self, kind: &str, at: Duration, patience: Duration) -> bool {
         let is_meant = |plural: &str| KINDS.iter().any(|(name, known, _)| *name == kind && *known == plural);
-        let is_down = |fault: &KindFault, until: &Duration| *fault != KindFault::Lagging && at < *until;
+        let is_down =
+            |fault: &KindFault, until: &Duration| *fault != KindFault::Lagging && at < *until + patience;
         self.of_kinds.iter().any(|((fault, plural), until)| is_meant(plural) && is_down(fault, until))
     }
 
