@@ -6,7 +6,7 @@
 //! (kubernetes#69376); counted instead of named, a wait that fails can only expire, and then the next
 //! decision is made on the stale cache after all, and creates pods twice (kubernetes#129795).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -192,7 +192,8 @@ type RequestRelist = Arc<dyn Fn() + Send + Sync>;
 /// How lists of a kind are requested.
 struct Relists {
     request: RequestRelist,
-    /// The number of the list that had begun last when one was last requested.
+    /// The number of the list that had begun last when one was last requested. The next shows everything that was written
+    /// before it began, which a list that nobody requested need not do.
     requested_after: Option<u64>,
 }
 
@@ -202,6 +203,8 @@ struct Pending {
     deletions: BTreeMap<(Resource, Uid), Deletion>,
     /// When a check first found the caches behind.
     behind_since: Option<Instant>,
+    /// By kind, the number of the list that had begun last by then: each later one shows the writes.
+    begun_by_then: BTreeMap<Resource, u64>,
     /// By kind, the number of the list that settles everything, once the limit has been reached.
     settled_by: BTreeMap<Resource, u64>,
     /// The awaited state was read past the cache, and exists by then.
@@ -276,12 +279,21 @@ impl Expectations {
         }
     }
 
+    /// The API server has lost the history in which this kind was written: no cache will ever show it.
+    pub fn history_lost(&self, resource: Resource) {
+        for pending in self.shared.owners.lock().values_mut() {
+            pending.positions.remove(&resource);
+            pending.deletions.retain(|(kind, _), _| *kind != resource);
+        }
+    }
+
     /// Whether `owner` may be planned on these caches; drops the expectations that they meet.
     ///
     /// A wait of more than [`SAFETY_NET`] is counted and logged, and a fresh list is requested. The wait
     /// ends when a list that was begun afterwards is complete, because such a
     /// list shows everything that was written before it began, and settles even a write that the server
-    /// has lost with its history.
+    /// has lost with its history. A list that another owner has requested since the wait began does as well, and one that is
+    /// under way is not interrupted: owners that become overdue one after the other would else end each other's list.
     pub fn check(&self, owner: &Uid, view: &impl CacheView, now: Instant) -> Freshness {
         let mut owners = self.shared.owners.lock();
         let Some(pending) = owners.get_mut(owner) else { return Freshness::Fresh };
@@ -291,33 +303,32 @@ impl Expectations {
             owners.remove(owner);
             return Freshness::Fresh;
         }
+        if pending.behind_since.is_none() {
+            let begun = |awaited: &Awaited| (awaited.resource, view.lists(awaited.resource).begun);
+            pending.begun_by_then = awaited.iter().map(begun).collect();
+        }
         let waited = now.saturating_duration_since(*pending.behind_since.get_or_insert(now));
-        let mut overdue = Vec::new();
+        let limit = if pending.is_overdue_soon { EARLY_RELIST } else { SAFETY_NET };
+        if waited < limit {
+            return Freshness::Behind(Behind { awaited, check_again: limit - waited });
+        }
+        let mut overdue = BTreeSet::new();
+        for &Awaited { resource, .. } in &awaited {
+            if pending.settled_by.contains_key(&resource) {
+                continue;
+            }
+            let begun_by_then = pending.begun_by_then.get(&resource).copied().unwrap_or(u64::MAX);
+            if let Some(list) = self.list_after(begun_by_then, resource, view.lists(resource)) {
+                pending.settled_by.insert(resource, list);
+                overdue.insert(resource);
+            }
+        }
         let is_overdue_soon = pending.is_overdue_soon;
-        let limit = if is_overdue_soon { EARLY_RELIST } else { SAFETY_NET };
-        if waited >= limit {
-            for awaited in &awaited {
-                let resource = awaited.resource;
-                let Lists { begun, completed } = view.lists(resource);
-                if is_overdue_soon && begun != completed {
-                    continue;
-                }
-                if let std::collections::btree_map::Entry::Vacant(entry) = pending.settled_by.entry(resource)
-                {
-                    entry.insert(view.lists(resource).begun + 1);
-                    overdue.push(resource);
-                }
-            }
-        }
         drop(owners);
-        for resource in overdue {
-            if !is_overdue_soon {
-                self.report_overdue(owner, resource, view, &awaited);
-            }
-            self.request_relist(resource, view.lists(resource), is_overdue_soon);
+        for resource in overdue.into_iter().filter(|_| !is_overdue_soon) {
+            self.report_overdue(owner, resource, view, &awaited);
         }
-        let check_again = if waited >= limit { OVERDUE_CHECK } else { limit - waited };
-        Freshness::Behind(Behind { awaited, check_again })
+        Freshness::Behind(Behind { awaited, check_again: OVERDUE_CHECK })
     }
 
     /// Forgets what was expected for `owner`, which was deleted.
@@ -343,18 +354,24 @@ impl Expectations {
         tracing::error!(%owner, resource = plural, position, ?awaited, "cache does not show an own write; listing again");
     }
 
-    /// Requests a fresh list. Several owners that find the same cache behind have one list requested, if `once`.
-    fn request_relist(&self, resource: Resource, lists: Lists, once: bool) {
-        let request = {
-            let mut relists = self.shared.relists.lock();
-            let Some(Relists { request, requested_after }) = relists.get_mut(&resource) else { return };
-            if once && *requested_after == Some(lists.begun) {
-                return;
-            }
-            *requested_after = Some(lists.begun);
-            request.clone()
+    /// The number of a list that shows everything up to the begin of that with the number `after`: one that was requested
+    /// since, or a new one. `None` while another is under way.
+    fn list_after(&self, after: u64, resource: Resource, lists: Lists) -> Option<u64> {
+        let mut relists = self.shared.relists.lock();
+        let Some(Relists { request, requested_after }) = relists.get_mut(&resource) else {
+            return Some(lists.begun + 1);
         };
+        if let Some(requested_after) = requested_after.filter(|requested_after| *requested_after >= after) {
+            return Some(requested_after + 1);
+        }
+        if lists.begun != lists.completed {
+            return None;
+        }
+        *requested_after = Some(lists.begun);
+        let request = request.clone();
+        drop(relists);
         request();
+        Some(lists.begun + 1)
     }
 }
 
@@ -362,6 +379,7 @@ impl Pending {
     /// A new write restarts the wait, and no list requested before can settle it.
     fn start_over(&mut self) {
         self.behind_since = None;
+        self.begun_by_then.clear();
         self.settled_by.clear();
     }
 
@@ -508,6 +526,74 @@ mod tests {
         assert!(is_fresh("a", 3500) && is_fresh("b", 3500) && !is_fresh("c", 3500));
         assert_eq!(demands.load(Ordering::Relaxed), 2);
         assert!(!metrics.render().contains("windlass_expectations_expired_total{"), "nothing was lost");
+    }
+
+    #[test]
+    fn owners_that_become_overdue_one_after_the_other_are_settled_by_one_list() {
+        let expectations = expectations();
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counted = requests.clone();
+        expectations.relist_with(THINGS, move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        let store = store_at(10);
+        let (view, start) = (Caches::default().with(store.clone()), Instant::now());
+        let second = Duration::from_secs(1);
+        let is_fresh = |owner: &str, after: Duration| {
+            matches!(expectations.check(&uid(owner), &view, start + after), Freshness::Fresh)
+        };
+        for (owner, after) in [("a", Duration::ZERO), ("b", 5 * second)] {
+            expectations.expect_write(&uid(owner), THINGS, 20);
+            assert!(!is_fresh(owner, after));
+        }
+        assert!(!is_fresh("a", SAFETY_NET));
+        store.begin_list(false);
+        // It writes while the list is under way, which need not show that.
+        expectations.expect_write(&uid("c"), THINGS, 21);
+        assert!(!is_fresh("c", SAFETY_NET + second));
+        assert!(!is_fresh("b", SAFETY_NET + 5 * second));
+        assert_eq!(requests.load(Ordering::Relaxed), 1, "the list that is under way is not interrupted");
+        store.end_list(12);
+        assert!(is_fresh("a", SAFETY_NET + 9 * second) && is_fresh("b", SAFETY_NET + 9 * second));
+        assert!(!is_fresh("c", 2 * SAFETY_NET));
+        assert!(!is_fresh("c", 2 * SAFETY_NET + second));
+        assert_eq!(requests.load(Ordering::Relaxed), 2);
+        store.begin_list(false);
+        store.end_list(13);
+        assert!(is_fresh("c", 2 * SAFETY_NET + 2 * second));
+    }
+
+    #[test]
+    fn a_list_that_nobody_requested_settles_nothing_since_it_may_be_an_old_one() {
+        let (expectations, store) = (expectations(), store_at(10));
+        expectations.relist_with(THINGS, || {});
+        let (view, start) = (Caches::default().with(store.clone()), Instant::now());
+        let is_fresh =
+            |after| matches!(expectations.check(&uid("o"), &view, start + after), Freshness::Fresh);
+        expectations.expect_write(&uid("o"), THINGS, 20);
+        assert!(!is_fresh(Duration::ZERO));
+        store.begin_list(false);
+        store.end_list(12);
+        assert!(!is_fresh(SAFETY_NET));
+        store.begin_list(false);
+        store.end_list(13);
+        assert!(is_fresh(SAFETY_NET + OVERDUE_CHECK));
+    }
+
+    #[test]
+    fn what_was_written_in_a_lost_history_is_not_awaited() {
+        let (expectations, store) = (expectations(), store_at(10));
+        store.put(thing("a", "1", 11));
+        expectations.expect_write(&uid("o"), THINGS, 20);
+        expectations.expect_deletion(&uid("o"), THINGS, &key("a"), &uid("1"), None);
+        expectations.expect_write(&uid("o"), OTHERS, 20);
+        assert!(!is_fresh(&expectations, "o", &store));
+        expectations.history_lost(THINGS);
+        assert!(is_fresh(&expectations, "o", &store), "without a cache of the others");
+        expectations.expect_write(&uid("o"), THINGS, 12);
+        assert!(!is_fresh(&expectations, "o", &store));
+        store.bookmark(12);
+        assert!(is_fresh(&expectations, "o", &store));
     }
 
     #[test]
