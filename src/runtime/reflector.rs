@@ -65,8 +65,12 @@ const SHORT: Duration = Duration::from_secs(1);
 /// How often a list that is older than the cache is refused before it is accepted.
 const REFUSED_STALE_LISTS: u32 = 3;
 
-/// How often a streaming list may end early before lists are read in pages from then on.
+/// How often a streaming list may end early before lists are read in pages.
 const STREAM_ATTEMPTS: u32 = 3;
+
+/// For how long lists are read in pages after the server did not send one as a stream: it may have been upgraded since, or
+/// a proxy that cut the streams was repaired. The price is one request for each list of an old server.
+const PAGES_FOR: Duration = Duration::from_secs(600);
 
 /// The reason for giving up a dead watch.
 const SILENT: &str = "silent";
@@ -109,8 +113,8 @@ pub(crate) struct Reflector {
     relist_requested: Arc<Notify>,
     breaks: IntCounterVec,
     rng: fastrand::Rng,
-    /// Whether the server supports streaming lists, as far as we know.
-    streaming: bool,
+    /// Until when lists are read in pages, since the server does not stream them as far as we know.
+    pages_until: Option<Instant>,
     /// Whether the server has refused other media types than JSON.
     json_only: bool,
     /// Streaming lists that ended early, one after the other.
@@ -173,7 +177,7 @@ impl Reflector {
             breaks: api.metrics().informer_breaks.clone(),
             api,
             rng: fastrand::Rng::with_seed(seed),
-            streaming: true,
+            pages_until: None,
             json_only: false,
             failed_streams: 0,
             expired_lists: 0,
@@ -198,10 +202,8 @@ impl Reflector {
         loop {
             let start = Instant::now();
             self.progress = false;
-            let end = match (listing, self.streaming) {
-                (true, false) => self.list().await,
-                (list, _) => self.stream(list).await,
-            };
+            let in_pages = self.pages_until.is_some_and(|until| start < until);
+            let end = if listing && in_pages { self.list().await } else { self.stream(listing).await };
             self.turn = None;
             if !matches!(end, End::Listed | End::Quiet) {
                 self.destination.end_watch();
@@ -242,7 +244,8 @@ impl Reflector {
                 Duration::ZERO
             }
             End::StreamingRefused => {
-                self.streaming = false;
+                self.pages_until = Some(Instant::now() + PAGES_FOR);
+                self.failed_streams = 0;
                 self.count("streaming_list_refused");
                 tracing::info!(resource, "the API server does not support streaming lists; listing in pages");
                 Duration::ZERO

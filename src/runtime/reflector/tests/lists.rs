@@ -100,6 +100,25 @@ async fn streaming_lists_that_are_always_cut_off_give_way_to_pages() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lists_are_streamed_again_some_time_after_the_last_streams_were_cut_off() {
+    let cut = Answer::Stream(vec![added("a", 5), Step::Break]);
+    let pages = [30, 31].map(|version| page(version, &[("a", 5)], ""));
+    let [first, second] = [30, 31].map(|version| page(version, &[("a", 5)], ""));
+    let world = start(vec![cut.clone(), cut.clone(), cut, first, Answer::Stream(Vec::new()), second]);
+    tokio::time::sleep(20 * S).await;
+    world.relist.request_relist();
+    tokio::time::sleep(S).await;
+    let begin =
+        ["watch list", "watch list", "watch list", "limit=500", "watch resourceVersion=30", "limit=500"];
+    assert_eq!(world.requests()[..6], begin);
+    assert_eq!(world.store.position(), 31);
+    tokio::time::sleep(600 * S).await;
+    world.relist.request_relist();
+    tokio::time::sleep(S).await;
+    assert!(world.requests()[6..].contains(&"watch list".to_owned()), "{:?}", world.requests());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_page_that_fails_is_requested_again_with_its_token() {
     let mut busy = status(429, "TooManyRequests");
     busy["details"] = json!({"retryAfterSeconds": 20});
