@@ -9,7 +9,7 @@ use super::api::Api;
 use super::delta_handler::DeltaHandler;
 use super::fresh_list::FreshList;
 use super::list_turns::ListTurns;
-use super::reachability::Reachability;
+use super::reachability::{OUT_OF_REACH, Reachability};
 use super::read_barrier::ReadBarrier;
 use super::reflector::Reflector;
 #[cfg(test)]
@@ -188,13 +188,21 @@ impl Ready {
         *self.synced.borrow()
     }
 
-    /// Whether the first list is complete and the API server has answered recently, for `/readyz`.
+    /// Whether the first list is complete, a later one does not fail again and again, and the API server has answered
+    /// recently, for `/readyz`.
     ///
     /// # Errors
     /// When not, with the reason.
     pub fn check(&self) -> Result<(), String> {
         self.reachability.check()?;
-        if self.is_ready() { Ok(()) } else { Err("the first list is not complete".into()) }
+        match (self.is_ready(), self.reachability.failing_lists()) {
+            (false, None) => Err("the first list is not complete".into()),
+            (false, Some((_, error))) => Err(format!("the first list is not complete: {error}")),
+            (true, Some((since, error))) if since.elapsed() > OUT_OF_REACH => {
+                Err(format!("no list has been complete for {} s: {error}", since.elapsed().as_secs()))
+            }
+            (true, _) => Ok(()),
+        }
     }
 }
 

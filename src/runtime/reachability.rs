@@ -20,6 +20,8 @@ struct State {
     /// The last answer, or else the first failure; `None` before the first request.
     since: Option<Instant>,
     error: String,
+    /// Since when no list has been complete, and the last error.
+    failing_lists: Option<(Instant, String)>,
 }
 
 impl Reachability {
@@ -35,6 +37,23 @@ impl Reachability {
         let mut state = self.0.lock();
         state.since.get_or_insert_with(Instant::now);
         state.error = error.to_string();
+    }
+
+    /// A list has failed, whether the server has answered or not.
+    pub(crate) fn list_failed(&self, error: &dyn Display) {
+        let mut state = self.0.lock();
+        let since = state.failing_lists.as_ref().map_or_else(Instant::now, |(since, _)| *since);
+        state.failing_lists = Some((since, error.to_string()));
+    }
+
+    /// A list is complete.
+    pub(crate) fn listed(&self) {
+        self.0.lock().failing_lists = None;
+    }
+
+    /// Since when no list has been complete, and the last error, if a list is under way that has failed.
+    pub(crate) fn failing_lists(&self) -> Option<(Instant, String)> {
+        self.0.lock().failing_lists.clone()
     }
 
     /// When the server last answered, once it has.

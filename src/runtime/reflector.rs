@@ -75,6 +75,9 @@ const PAGES_FOR: Duration = Duration::from_secs(600);
 /// The reason for giving up a dead watch.
 const SILENT: &str = "silent";
 
+/// The reason for giving up a list that goes on for ever.
+const ENDLESS: &str = "endless_list";
+
 /// How a list or watch ended.
 #[derive(Debug)]
 enum End {
@@ -345,6 +348,7 @@ impl Reflector {
 
     fn end_list(&mut self, version: &Version) {
         self.destination.end_list(version);
+        self.reachability.listed();
         self.turn = None;
         (self.failed_streams, self.expired_lists, self.stale_lists) = (0, 0, 0);
         self.consistent = false;
@@ -409,6 +413,8 @@ impl Reflector {
             };
             match frame {
                 Err(_) if listing => return self.cut(End::StreamingRefused),
+                // The server ends a watch in time.
+                _ if listing && Instant::now() >= end => return self.cut(End::Broken(ENDLESS)),
                 Err(_) if Instant::now() >= end => return End::Broken(SILENT),
                 Err(_) => {
                     self.quiet = true;

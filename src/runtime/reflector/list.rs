@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 
-use super::{End, Reflector};
+use super::{ENDLESS, End, Reflector};
 use crate::model::wire::Version;
 use crate::runtime::api::{ApiError, LIST_TIMEOUT};
 use crate::runtime::list_decoder::{AnyListDecoder, ListMeta, Part};
@@ -19,6 +19,11 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// How long a list may pause once it has begun.
 const PAUSE: Duration = Duration::from_secs(30);
+
+/// How many pages without an object may follow each other, and how many pages a list may have: 10 million objects at 500 a
+/// page. Tokens that change for ever would keep a cache from being complete without a word.
+const EMPTY_PAGES: u32 = 50;
+const PAGES: u32 = 20_000;
 
 /// What the next list must show.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,11 +82,26 @@ impl Reflector {
         self.take_turn().await;
         let mut accept_older = self.begin_list();
         let (mut token, mut first_version, mut attempt) = (None::<String>, None, 0);
+        let (mut pages, mut empty_pages) = (0, 0);
         loop {
             self.take_turn().await;
             let failure = match self.page(token.as_deref(), first_version.is_none(), accept_older).await {
-                Ok(meta) if meta.next.is_none() || meta.next != token => {
+                Ok((meta, objects)) if meta.next.is_none() || meta.next != token => {
                     attempt = 0;
+                    pages += 1;
+                    empty_pages = if objects == 0 { empty_pages + 1 } else { 0 };
+                    if meta.next.is_some() && (empty_pages == EMPTY_PAGES || pages == PAGES) {
+                        let text = format!(
+                            "the list has no end: {pages} pages, the last {empty_pages} without an object"
+                        );
+                        self.reachability.list_failed(&text);
+                        tracing::warn!(
+                            resource = self.resource.plural,
+                            error = text,
+                            "list is given up; listing again"
+                        );
+                        return End::Broken(ENDLESS);
+                    }
                     let version = first_version.get_or_insert(meta.version);
                     token = meta.next;
                     if token.is_none() {
@@ -102,6 +122,7 @@ impl Reflector {
             let wait = self.delay_for(attempt).max(failure.wait.unwrap_or_default());
             self.count(failure.reason);
             self.reachability.failed(&failure.text);
+            self.reachability.list_failed(&failure.text);
             self.warn(&failure.text, wait);
             self.turn = None;
             tokio::time::sleep(wait).await;
@@ -117,13 +138,13 @@ impl Reflector {
         }
     }
 
-    /// Applies one page. A server that has a cache of its own may send the whole list, whatever the limit.
+    /// Applies one page, and tells how many objects it had. A server that has a cache of its own may send the whole list, whatever the limit.
     async fn page(
         &mut self,
         token: Option<&str>,
         first: bool,
         accept_older: bool,
-    ) -> Result<ListMeta, PageError> {
+    ) -> Result<(ListMeta, usize), PageError> {
         let (limit, position);
         let mut query = Vec::new();
         let in_pieces = self.expired_lists < PAGED_ATTEMPTS;
@@ -170,7 +191,7 @@ impl Reflector {
         };
         let mut decoder = AnyListDecoder::of(response.headers());
         let mut body = response.into_body();
-        let mut received = 0;
+        let (mut received, mut objects) = (0, 0);
         let failed = |text: &dyn std::fmt::Display| PageError::Failed(Failure::malformed(text));
         loop {
             match tokio::time::timeout(PAUSE, body.frame()).await {
@@ -198,12 +219,15 @@ impl Reflector {
                             return Err(PageError::Restart(End::Stale));
                         }
                     }
-                    Part::Item(item) => self.destination.put(decoder.encoded(&item)),
+                    Part::Item(item) => {
+                        objects += 1;
+                        self.destination.put(decoder.encoded(&item));
+                    }
                 }
             }
         }
         self.api.received("GET", received);
-        decoder.finish().map_err(|error| failed(&error))
+        Ok((decoder.finish().map_err(|error| failed(&error))?, objects))
     }
 
     fn warn(&self, error: &str, wait: Duration) {

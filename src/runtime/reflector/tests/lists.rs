@@ -119,6 +119,32 @@ async fn lists_are_streamed_again_some_time_after_the_last_streams_were_cut_off(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_whose_tokens_change_for_ever_is_given_up_and_readiness_tells_why() {
+    let mut script = vec![refused()];
+    script.extend((0..500).map(|n| page(30, &[], &format!("token-{n}"))));
+    let world = start(script);
+    tokio::time::sleep(5 * S).await;
+    let error = world.ready.check().unwrap_err();
+    assert!(error.contains("the first list is not complete: the list has no end: 50 pages"), "{error}");
+    let begun = world.requests().iter().filter(|request| *request == "limit=500").count();
+    assert!((2..5).contains(&begun), "begun anew, with growing delays: {begun}");
+    assert!(world.counted("endless_list"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_whose_later_lists_fail_is_not_ready_after_a_minute() {
+    let expired = Answer::Stream(vec![line("ERROR", status(410, "Expired"))]);
+    let mut script = vec![refused(), page(30, &[("a", 5)], ""), expired];
+    script.extend((0..2000).map(|n| page(31, &[], &format!("token-{n}"))));
+    let world = start(script);
+    tokio::time::sleep(30 * S).await;
+    assert_eq!(world.ready.check(), Ok(()));
+    tokio::time::sleep(60 * S).await;
+    let error = world.ready.check().unwrap_err();
+    assert!(error.starts_with("no list has been complete for ") && error.contains("no end"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_page_that_fails_is_requested_again_with_its_token() {
     let mut busy = status(429, "TooManyRequests");
     busy["details"] = json!({"retryAfterSeconds": 20});
