@@ -59,11 +59,15 @@ impl Controllers {
             namespace_deletion_delay: config.namespace_deletion_delay,
             garbage_resources: config.garbage_resources.clone(),
             seed: parts.seed,
+            relists_after_breaks: config.relists_after_breaks,
             root_ca: config.root_ca.clone(),
         };
         let Shell { context, informers, workers } = setup::build(registry, settings, plumbing);
-        let relisted = informers.clone();
-        let on_set_back = OnSetBack(Box::new(move || relisted.relist_all()));
+        let (relisted, lost) = (informers.clone(), context.clone());
+        let on_set_back = OnSetBack(Box::new(move || {
+            lost.history_lost();
+            relisted.relist_all();
+        }));
         let election = parts.election.clone().zip(fence.clone());
         let election = election
             .map(|(candidacy, fence)| stand(candidacy, &parts, &recorder, control, fence, on_set_back));

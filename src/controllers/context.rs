@@ -26,7 +26,7 @@ use crate::model::{Meta, ObjectKey, Record, Resource, Uid};
 use crate::plan::EventNote;
 use crate::runtime::api::Api;
 use crate::runtime::events::{EventRecorder, EventTarget, EventType};
-use crate::runtime::expectations::{Caches, Expectations, Freshness};
+use crate::runtime::expectations::{CacheView as _, Caches, Expectations, Freshness};
 use crate::runtime::fresh_list::FreshList;
 use crate::runtime::lazy_read_barrier::LazyReadBarrier;
 use crate::runtime::parked_keys::ParkedKeys;
@@ -71,6 +71,8 @@ pub struct Context {
     pub(super) terminating_field: GatedField,
     /// Evidence of another controller that acts on the same objects.
     pub(super) foreign_writers: ForeignWriters,
+    /// How often the API server has lost its history, for caches that are not among [`Context::caches`].
+    pub(super) lost_histories: tokio::sync::watch::Sender<u64>,
 }
 
 /// The settings of the controllers.
@@ -88,6 +90,8 @@ pub struct Settings {
     pub garbage_resources: GarbageResources,
     /// Seeds the jitter of what is started while the program runs.
     pub seed: u64,
+    /// Whether a broken watch is followed by a list; see [`crate::runtime::informer::InformerOptions`].
+    pub relists_after_breaks: bool,
     /// The certificates of the API server's CA, in PEM; empty if they are not known.
     pub root_ca: Arc<str>,
 }
@@ -222,6 +226,17 @@ impl Context {
         tracing::debug!(kind = T::RESOURCE.kind, key = %meta.key, ?behind, "cache is behind an own write; the key waits");
         parked_keys.park(&meta.key, &behind, &self.caches);
         Some(Next::After(behind.check_again))
+    }
+
+    /// The API server has lost the history that the caches show: nothing is decided before they are listed anew, which the
+    /// caller requests afterwards.
+    pub fn history_lost(&self) {
+        for resource in self.caches.resources() {
+            let list = self.caches.lists(resource).begun + 1;
+            self.expectations.history_lost(resource, list);
+            self.barrier.history_lost(resource, list);
+        }
+        self.lost_histories.send_modify(|count| *count += 1);
     }
 
     /// A write to an object of this owner, or to the owner itself, was answered with this version: no decision about

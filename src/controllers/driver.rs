@@ -48,6 +48,9 @@ pub trait Worker: Send + Sync {
     fn drop_deleted_keys(&self);
 }
 
+/// How often a key looks whether the caches are listed anew after the API server has lost its history.
+const LISTED_ANEW: Duration = Duration::from_secs(1);
+
 /// What must happen before a write.
 enum First {
     /// Wait for a cache.
@@ -152,6 +155,9 @@ impl<C: Controller> Driver<C> {
                 return Ok(Next::Settled);
             };
             let object = &*object;
+            if context.barrier.is_history_lost(self.entry.watches, &context.caches) {
+                return Ok(Next::After(LISTED_ANEW));
+            }
             if let Some(wait) = context.behind(object, &self.parked_keys) {
                 let Resource { group, plural, .. } = C::Object::RESOURCE;
                 if let Some(skips) = self.entry.stale_skips {

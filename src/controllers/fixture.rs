@@ -90,6 +90,7 @@ pub(super) fn answering(code: impl Fn(&Request<Body>) -> u16 + Clone + Send + 's
         namespace_deletion_delay: std::time::Duration::ZERO,
         garbage_resources: Default::default(),
         seed: 1,
+        relists_after_breaks: false,
         root_ca: "".into(),
     };
     let Assembly { context, mut setup, mut informers, .. } =

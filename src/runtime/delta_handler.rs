@@ -19,6 +19,7 @@ use crate::model::{Interner, ObjectKey, Record, Resource};
 const REMEMBERED: usize = 1024;
 
 type ChangeHandler<T> = Box<dyn Fn(&Change<T>) + Send + Sync>;
+/// Called with a position, or with the number of a list.
 type PositionHandler = Box<dyn Fn(u64) + Send + Sync>;
 
 /// The store of one kind with its handlers. All changes of the store pass through here, one at a time, so
@@ -31,6 +32,7 @@ pub(crate) struct Sink<T: Record> {
 struct Handlers<T: Record> {
     on_change: Vec<ChangeHandler<T>>,
     on_position: Vec<PositionHandler>,
+    on_lost_history: Vec<PositionHandler>,
 }
 
 impl<T: Record> Sink<T> {
@@ -70,7 +72,11 @@ impl<T: Record> DeltaHandler<T> {
     pub(crate) fn new(resource: Resource, metrics: &Metrics) -> Self {
         let labels = &[resource.group, resource.plural];
         let store: Arc<Store<T>> = Arc::default();
-        let handlers = Mutex::new(Handlers { on_change: Vec::new(), on_position: Vec::new() });
+        let handlers = Mutex::new(Handlers {
+            on_change: Vec::new(),
+            on_position: Vec::new(),
+            on_lost_history: Vec::new(),
+        });
         DeltaHandler {
             resource,
             sink: Arc::new(Sink { store: store.clone(), handlers }),
@@ -93,6 +99,11 @@ impl<T: Record> DeltaHandler<T> {
 
     pub(crate) fn on_position(&mut self, handler: impl Fn(u64) + Send + Sync + 'static) {
         self.sink.handlers.lock().on_position.push(Box::new(handler));
+    }
+
+    /// Registers a handler for each list that is to be accepted although it is older than the store.
+    pub(crate) fn on_lost_history(&mut self, handler: impl Fn(u64) + Send + Sync + 'static) {
+        self.sink.handlers.lock().on_lost_history.push(Box::new(handler));
     }
 
     pub(crate) fn is_listing(&self) -> bool {
@@ -152,6 +163,10 @@ impl<T: Record> DeltaHandler<T> {
 
     pub(crate) fn begin_list(&self, accept_older: bool) {
         self.store.begin_list(accept_older);
+        if accept_older {
+            let list = self.store.lists().begun;
+            self.sink.handlers.lock().on_lost_history.iter().for_each(|handler| handler(list));
+        }
     }
 
     pub(crate) fn end_list(&self, version: u64) {

@@ -79,6 +79,11 @@ impl Caches {
         self.stores.write().insert(resource, cache);
     }
 
+    /// The kinds that have one.
+    pub fn resources(&self) -> Vec<Resource> {
+        self.stores.read().keys().copied().collect()
+    }
+
     /// Removes the cache of a kind: no wait depends on it any more.
     pub fn remove(&self, resource: Resource) {
         self.stores.write().remove(&resource);
@@ -169,7 +174,7 @@ pub struct Awaited {
     /// The kind whose cache is behind.
     pub resource: Resource,
     /// The position that the cache has to reach. `None` where the deletion's version is not known: then
-    /// the object's own event ends the wait.
+    /// the object's own event ends the wait; or where a list is awaited.
     pub position: Option<u64>,
     /// The object that has to be removed; `None` where only the position counts.
     pub object: Option<ObjectKey>,
@@ -201,6 +206,8 @@ struct Relists {
 struct Pending {
     positions: BTreeMap<Resource, u64>,
     deletions: BTreeMap<(Resource, Uid), Deletion>,
+    /// The numbers of lists that take the place of what was awaited in a lost history.
+    lists: BTreeMap<Resource, u64>,
     /// When a check first found the caches behind.
     behind_since: Option<Instant>,
     /// By kind, the number of the list that had begun last by then: each later one shows the writes.
@@ -279,11 +286,15 @@ impl Expectations {
         }
     }
 
-    /// The API server has lost the history in which this kind was written: no cache will ever show it.
-    pub fn history_lost(&self, resource: Resource) {
+    /// The API server has lost the history in which this kind was written, as after a restore of etcd: no cache will ever
+    /// show the writes until now. The list of this number is awaited in their place.
+    pub fn history_lost(&self, resource: Resource, list: u64) {
         for pending in self.shared.owners.lock().values_mut() {
-            pending.positions.remove(&resource);
+            let deletions = pending.deletions.len();
             pending.deletions.retain(|(kind, _), _| *kind != resource);
+            if pending.positions.remove(&resource).is_some() || pending.deletions.len() < deletions {
+                pending.lists.insert(resource, list);
+            }
         }
     }
 
@@ -310,7 +321,9 @@ impl Expectations {
         let waited = now.saturating_duration_since(*pending.behind_since.get_or_insert(now));
         let limit = if pending.is_overdue_soon { EARLY_RELIST } else { SAFETY_NET };
         if waited < limit {
-            return Freshness::Behind(Behind { awaited, check_again: limit - waited });
+            // Nothing wakes a key when a list is complete.
+            let check_again = if pending.lists.is_empty() { limit - waited } else { OVERDUE_CHECK };
+            return Freshness::Behind(Behind { awaited, check_again });
         }
         let mut overdue = BTreeSet::new();
         for &Awaited { resource, .. } in &awaited {
@@ -384,7 +397,7 @@ impl Pending {
     }
 
     fn drop_satisfied(&mut self, view: &impl CacheView) {
-        let Pending { positions, deletions, settled_by, .. } = self;
+        let Pending { positions, deletions, lists, settled_by, .. } = self;
         let settled = |resource| {
             settled_by.get(&resource).is_some_and(|number| view.lists(resource).completed >= *number)
         };
@@ -394,6 +407,7 @@ impl Pending {
             let gone = view.is_gone_or_deleting(*resource, &deletion.key, uid);
             !reached && !gone && !settled(*resource)
         });
+        lists.retain(|&resource, number| view.lists(resource).completed < *number && !settled(resource));
     }
 
     fn awaited(&self) -> Vec<Awaited> {
@@ -407,7 +421,8 @@ impl Pending {
             position: deletion.position,
             object: Some(deletion.key.clone()),
         });
-        positions.chain(deletions).collect()
+        let lists = self.lists.keys().map(|&resource| Awaited { resource, position: None, object: None });
+        positions.chain(deletions).chain(lists).collect()
     }
 }
 
@@ -588,12 +603,15 @@ mod tests {
         expectations.expect_deletion(&uid("o"), THINGS, &key("a"), &uid("1"), None);
         expectations.expect_write(&uid("o"), OTHERS, 20);
         assert!(!is_fresh(&expectations, "o", &store));
-        expectations.history_lost(THINGS);
-        assert!(is_fresh(&expectations, "o", &store), "without a cache of the others");
-        expectations.expect_write(&uid("o"), THINGS, 12);
+        expectations.history_lost(THINGS, 2);
+        store.begin_list(true);
         assert!(!is_fresh(&expectations, "o", &store));
-        store.bookmark(12);
-        assert!(is_fresh(&expectations, "o", &store));
+        // A write in the new history.
+        expectations.expect_write(&uid("o"), THINGS, 7);
+        store.end_list(6);
+        assert!(!is_fresh(&expectations, "o", &store));
+        store.bookmark(7);
+        assert!(is_fresh(&expectations, "o", &store), "there is no cache of the others");
     }
 
     #[test]

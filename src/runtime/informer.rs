@@ -117,6 +117,12 @@ impl<T: Record> Informer<T> {
         self.delta_handler.on_position(handler);
     }
 
+    /// Registers `handler` for every list that is accepted although it is older than the store, since the API server has
+    /// lost the history after it: called with its number when it begins.
+    pub fn on_lost_history(&mut self, handler: impl Fn(u64) + Send + Sync + 'static) {
+        self.delta_handler.on_lost_history(handler);
+    }
+
     /// Calls the handlers with a change from a test.
     #[cfg(test)]
     pub(crate) fn dispatch(&self, change: Change<T>) {

@@ -39,6 +39,8 @@ pub trait AnyInformer: Send {
     fn fresh_list(&self) -> FreshList;
     /// See [`Informer::on_position`].
     fn on_any_position(&mut self, handler: Box<dyn Fn(u64) + Send + Sync>);
+    /// See [`Informer::on_lost_history`].
+    fn on_any_lost_history(&mut self, handler: Box<dyn Fn(u64) + Send + Sync>);
     /// See [`Informer::run`].
     fn run_boxed(self: Box<Self>, shutdown: CancellationToken) -> BoxFuture<'static, ()>;
     /// The informer with its type, for callers that know it.
@@ -72,6 +74,10 @@ impl<T: Record> AnyInformer for Informer<T> {
 
     fn on_any_position(&mut self, handler: Box<dyn Fn(u64) + Send + Sync>) {
         self.on_position(handler);
+    }
+
+    fn on_any_lost_history(&mut self, handler: Box<dyn Fn(u64) + Send + Sync>) {
+        self.on_lost_history(handler);
     }
 
     fn run_boxed(self: Box<Self>, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
@@ -152,6 +158,8 @@ impl Informers {
         expectations.relist_with(resource, move || overdue.request_relist());
         let reached = reached.clone();
         informer.on_any_position(Box::new(move |position| reached(resource, position)));
+        let lost = expectations.clone();
+        informer.on_any_lost_history(Box::new(move |list| lost.history_lost(resource, list)));
         let (ready, read_barrier) = (informer.ready(), Arc::new(informer.read_barrier()));
         let mut state = state.lock();
         state.entries.push(Entry {

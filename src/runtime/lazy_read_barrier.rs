@@ -46,6 +46,8 @@ struct State {
     ahead: BTreeMap<Resource, u64>,
     /// The kinds that were incomplete at the last check.
     incomplete: BTreeSet<Resource>,
+    /// The number of the list that a cache needs which shows a history that the API server has lost.
+    lost: BTreeMap<Resource, u64>,
     read: BTreeSet<Uid>,
 }
 
@@ -64,6 +66,23 @@ impl LazyReadBarrier {
             state.read.clear();
         }
         cache_state
+    }
+
+    /// The cache of a kind shows a history that the API server has lost, until the list of this number is complete.
+    pub fn history_lost(&self, resource: Resource, list: u64) {
+        let mut state = self.state.lock();
+        state.lost.insert(resource, list);
+        // That version was current in the lost history. The list shows a later state.
+        state.ahead.remove(&resource);
+    }
+
+    /// Whether one of these kinds' caches shows a lost history: nothing may be decided on it.
+    pub fn is_history_lost(&self, kinds: &[Resource], view: &impl CacheView) -> bool {
+        let mut state = self.state.lock();
+        state
+            .lost
+            .retain(|&kind, list| view.position(kind) != u64::MAX && view.lists(kind).completed < *list);
+        kinds.iter().any(|kind| state.lost.contains_key(kind))
     }
 
     /// The position from which on the cache of a kind can be relied on.
@@ -260,6 +279,22 @@ mod tests {
         barrier.request(&[THINGS]);
         assert!(requested.as_mut().now_or_never().is_some());
         assert!(barrier.requested(THINGS).now_or_never().is_some(), "whoever comes later is told, too");
+    }
+
+    #[test]
+    fn a_cache_of_a_lost_history_is_not_relied_on_until_it_is_listed_anew() {
+        let (barrier, store) = (LazyReadBarrier::default(), store(&[("a", 5)], 10));
+        let view = Caches::default().with(store.clone());
+        let others = Resource { plural: "others", ..THINGS };
+        barrier.elected(THINGS, 20);
+        barrier.history_lost(THINGS, 2);
+        barrier.history_lost(others, 2);
+        assert!(barrier.is_history_lost(&[THINGS], &view) && !barrier.is_history_lost(&[others], &view));
+        store.begin_list(true);
+        assert!(barrier.is_history_lost(&[others, THINGS], &view));
+        store.end_list(3);
+        assert!(!barrier.is_history_lost(&[THINGS], &view));
+        assert_eq!(barrier.cache_state(&[THINGS], &view), CacheState::Current, "20 was in the lost history");
     }
 
     #[test]

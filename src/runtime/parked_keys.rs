@@ -15,12 +15,23 @@ use crate::model::Resource;
 /// Without this a skipped key would wait for an event of one of its own objects, or for a timer. The
 /// position is reached by any event or bookmark of that kind. Clones share the list.
 pub struct ParkedKeys<K> {
-    parked: Arc<Mutex<Parked<K>>>,
+    parked: Arc<Mutex<BTreeMap<Resource, Parked<K>>>>,
     queue: WorkQueue<K>,
 }
 
-/// The parked keys, by kind, in the order of the positions.
-type Parked<K> = BTreeMap<Resource, BTreeSet<(u64, K)>>;
+/// The parked keys of a kind.
+struct Parked<K> {
+    /// In the order of the positions.
+    waiting: BTreeSet<(u64, K)>,
+    /// The position that the cache reached last.
+    reached: u64,
+}
+
+impl<K> Default for Parked<K> {
+    fn default() -> Self {
+        Parked { waiting: BTreeSet::new(), reached: 0 }
+    }
+}
 
 impl<K> Clone for ParkedKeys<K> {
     fn clone(&self) -> Self {
@@ -48,7 +59,7 @@ impl<K: Ord + Clone + Send + 'static> ParkedKeys<K> {
         let mut parked = self.parked.lock();
         for awaited in &behind.awaited {
             if let Some(position) = awaited.position {
-                parked.entry(awaited.resource).or_default().insert((position, key.clone()));
+                parked.entry(awaited.resource).or_default().waiting.insert((position, key.clone()));
             }
         }
         drop(parked);
@@ -59,12 +70,13 @@ impl<K: Ord + Clone + Send + 'static> ParkedKeys<K> {
         }
     }
 
-    /// Wakes the keys that waited for this position or an earlier one. To be called for each
-    /// [`super::Informer::on_position`].
+    /// Wakes the keys that waited for this position or an earlier one; all of them when positions go back, as after a
+    /// restore of etcd. To be called for each [`super::Informer::on_position`].
     pub fn reached(&self, resource: Resource, position: u64) {
         let mut parked = self.parked.lock();
-        let Some(waiting) = parked.get_mut(&resource) else { return };
-        while waiting.first().is_some_and(|(awaited, _)| *awaited <= position) {
+        let Parked { waiting, reached } = parked.entry(resource).or_default();
+        let went_back = position < std::mem::replace(reached, position);
+        while waiting.first().is_some_and(|(awaited, _)| went_back || *awaited <= position) {
             if let Some((_, key)) = waiting.pop_first()
                 && !planted!("parked keys are not enqueued when the cache catches up")
             {
@@ -75,7 +87,7 @@ impl<K: Ord + Clone + Send + 'static> ParkedKeys<K> {
 
     /// How many parked keys there are.
     pub fn len(&self) -> usize {
-        self.parked.lock().values().map(BTreeSet::len).sum()
+        self.parked.lock().values().map(|parked| parked.waiting.len()).sum()
     }
 
     /// Whether no key is parked.

@@ -113,12 +113,15 @@ impl Collector {
             namespace: self.kinds.namespace.clone(),
             seed: self.context.settings().seed ^ u64::from(id),
             turns: Some(self.turns.clone()),
+            relists_after_breaks: self.context.settings().relists_after_breaks,
             ..InformerOptions::default()
         };
         let api = self.api.over_shared_connection(u64::from(id) / WATCHES_PER_CONNECTION);
         let (ready, relist) = (watch::Sender::new(false), Arc::<Notify>::default());
+        let again = relist.clone();
         let reflector =
             Reflector::new(fixed, api, options, Box::new(writer), ready, relist, reachability.clone());
+        let mut lost_histories = self.context.lost_histories.subscribe();
         let collector = self.clone();
         let task = tokio::spawn(async move {
             let patience = async {
@@ -127,10 +130,17 @@ impl Collector {
                 collector.stop_waiting_for(id);
                 std::future::pending().await
             };
+            // The sender lives as long as the collector.
+            let listing_anew = async {
+                while lost_histories.changed().await.is_ok() {
+                    again.notify_one();
+                }
+            };
             tokio::select! {
                 biased;
                 never = reflector.run() => match never {},
                 () = patience => {}
+                () = listing_anew => {}
             }
         });
         let task = AbortOnDropHandle::new(task);
