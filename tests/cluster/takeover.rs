@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
+use http_body_util::{BodyExt as _, StreamBody};
 use serde_json::json;
 use windlass::app::Candidacy;
 use windlass_apiserver::{FaultDecision, RequestInfo};
@@ -59,6 +60,11 @@ fn requested(cluster: &Cluster, agent: &str, from: usize) -> Vec<String> {
     own.map(described).collect()
 }
 
+fn is_whole_list(what: &&String) -> bool {
+    what.starts_with("list") && !what.contains("labelSelector=") && !what.ends_with("limit=1")
+        || what.contains("sendInitialEvents")
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_lists_no_kind_again_and_reads_only_the_objects_that_it_writes_for() {
     let (rig, a, _b) = quiet().await;
@@ -68,10 +74,6 @@ async fn a_new_leader_lists_no_kind_again_and_reads_only_the_objects_that_it_wri
     acts(&rig, 30, "b").await;
     rig.cluster.rolled_out("web").await;
     let requested = requested(&rig.cluster, B, from);
-    let is_whole_list = |what: &&String| {
-        what.starts_with("list") && !what.contains("labelSelector=") && !what.ends_with("limit=1")
-            || what.contains("sendInitialEvents")
-    };
     assert_eq!(requested.iter().filter(is_whole_list).collect::<Vec<_>>(), [""; 0], "{requested:#?}");
     assert_eq!(
         requested.iter().filter(|what| what.ends_with("limit=1")).count(),
@@ -111,6 +113,60 @@ async fn a_settled_cluster_costs_a_new_leader_one_small_list_for_each_kind() {
         "{:?}",
         rig.acts()
     );
+}
+
+/// Shows what a watch has sent three seconds later.
+fn with_slow_watches(router: axum::Router) -> axum::Router {
+    let slow = |request: axum::extract::Request, next: axum::middleware::Next| async move {
+        let uri = request.uri().to_string();
+        let is_slow = uri.contains("watch=true");
+        let response = next.run(request).await;
+        if !is_slow {
+            return response;
+        }
+        response.map(|body| {
+            // Each frame with the time at which it is due: those behind it do not wait once more.
+            let (queue, queued) = tokio::sync::mpsc::unbounded_channel();
+            tokio::spawn(async move {
+                let mut body = body;
+                while let Some(frame) = body.frame().await {
+                    if queue.send((tokio::time::Instant::now() + 3 * S, frame)).is_err() {
+                        break;
+                    }
+                }
+            });
+            let delayed = futures::stream::unfold(queued, |mut queued| async move {
+                let (due, frame) = queued.recv().await?;
+                tokio::time::sleep_until(due).await;
+                Some((frame, queued))
+            });
+            axum::body::Body::new(StreamBody::new(delayed))
+        })
+    };
+    router.layer(axum::middleware::from_fn(slow))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_whose_watches_are_seconds_behind_waits_for_them_and_lists_nothing() {
+    let rig = Rig::new().await;
+    let a = start(&rig, A, 1);
+    rig.until(5, "a leads", |rig| rig.holder() == "a").await;
+    let client = |router| kube::Client::new(router, "default");
+    let own = client(tag(rig.cluster.sandbox.router(), B)).into();
+    let election = Candidacy { client: own, options: options(B), thread: None };
+    let slow = client(with_slow_watches(tag(rig.cluster.sandbox.router(), B)));
+    let _b = Daemon::start_with(rig.cluster.parts(slow, 2, Some(election)), unlimited());
+    let _unrest = rig.unrest().await;
+    tokio::time::sleep(60 * S).await;
+    let from = rig.cluster.log.lock().unwrap().len();
+    a.kill();
+    rig.until(30, "b leads", |rig| rig.holder() == "b").await;
+    let scales = |rig: &Rig| rig.acts().iter().any(|act| act.agent == "b" && act.what.contains("ReplicaSet"));
+    rig.until(10, "b scales what its watches have shown late", scales).await;
+    tokio::time::sleep(30 * S).await;
+    let requested = requested(&rig.cluster, B, from);
+    assert_eq!(requested.iter().filter(is_whole_list).collect::<Vec<_>>(), [""; 0], "{requested:#?}");
+    rig.one_at_a_time();
 }
 
 /// Rolls out DaemonSets of these names.

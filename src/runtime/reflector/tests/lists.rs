@@ -102,7 +102,6 @@ async fn streaming_lists_that_are_always_cut_off_give_way_to_pages() {
 #[tokio::test(start_paused = true)]
 async fn lists_are_streamed_again_some_time_after_the_last_streams_were_cut_off() {
     let cut = Answer::Stream(vec![added("a", 5), Step::Break]);
-    let pages = [30, 31].map(|version| page(version, &[("a", 5)], ""));
     let [first, second] = [30, 31].map(|version| page(version, &[("a", 5)], ""));
     let world = start(vec![cut.clone(), cut.clone(), cut, first, Answer::Stream(Vec::new()), second]);
     tokio::time::sleep(20 * S).await;
