@@ -16,6 +16,7 @@ mod many_owners;
 mod metadata_encodings;
 mod namespaces;
 mod quotas;
+mod restored_history;
 mod test_bed;
 
 use std::process::ExitCode;
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
         Server: daemon_policy::the_daemons_token_can_write_only_objects_that_its_controllers_own,
         Server: collector_policy::the_collectors_token_changes_only_references_and_its_finalizers,
         Server: many_owners::the_policies_judge_changes_of_thousands_of_references,
+        Server: restored_history::daemons_go_on_after_a_restore_of_etcd_with_and_without_a_lease,
         Server: installation::the_shipped_manifests_are_accepted,
         Server: namespaces::namespaces_end_with_what_is_in_them,
         Server: examples::the_python_program_of_the_documentation_passes,

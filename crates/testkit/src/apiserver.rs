@@ -36,9 +36,12 @@ pub struct ApiServer {
     dir: TempDir,
 }
 
-/// A child and what it has logged.
+/// A child, how it was started, and what it has logged.
 struct Process {
     child: super::process::Process,
+    program: PathBuf,
+    dir: PathBuf,
+    args: Vec<String>,
     log: PathBuf,
 }
 
@@ -55,7 +58,17 @@ impl Process {
             .stderr(output)
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
-        Process { child: super::process::Process(child), log }
+        let (program, dir, args) = (program.to_owned(), dir.to_owned(), args.to_owned());
+        Process { child: super::process::Process(child), program, dir, args, log }
+    }
+
+    fn kill(&mut self) {
+        self.child.0.kill().unwrap();
+        self.child.0.wait().unwrap();
+    }
+
+    fn start_again(&mut self) {
+        *self = Process::start(&self.program, &self.dir, &self.args);
     }
 
     fn has_ended(&mut self) -> bool {
@@ -192,6 +205,16 @@ impl ApiServer {
         let mut server = ApiServer { kube_apiserver, etcd, dir };
         server.wait_until_ready().await?;
         Ok(server)
+    }
+
+    /// Stops both programs, passes the folder with the data of etcd, and starts them again on their ports.
+    pub async fn restart(&mut self, change: impl FnOnce(&Path)) {
+        self.kube_apiserver.kill();
+        self.etcd.kill();
+        change(&self.dir.path().join("etcd"));
+        self.etcd.start_again();
+        self.kube_apiserver.start_again();
+        self.wait_until_ready().await.unwrap_or_else(|why| panic!("{why}"));
     }
 
     async fn wait_until_ready(&mut self) -> Result<(), String> {
