@@ -24,8 +24,8 @@ use serde_json::{Map, Value};
 use super::context::Context;
 use super::registry::{CONTROLLERS, ControllerEntry};
 use crate::model::{Meta, ObjectKey, Record, Resource};
-use crate::runtime::api::ApiError;
-use crate::runtime::events::{EventTarget, EventType};
+use crate::runtime::api::{Api, ApiError};
+use crate::runtime::events::{EventTarget, EventType, create_once};
 use crate::runtime::leader_election::lease::LEASES;
 use crate::runtime::request;
 use crate::runtime::store::Change;
@@ -201,7 +201,7 @@ pub async fn guard(context: Arc<Context>, on_conflict: OnConflict) -> Conflict {
         tokio::time::sleep(WINDOW).await;
         let Some(conflict) = context.look_for_rivals(turn).await else { continue };
         tracing::error!("another controller acts on the same objects: {conflict}");
-        if on_conflict == OnConflict::Exit {
+        if on_conflict == OnConflict::Exit && context.may_end_for(&conflict).await {
             return conflict;
         }
     }
@@ -260,6 +260,26 @@ impl Context {
         Some(Conflict { manager, kind: target.resource.kind, key: target.key.to_string() })
     }
 
+    /// Whether no process has ended for a conflict within the last hour: whoever can fake one must not end each new leader.
+    /// Processes share an event of a fixed name, which the API server keeps for an hour (`--event-ttl`): it can be created
+    /// once.
+    async fn may_end_for(&self, conflict: &Conflict) -> bool {
+        let namespace = self.settings.scope.namespace.as_deref().unwrap_or(OF_ADMINISTRATORS);
+        let lease = ObjectKey::new(namespace, "windlass");
+        let message =
+            format!("A leader of Windlass ends: {conflict}. None ends for that again within an hour.");
+        let (api, name) = (self.any_api(), "windlass.ended-for-a-conflict");
+        let created = create_once(api, &lease, name, "ConflictingController", message, self.now());
+        match created.await {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(%error, "--on-conflict=exit: this process goes on, since one has ended for a conflict within the \
+                    last hour, or that cannot be told");
+                false
+            }
+        }
+    }
+
     /// The holder of kube-controller-manager's Lease, if it renews it while we look.
     async fn renewed_lease(&self) -> Option<String> {
         let path = LEASES.path_of(&ObjectKey::new(OF_ADMINISTRATORS, UPSTREAM));
@@ -273,8 +293,11 @@ impl Context {
         &self,
         path: &str,
     ) -> Result<T, ApiError> {
-        let any = self.controls.first().expect("the registry has controllers");
-        any.api.call(request::get(path, &[])).await
+        self.any_api().call(request::get(path, &[])).await
+    }
+
+    fn any_api(&self) -> &Api {
+        &self.controls.first().expect("the registry has controllers").api
     }
 }
 

@@ -179,6 +179,11 @@ async fn another_controller_is_detected_reported_and_optionally_ends_the_process
     let error = daemon.task.await.unwrap().unwrap_err().to_string();
     assert!(error.contains("-deployment-controller") && error.contains("--on-conflict=warn"), "{error}");
     assert!(has_reported(&cluster), "it ends with an event that has the reason");
+    // The sandbox keeps events for ever, an API server for an hour.
+    let next = cluster.start_with(2, exit_on_conflict(), |router| with_managers(router, both()));
+    rival(&cluster, &["shop", "bar"], "deployments", "replicas", 600).await;
+    assert!(next.metrics.render().contains("windlass_foreign_writes_total{"), "it reports the conflict");
+    assert!(!next.task.is_finished(), "one process an hour ends for a conflict");
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,7 +17,7 @@ use prometheus::IntCounterVec;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-pub use write::EventWriter;
+pub use write::{EventWriter, create_once};
 
 use super::api::Api;
 use crate::clock::Clock;

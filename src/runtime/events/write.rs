@@ -12,9 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::correlate::{Correlator, Decided};
 use super::repeats::Repeats;
-use super::{EventTarget, Recorded};
-use crate::model::Resource;
+use super::{EventTarget, EventType, Recorded, truncate};
+use crate::model::{ObjectKey, Resource};
 use crate::runtime::api::{Api, ApiError};
+use crate::runtime::leader_election::lease::LEASES;
 use crate::runtime::request::{self, PatchType};
 
 const EVENTS: Resource = Resource { group: "", version: "v1", kind: "Event", plural: "events" };
@@ -161,6 +162,40 @@ impl EventWriter {
         self.api.metrics().events_written.with_label_values(&[event.kind.as_str(), verb]).inc();
         Ok(())
     }
+}
+
+/// Creates an event of this name beside the Lease `lease`. While the API server keeps it (`--event-ttl`, an hour), the name
+/// is taken, for other processes as well.
+///
+/// # Errors
+/// The API server's error: "already exists" where the name is taken.
+pub async fn create_once(
+    api: &Api,
+    lease: &ObjectKey,
+    name: &str,
+    reason: &str,
+    message: String,
+    at: Timestamp,
+) -> Result<(), ApiError> {
+    let namespace = &*lease.namespace;
+    let event = json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": namespace},
+        "involvedObject": {"apiVersion": LEASES.api_version(), "kind": LEASES.kind, "namespace": namespace, "name": lease.name},
+        "type": EventType::Warning.as_str(),
+        "reason": reason,
+        "message": truncate(message),
+        "source": {"component": "windlass"},
+        "reportingComponent": "windlass",
+        "reportingInstance": "",
+        "count": 1,
+        "firstTimestamp": seconds(at),
+        "lastTimestamp": seconds(at),
+    });
+    let request = request::post(&EVENTS.path(Some(namespace)), &[], &event).map_err(ApiError::Decode)?;
+    api.call::<IgnoredAny>(request::metadata_only(request)).await?;
+    Ok(())
 }
 
 /// Waits until then; for ever where there is nothing to wait for.
