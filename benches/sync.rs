@@ -261,6 +261,10 @@ impl Server {
         if method == Method::POST && path.ends_with("/events") {
             return answer(201, &json!({"metadata": {"resourceVersion": state.version.to_string()}}));
         }
+        // The daemon looks at its start for the Lease of a living kube-controller-manager.
+        if method == Method::GET && path.ends_with("/leases/kube-controller-manager") {
+            return answer(404, &json!({"kind": "Status", "code": 404, "reason": "NotFound"}));
+        }
         state.unexpected.push(format!("{method} {path}"));
         answer(500, &json!({"kind": "Status", "code": 500, "reason": "InternalError"}))
     }
