@@ -67,7 +67,7 @@ fn main() -> ExitCode {
     let assets = match controllers::assets() {
         Ok(assets) => assets,
         Err(missing) => {
-            writeln!(out, "differential: skipped, {missing}").unwrap();
+            writeln!(out, "test differential ... ignored, needs kube-controller-manager: {missing}").unwrap();
             return ExitCode::SUCCESS;
         }
     };

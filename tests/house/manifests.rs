@@ -297,18 +297,19 @@ fn requests_have_the_priority_level_of_kube_controller_manager_and_the_lease_tha
 }
 
 /// The rights of an installation of the chart with this file of values.
-fn granted(values: &str) -> Option<(rights::Rights, BTreeSet<String>)> {
-    let folder = PathBuf::from(std::env::var_os("WINDLASS_RENDERED")?);
+fn granted(values: &str) -> (rights::Rights, BTreeSet<String>) {
+    let folder = PathBuf::from(std::env::var_os("WINDLASS_RENDERED").expect("WINDLASS_RENDERED is set"));
     let objects = objects(&read(folder.join(format!("{values}.yaml"))));
     let own: Vec<Value> = objects
         .into_iter()
         .filter(|it| !title(it).ends_with("-test") && !title(it).ends_with("-leader-election"))
         .collect();
     let kinds = own.iter().filter(|it| !it["rules"].is_null()).map(title).collect();
-    Some((rights::granted(&own), kinds))
+    (rights::granted(&own), kinds)
 }
 
 #[test]
+#[ignore = "needs WINDLASS_RENDERED, which `.ci/chart check` fills"]
 fn a_disabled_controller_has_no_write_permissions() {
     for (values, gone, left) in [
         (
@@ -329,12 +330,12 @@ fn a_disabled_controller_has_no_write_permissions() {
             "create pods",
         ),
     ] {
-        let Some((granted, _)) = granted(&format!("{values}-kube-system")) else { return };
+        let (granted, _) = granted(&format!("{values}-kube-system"));
         assert!(granted.contains(left), "{values}: {granted:?}");
         let there: Vec<_> = gone.iter().filter(|right| granted.contains(**right)).collect();
         assert!(there.is_empty(), "{values}: {there:?}");
     }
-    let Some((_, roles)) = granted("own-namespace-kube-system") else { return };
+    let (_, roles) = granted("own-namespace-kube-system");
     assert_eq!(roles, BTreeSet::from(["Role/windlass".to_owned()]), "no rights outside of the namespace");
     let all = manifests::rendered().into_iter().find(|(origin, _)| origin == "own-namespace-kube-system");
     for object in all.unwrap().1 {

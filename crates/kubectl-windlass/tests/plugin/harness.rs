@@ -210,10 +210,11 @@ impl Ended {
     }
 }
 
-/// The real kubectl, if there is one: among the programs of Kubernetes, or in PATH.
-pub fn kubectl() -> Option<PathBuf> {
+/// The real kubectl: among the programs of Kubernetes, or in PATH. Whoever asks is ignored unless it is asked for.
+pub fn kubectl() -> PathBuf {
     let assets = std::env::var_os("KUBEBUILDER_ASSETS").map(|assets| Path::new(&assets).join("kubectl"));
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let in_path = std::env::split_paths(&paths).map(|directory| directory.join("kubectl"));
-    assets.into_iter().chain(in_path).find(|file| file.is_file())
+    let found = assets.into_iter().chain(in_path).find(|file| file.is_file());
+    found.expect("a kubectl in KUBEBUILDER_ASSETS or PATH")
 }

@@ -1,7 +1,7 @@
-//! The plugin at a terminal, which `script` of util-linux provides. Without it these tests say so and pass.
+//! The plugin at a terminal, which `script` of util-linux provides.
 
 use std::io::{Read as _, Write as _};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,12 +17,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    #[allow(clippy::print_stderr)] // A skipped test says so.
-    fn start(sandbox: &Sandbox, line: &str) -> Option<Self> {
-        if !Command::new("script").arg("--version").output().is_ok_and(|output| output.status.success()) {
-            eprintln!("skipped: no `script` of util-linux");
-            return None;
-        }
+    fn start(sandbox: &Sandbox, line: &str) -> Self {
         let line = format!("stty cols 120 rows 40; exec {line}");
         let mut command = sandbox.command("script", &["-q", "-e", "-c", &line, "/dev/null"]);
         command.env("TERM", "xterm").env("SHELL", "/bin/sh").stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -37,7 +32,7 @@ impl Terminal {
                 seen.lock().unwrap().extend_from_slice(&buffer[..count]);
             }
         });
-        Some(Terminal { child, shown })
+        Terminal { child, shown }
     }
 
     fn text(&self) -> String {
@@ -77,10 +72,11 @@ fn with_a_broken_rollout() -> Sandbox {
 }
 
 #[test]
+#[ignore = "needs `script` of util-linux"]
 fn a_terminal_gets_a_live_tree_that_ctrl_c_and_q_leave() {
     let sandbox = with_a_broken_rollout();
     for keys in [b"\x03", b"q"] {
-        let Some(mut terminal) = Terminal::start(&sandbox, &format!("{PLUGIN} status web")) else { return };
+        let mut terminal = Terminal::start(&sandbox, &format!("{PLUGIN} status web"));
         terminal.shows("ImagePullBackOff");
         // Spaces are not sent: the screen is empty there.
         terminal.shows("leave");
@@ -96,10 +92,11 @@ fn a_terminal_gets_a_live_tree_that_ctrl_c_and_q_leave() {
 }
 
 #[test]
+#[ignore = "needs `script` of util-linux"]
 fn the_tree_ends_with_the_rollout() {
     let sandbox = Sandbox::start(&[]);
     sandbox.create_web("app:1", &Value::Null);
-    let Some(terminal) = Terminal::start(&sandbox, &format!("{PLUGIN} status web --ascii")) else { return };
+    let terminal = Terminal::start(&sandbox, &format!("{PLUGIN} status web --ascii"));
     let (code, text) = terminal.end();
     assert_eq!(code, Some(0), "{text:?}");
     let (screen, after) = text.rsplit_once("\u{1b}[?1049l").unwrap();
@@ -111,19 +108,20 @@ fn the_tree_ends_with_the_rollout() {
 }
 
 #[test]
+#[ignore = "needs `script` of util-linux"]
 fn an_undo_asks_at_a_terminal_and_ctrl_c_is_no_answer() {
     let sandbox = with_a_broken_rollout();
     sandbox.eventually("/apis/apps/v1/namespaces/default/deployments/web", |web| {
         web["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "2"
     });
-    let Some(mut terminal) = Terminal::start(&sandbox, &format!("{PLUGIN} undo web")) else { return };
+    let mut terminal = Terminal::start(&sandbox, &format!("{PLUGIN} undo web"));
     terminal.shows("back to revision 1? [y/N] ");
     terminal.press(b"\x03");
     let (code, text) = terminal.end();
     assert_eq!(code, Some(130), "{text:?}");
     let web = sandbox.get("/apis/apps/v1/namespaces/default/deployments/web");
     assert_eq!(web["spec"]["template"]["spec"]["containers"][0]["image"], "app:broken");
-    let mut terminal = Terminal::start(&sandbox, &format!("{PLUGIN} undo web")).unwrap();
+    let mut terminal = Terminal::start(&sandbox, &format!("{PLUGIN} undo web"));
     terminal.shows("[y/N] ");
     terminal.press(b"y\n");
     let (code, text) = terminal.end();
@@ -132,20 +130,22 @@ fn an_undo_asks_at_a_terminal_and_ctrl_c_is_no_answer() {
 }
 
 #[test]
+#[ignore = "needs kubectl"]
 fn kubectl_refuses_a_flag_before_the_name_of_the_plugin() {
     let sandbox = Sandbox::start(&[]);
     sandbox.create_web("app:1", &Value::Null);
-    let Some(before) = run(&sandbox, &["-n", "default", "windlass", "status", "web"]) else { return };
+    let before = run(&sandbox, &["-n", "default", "windlass", "status", "web"]);
     assert_eq!(before.code, Some(1), "{before:?}");
     assert!(before.err.contains("flags cannot be placed before plugin name"), "{before:?}");
-    let behind = run(&sandbox, &["windlass", "-n", "default", "status", "web", "--timeout=60s"]).unwrap();
+    let behind = run(&sandbox, &["windlass", "-n", "default", "status", "web", "--timeout=60s"]);
     assert_eq!(behind.code, Some(0), "{behind:?}");
 }
 
 #[test]
+#[ignore = "needs kubectl and `script` of util-linux"]
 fn a_reader_that_goes_away_and_ctrl_c_end_the_plugin_under_kubectl() {
     let sandbox = with_a_broken_rollout();
-    let Some(kubectl) = kubectl() else { return };
+    let kubectl = kubectl();
     let path = plugin_directory(&sandbox);
     // Nobody reads: the first line that the plugin writes finds a closed pipe.
     let mut command = sandbox.command(&kubectl, &["windlass", "status", "web"]);
@@ -155,7 +155,7 @@ fn a_reader_that_goes_away_and_ctrl_c_end_the_plugin_under_kubectl() {
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
 
     let line = format!("env PATH={} {} windlass status web --plain", path.display(), kubectl.display());
-    let Some(mut terminal) = Terminal::start(&sandbox, &line) else { return };
+    let mut terminal = Terminal::start(&sandbox, &line);
     terminal.shows("ImagePullBackOff");
     terminal.press(b"\x03");
     let (code, text) = terminal.end();
