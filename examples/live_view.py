@@ -2,8 +2,8 @@
 """Draws docs/live-view.svg: runs windlass-sandbox in a terminal of its own, changes an image in the middle, and renders the
 screen as it is a moment later.
 
-    cargo build --release --bin windlass-sandbox
-    examples/live_view.py target/release/windlass-sandbox docs/live-view.svg
+    cargo build --bin windlass-sandbox
+    examples/live_view.py target/debug/windlass-sandbox docs/live-view.svg
 
 It needs Python's standard library only, and a system with pseudo-terminals (Linux, macOS).
 """
