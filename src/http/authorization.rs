@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::authentication::User;
 use super::metrics::ServingMetrics;
-use super::review_cache::{Answered, ClientClass, NotReviewed, ReviewCache};
+use super::review_cache::{Answered, ClientClass, Key, NotReviewed, ReviewCache, shorten};
 use super::reviews::{Kind, Reviews};
 use crate::runtime::api::ApiError;
 
@@ -64,7 +64,7 @@ impl AllowedPaths {
 }
 
 /// The request to authorize.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Question {
     #[serde(flatten)]
     pub(super) user: User,
@@ -73,7 +73,7 @@ pub(super) struct Question {
 }
 
 /// A method on a path.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Action {
     pub(super) path: String,
     /// The method in lower case.
@@ -104,12 +104,9 @@ pub(super) struct Authorizer {
     allowed_groups: Vec<String>,
     allowed_ttl: Duration,
     denied_ttl: Duration,
-    cache: ReviewCache<Question, Decision>,
+    cache: ReviewCache<Decision>,
     metrics: ServingMetrics,
 }
-
-/// The largest question whose answer is cached, in bytes of path and user. Upstream has the same bound.
-const LARGEST_KEPT: usize = 10_000;
 
 impl Authorizer {
     pub(super) fn new(
@@ -129,7 +126,7 @@ impl Authorizer {
         if masters || self.allowed_paths.allow(&question.action.path) {
             return Some(Decision::Allowed);
         }
-        self.cache.known(question, tokio::time::Instant::now())
+        self.cache.known(key(question)?, tokio::time::Instant::now())
     }
 
     /// Sends a review, after `pay` unless the last answer to this was "allowed".
@@ -140,26 +137,25 @@ impl Authorizer {
     ) -> Result<Decision, NotReviewed> {
         let (reviews, metrics) = (self.reviews.clone(), self.metrics.clone());
         let (allowed, denied) = (self.allowed_ttl, self.denied_ttl);
-        let small = size(&question) <= LARGEST_KEPT;
-        let asked = question.clone();
+        let Some(key) = key(&question) else {
+            return Ok(Decision::Failed("the request cannot be written as a review".to_owned()));
+        };
         let ask = |class| async move {
-            let answer = ask(&reviews, class, &asked, &metrics).await;
+            let answer = ask(&reviews, class, &question, &metrics).await;
             let (keep, good) = match &answer {
-                Decision::Allowed if small => (allowed, Some(true)),
-                Decision::Denied(_) if small => (denied, Some(false)),
-                Decision::Allowed | Decision::Denied(_) => (Duration::ZERO, None),
+                Decision::Allowed => (allowed, Some(true)),
+                Decision::Denied(_) => (denied, Some(false)),
                 Decision::Failed(_) => (FAILED, None),
             };
             Answered { answer, keep, good }
         };
-        self.cache.get(question, pay, ask).await
+        self.cache.get(key, pay, ask).await
     }
 }
 
-fn size(question: &Question) -> usize {
-    let Question { user: User { name, uid, groups, extra }, action } = question;
-    let words = groups.iter().chain(extra.values().flatten()).chain(extra.keys());
-    [name, uid, &action.path].into_iter().chain(words).map(String::len).sum()
+/// The hash of the review that would be sent, which tells everything that the answer depends on.
+fn key(question: &Question) -> Option<Key> {
+    serde_json::to_vec(question).ok().map(|review| Key::of(&review))
 }
 
 async fn ask(
@@ -170,7 +166,7 @@ async fn ask(
 ) -> Decision {
     match reviews.ask(class, &REVIEW, question, &metrics.access_reviews).await {
         Ok(Status { allowed: true, .. }) => Decision::Allowed,
-        Ok(Status { reason, .. }) => Decision::Denied(reason),
+        Ok(Status { reason, .. }) => Decision::Denied(shorten(reason)),
         // An API server without reviews, such as a test bed's, allows no user; that is no failure.
         Err(error) if error.is_not_found() => Decision::Denied(
             "the API server has no SubjectAccessReviews (authorization.k8s.io/v1), so no user is allowed \
@@ -180,7 +176,7 @@ async fn ask(
         Err(error @ ApiError::Status(_)) if error.is_forbidden() => Decision::Failed(format!(
             "{error}. Usually a ClusterRoleBinding to the ClusterRole system:auth-delegator is missing"
         )),
-        Err(error) => Decision::Failed(error.to_string()),
+        Err(error) => Decision::Failed(shorten(error.to_string())),
     }
 }
 
@@ -200,6 +196,38 @@ mod tests {
         assert!(AllowedPaths::new(&["*"]).unwrap().allow("/anything"));
         assert!(AllowedPaths::new(&["/a*b"]).unwrap_err().to_string().contains("/a*b"));
         assert!(AllowedPaths::new(&["/a**"]).is_err());
+    }
+
+    #[test]
+    fn each_part_of_a_question_changes_its_key() {
+        let question = |name: &str, groups: &[&str], extra: &[(&str, &[&str])], path: &str, verb: &str| {
+            let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+            let extra = extra.iter().map(|(key, values)| ((*key).to_owned(), owned(values))).collect();
+            let user = User { name: name.into(), groups: owned(groups), extra, ..User::default() };
+            Question { user, action: Action { path: path.into(), verb: verb.into() } }
+        };
+        let mut with_uid = question("a", &["g"], &[], "/p", "get");
+        with_uid.user.uid = "g".into();
+        let questions = [
+            question("a", &["g"], &[], "/p", "get"),
+            question("b", &["g"], &[], "/p", "get"),
+            question("a", &[], &[], "/p", "get"),
+            question("a", &["g", "h"], &[], "/p", "get"),
+            question("a", &["gh"], &[], "/p", "get"),
+            question("a", &["g\",\"h"], &[], "/p", "get"),
+            question("a", &["h", "g"], &[], "/p", "get"),
+            question("a", &["g"], &[("k", &["v"])], "/p", "get"),
+            question("a", &["g"], &[("k", &["v", "w"])], "/p", "get"),
+            question("a", &["g"], &[("k", &["v"]), ("w", &[])], "/p", "get"),
+            question("a", &["g"], &[], "/q", "get"),
+            question("a", &["g"], &[], "/p", "post"),
+            with_uid,
+        ];
+        let keys: Vec<Key> = questions.iter().map(|question| key(question).unwrap()).collect();
+        for (at, it) in keys.iter().enumerate() {
+            assert_eq!(keys.iter().position(|other| other == it), Some(at), "{:?}", questions[at]);
+        }
+        assert_eq!(key(&questions[0]), key(&questions[0].clone()));
     }
 
     #[test]

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use axum::http::{HeaderMap, header};
-use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::User;
 use crate::http::metrics::ServingMetrics;
-use crate::http::review_cache::{Answered, ClientClass, NotReviewed, ReviewCache};
+use crate::http::review_cache::{Answered, ClientClass, Key, NotReviewed, ReviewCache, shorten};
 use crate::http::reviews::{Kind, Reviews};
 
 const REVIEW: Kind = Kind {
@@ -45,14 +44,11 @@ pub(in crate::http) enum Bearer {
     Failed(String),
 }
 
-/// The hash of a token: the cache holds no secrets.
-type Hash = [u8; 32];
-
 /// Sends TokenReviews, and caches the answers.
 pub(in crate::http) struct TokenReviewer {
     reviews: Reviews,
     ttl: Duration,
-    cache: ReviewCache<Hash, Bearer>,
+    cache: ReviewCache<Bearer>,
     metrics: ServingMetrics,
 }
 
@@ -72,7 +68,7 @@ impl TokenReviewer {
 
     /// The cached answer.
     pub(in crate::http) fn known(&self, token: &str) -> Option<Bearer> {
-        let known = self.cache.known(&hash(token), Instant::now());
+        let known = self.cache.known(Key::of(token.as_bytes()), Instant::now());
         if known.is_some() {
             self.metrics.token_cache.with_label_values(&["hit"]).inc();
         }
@@ -81,7 +77,7 @@ impl TokenReviewer {
 
     /// Whether the last review accepted it.
     pub(in crate::http) fn was_good(&self, token: &str) -> bool {
-        self.cache.class(&hash(token), Instant::now()) == ClientClass::Known
+        self.cache.class(Key::of(token.as_bytes()), Instant::now()) == ClientClass::Known
     }
 
     /// The user of the token. `pay` is called before a review is sent, for a token that was not
@@ -93,7 +89,7 @@ impl TokenReviewer {
     ) -> Result<Bearer, NotReviewed> {
         self.metrics.token_cache.with_label_values(&["miss"]).inc();
         let (reviews, metrics, ttl) = (self.reviews.clone(), self.metrics.clone(), self.ttl);
-        let (question, token) = (hash(token), token.to_owned());
+        let (question, token) = (Key::of(token.as_bytes()), token.to_owned());
         let ask = |class| async move {
             let answer = ask(&reviews, class, &token, &metrics).await;
             let (keep, good) = match &answer {
@@ -107,19 +103,13 @@ impl TokenReviewer {
     }
 }
 
-fn hash(token: &str) -> Hash {
-    let mut hash = Hash::default();
-    hash.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
-    hash
-}
-
 async fn ask(reviews: &Reviews, class: ClientClass, token: &str, metrics: &ServingMetrics) -> Bearer {
     let spec = json!({"token": token});
     match reviews.ask(class, &REVIEW, &spec, &metrics.token_reviews).await {
         Ok(Status { authenticated: true, user, .. }) => Bearer::User(Box::new(user.authenticated())),
         Ok(Status { error, .. }) if error.is_empty() => Bearer::Refused("invalid bearer token".into()),
-        Ok(Status { error, .. }) => Bearer::Refused(error),
-        Err(error) => Bearer::Failed(error.to_string()),
+        Ok(Status { error, .. }) => Bearer::Refused(shorten(error)),
+        Err(error) => Bearer::Failed(shorten(error.to_string())),
     }
 }
 
