@@ -143,15 +143,27 @@ fn directives(verbosity: u8) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::io;
 
     use parking_lot::Mutex;
 
     use super::*;
 
+    /// The log of a test.
     #[derive(Clone, Default)]
-    struct Memory(Arc<Mutex<Vec<u8>>>);
+    pub(crate) struct Memory(Arc<Mutex<Vec<u8>>>);
+
+    impl Memory {
+        pub(crate) fn subscriber(&self, options: &LogOptions) -> Box<dyn Subscriber + Send + Sync> {
+            let writer = self.clone();
+            subscriber(options, move || writer.clone(), false).unwrap()
+        }
+
+        pub(crate) fn text(&self) -> String {
+            String::from_utf8(self.0.lock().clone()).unwrap()
+        }
+    }
 
     impl io::Write for Memory {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -166,10 +178,8 @@ mod tests {
 
     fn logged(options: &LogOptions, log: impl FnOnce()) -> String {
         let memory = Memory::default();
-        let writer = memory.clone();
-        let subscriber = subscriber(options, move || writer.clone(), false).unwrap();
-        tracing::subscriber::with_default(subscriber, log);
-        String::from_utf8(memory.0.lock().clone()).unwrap()
+        tracing::subscriber::with_default(memory.subscriber(options), log);
+        memory.text()
     }
 
     #[test]
@@ -272,7 +282,7 @@ mod tests {
                 verbosity.set(0).unwrap();
                 log(3);
             });
-            let text = String::from_utf8(memory.0.lock().clone()).unwrap();
+            let text = memory.text();
             assert_eq!(
                 [1, 2, 3].map(|n| text.contains(&format!("step {n}"))),
                 [false, true, false],

@@ -24,6 +24,7 @@ use super::authentication::{
 use super::authorization::{Action, Authorizer, Decision, Question};
 use super::connection_limits::AddressLimiter;
 use super::listener::{AllowedRequest, Peer};
+use super::log_limit::LogLimit;
 use super::metrics::ServingMetrics;
 use super::review_cache::NotReviewed;
 use super::router::plain;
@@ -37,6 +38,15 @@ pub(super) struct Access {
     pub(super) tokens: TokenReviewer,
     pub(super) authorizer: Authorizer,
     pub(super) metrics: ServingMetrics,
+    /// Of reviews that got no answer: for each request of a client that is not throttled, as long as the API server is away.
+    pub(super) failures: ReviewFailures,
+}
+
+/// Bounds the log lines about each kind of review.
+#[derive(Default)]
+pub(super) struct ReviewFailures {
+    tokens: LogLimit,
+    accesses: LogLimit,
 }
 
 /// Why a request is refused.
@@ -192,7 +202,9 @@ impl Access {
     fn unauthenticated(&self, result: &str, address: IpAddr, reason: &str) -> Refusal {
         self.metrics.authentications.with_label_values(&[result]).inc();
         if result == "error" {
-            tracing::warn!(%address, reason, "token could not be reviewed; the request is refused");
+            if self.failures.tokens.admits(Instant::now()) {
+                tracing::warn!(%address, reason, "token could not be reviewed; the request is refused");
+            }
         } else {
             tracing::debug!(%address, reason, "request credentials are invalid");
         }
@@ -224,7 +236,9 @@ impl Access {
             }
             Decision::Failed(reason) => {
                 self.metrics.authorizations.with_label_values(&["error"]).inc();
-                tracing::warn!(reason, "access could not be reviewed; the request is refused");
+                if self.failures.accesses.admits(Instant::now()) {
+                    tracing::warn!(reason, "access could not be reviewed; the request is refused");
+                }
                 return Err(Refusal::Unknown { path: question.action.path, reason });
             }
         };

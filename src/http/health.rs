@@ -10,7 +10,9 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::response::Response;
 use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
+use tokio::time::Instant;
 
+use super::log_limit::LogLimit;
 use super::router::plain;
 
 /// Checks a component; the error describes the failure. Must not block.
@@ -20,6 +22,14 @@ type Probe = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 struct Check {
     name: String,
     probe: Probe,
+    /// Any client may ask, as often as it likes. By the name of the check, since its reason may count seconds.
+    failures: Arc<LogLimit>,
+}
+
+impl Check {
+    fn new(name: impl Into<String>, probe: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
+        Check { name: name.into(), probe: Arc::new(probe), failures: Arc::default() }
+    }
 }
 
 /// Named checks for the health endpoints.
@@ -37,7 +47,7 @@ impl Checks {
         name: impl Into<String>,
         probe: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        self.live.push(Check { name: name.into(), probe: Arc::new(probe) });
+        self.live.push(Check::new(name, probe));
         self
     }
 
@@ -48,7 +58,7 @@ impl Checks {
         name: impl Into<String>,
         probe: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        self.ready.push(Check { name: name.into(), probe: Arc::new(probe) });
+        self.ready.push(Check::new(name, probe));
         self
     }
 
@@ -166,8 +176,8 @@ pub(super) fn health(checks: &Checks, slis: &Slis, endpoint: Endpoint, query: &s
     let excluded = |check: &str| parameters().any(|(name, value)| name == "exclude" && value == check);
     let mut text = String::new();
     let mut failed = false;
-    let ping = Check { name: "ping".to_owned(), probe: Arc::new(|| Ok(())) };
-    for Check { name, probe } in std::iter::once(&ping).chain(checks.of(endpoint)) {
+    let ping = Check::new("ping", || Ok(()));
+    for Check { name, probe, failures } in std::iter::once(&ping).chain(checks.of(endpoint)) {
         if excluded(name) {
             // Writing to a string cannot fail, here and below.
             let _ = writeln!(text, "[+]{name} excluded: ok");
@@ -179,7 +189,9 @@ pub(super) fn health(checks: &Checks, slis: &Slis, endpoint: Endpoint, query: &s
             Ok(()) => format!("[+]{name} ok"),
             Err(reason) => {
                 failed = true;
-                tracing::info!(endpoint = endpoint.name(), check = name, reason, "health check failed");
+                if failures.admits(Instant::now()) {
+                    tracing::info!(endpoint = endpoint.name(), check = name, reason, "health check failed");
+                }
                 format!("[-]{name} failed: {reason}")
             }
         };
@@ -209,7 +221,39 @@ pub(super) fn single(checks: &Checks, endpoint: Endpoint, name: &str) -> Respons
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+    use crate::logging::LogOptions;
+    use crate::logging::tests::Memory;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failing_check_is_logged_once_a_minute_however_often_it_is_asked() {
+        // Its reason is another one each time.
+        let asked = AtomicUsize::new(0);
+        let checks = Checks::default()
+            .live("wedged", move || Err(format!("for {} s", asked.fetch_add(1, Ordering::Relaxed))))
+            .ready("cache", || Err("it is not complete".to_owned()))
+            .ready("good", || Ok(()));
+        let (slis, seen) = (Slis::new(), Memory::default());
+        let _logs = tracing::subscriber::set_default(seen.subscriber(&LogOptions::default()));
+        let probe = || {
+            for endpoint in [Endpoint::Readyz, Endpoint::Healthz, Endpoint::Livez] {
+                for checks in [&checks, &checks.clone()] {
+                    assert_eq!(health(checks, &slis, endpoint, "").status(), 500);
+                }
+            }
+        };
+        let lines = |check: &str| seen.text().lines().filter(|line| line.contains(check)).count();
+        for minute in 1..=3 {
+            (0..100).for_each(|_| probe());
+            tokio::time::advance(Duration::from_secs(59)).await;
+            (0..100).for_each(|_| probe());
+            assert_eq!((lines("wedged"), lines("cache"), lines("good")), (minute, minute, 0));
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert!(seen.text().contains("it is not complete"), "{}", seen.text());
+    }
 
     #[test]
     fn a_worker_is_wedged_only_beyond_all_regular_work() {

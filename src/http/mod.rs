@@ -13,7 +13,7 @@
 //! * [`authentication`], [`authorization`], [`reviews`], `review_cache`, `auth_layer`: access. The API
 //!   server decides both, by TokenReview and SubjectAccessReview.
 //! * [`serving`]: the options, and the server that combines these.
-//! * [`metrics`]: the metrics of all of this.
+//! * [`metrics`], `log_limit`: the metrics of all of this, and a bound on its log lines.
 
 mod auth_layer;
 pub mod authentication;
@@ -24,6 +24,7 @@ mod connections;
 pub mod health;
 mod host;
 pub mod listener;
+mod log_limit;
 pub mod metrics;
 mod review_cache;
 pub mod reviews;

@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use super::auth_layer::{Access, admit};
+use super::auth_layer::{Access, ReviewFailures, admit};
 use super::authentication::{Certified, TokenReviewer, TrustSource};
 pub use super::authentication::{RequestHeaderOptions, TrustError};
 use super::authorization::Authorizer;
@@ -236,6 +236,7 @@ impl SecureServer {
             tokens: TokenReviewer::new(tokens, authentication.token_cache_ttl, metrics.clone()),
             authorizer: Authorizer::new(accesses, paths, groups, ttls, metrics.clone()),
             metrics: metrics.clone(),
+            failures: ReviewFailures::default(),
         };
         // Around everything, unknown paths included: an unauthorized client learns no paths.
         let router = router.layer(axum::middleware::from_fn_with_state(Arc::new(access), admit));
