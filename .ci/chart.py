@@ -96,6 +96,10 @@ REFUSED = [
     ("deploymentLabels: {app.kubernetes.io/component: a}", "at '/deploymentLabels/app.kubernetes.io~1component'"),
     ("networkPolicy: {extraEgress: [{port: 53}]}", "at '/networkPolicy/extraEgress/0': additional properties 'port'"),
     ("networkPolicy: {extraEgress: [{to: [{ipBlock: {cidr: dns}}]}]}", "at '/networkPolicy/extraEgress/0/to/0/ipBlock"),
+    ("networkPolicy: {ingressFrom: [10.0.0.0/8]}", "at '/networkPolicy/ingressFrom/0': got string, want object"),
+    ("networkPolicy: {ingressFrom: [{}]}", "at '/networkPolicy/ingressFrom/0': minProperties"),
+    ("networkPolicy: {ingressFrom: [{cidr: 10.0.0.0/8}]}", "at '/networkPolicy/ingressFrom/0': additional properties 'cidr'"),
+    ("networkPolicy: {ingressFrom: null}", "at '/networkPolicy': missing property 'ingressFrom'"),
     ("enabled: please", "at '/enabled': got string, want boolean"),
     ("leaderElection: {resourceNamespace: A_b}", "at '/leaderElection/resourceNamespace'"),
     # A null removes the default.
@@ -175,6 +179,14 @@ COLLECTED = [
       ("ClusterRole", None): [" nodes get", "a.example.com things get"]}),
     ({"scope": {"namespace": "shop"}, "garbageCollection": {"clusterOwners": ["nodes"]}},
      {("Role", "shop"): [f"* */* {ALL}"], ("ClusterRole", None): [" nodes get"]}),
+]
+
+# Who may connect, and the rules of ingress: an empty list of peers would be none in some languages, and is all in this one.
+PEERS = [
+    ([], [{"ports": [{"port": "https", "protocol": "TCP"}]}]),
+    ([{"podSelector": {"matchLabels": {"app": "prometheus"}}}, {"ipBlock": {"cidr": "10.0.0.0/8"}}],
+     [{"ports": [{"port": "https", "protocol": "TCP"}],
+       "from": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}, {"ipBlock": {"cidr": "10.0.0.0/8"}}]}]),
 ]
 
 failures = []
@@ -357,6 +369,12 @@ def check_collected():
         check(bound == {(*where, where[0]) for where in expected}, f"its bindings with {values}: {bound}")
 
 
+def check_peers():
+    for peers, expected in PEERS:
+        (policy,) = documents(render({"networkPolicy": {"ingressFrom": peers}})["networkpolicy.yaml"])
+        check(policy["spec"]["ingress"] == expected, f"ingress with the peers {peers}: {policy['spec']['ingress']}")
+
+
 def check_two_releases():
     """The alerts and the dashboard of a second release select its own metrics and do not collide with the first's."""
     charts = {name: render(MONITORED, name=name) for name in ("windlass", "another-windlass")}
@@ -446,6 +464,8 @@ def main(arguments):
             done(f"{len(SELECTORS)} selectors parsed, and the notes for {len(SCOPES)} scopes are right")
             check_collected()
             done(f"{len(COLLECTED)} bounds of the garbage collector give it the rules that it needs")
+            check_peers()
+            done("no peers are all peers, and others are the only ones")
             check_two_releases()
             done("two releases have alerts and dashboards of their own")
             number = chart_policy.check_all(policies_of, check)
