@@ -38,6 +38,7 @@ fn built(directory: &Path, suffix: &str, plugin: &[u8]) {
         [("windlass", b"daemon".as_slice()), ("windlass-sandbox", b"sandbox"), ("kubectl-windlass", plugin)]
     {
         fs::write(directory.join(format!("{name}{suffix}")), content).unwrap();
+        fs::write(directory.join(format!("{name}.cdx.json")), name).unwrap();
     }
     for (folder, file) in [("man", "kubectl-windlass.1"), ("completions", "_kubectl-windlass")] {
         let folder = directory.join("plugin").join(folder);
@@ -93,13 +94,21 @@ fn the_plugin_has_an_archive_of_its_own_with_the_same_bytes_each_time() {
             "LICENSE 644",
             "completions/_kubectl-windlass 644",
             "kubectl-windlass 755",
+            "kubectl-windlass.cdx.json 644",
             "man/kubectl-windlass.1 644"
         ])
     );
     let daemon = archive(TARGETS[0]).replace("kubectl-", "");
     assert_eq!(
         listed(&first.join(daemon)),
-        set(&["LICENSE 644", "README.md 644", "windlass 755", "windlass-sandbox 755"])
+        set(&[
+            "LICENSE 644",
+            "README.md 644",
+            "windlass 755",
+            "windlass-sandbox 755",
+            "windlass-sandbox.cdx.json 644",
+            "windlass.cdx.json 644"
+        ])
     );
 }
 
@@ -113,8 +122,27 @@ fn the_archive_for_windows_has_programs_with_their_ending() {
     assert!(packed.status.success(), "{}", text(&packed.stderr));
     assert_eq!(
         listed(&out.join(archive(TARGETS[4]))),
-        set(&["LICENSE", "completions/_kubectl-windlass", "kubectl-windlass.exe", "man/kubectl-windlass.1"])
+        set(&[
+            "LICENSE",
+            "completions/_kubectl-windlass",
+            "kubectl-windlass.cdx.json",
+            "kubectl-windlass.exe",
+            "man/kubectl-windlass.1"
+        ])
     );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_program_without_its_bill_of_materials_is_not_packed() {
+    for program in ["windlass", "windlass-sandbox", "kubectl-windlass"] {
+        let directory = tempfile::tempdir().unwrap();
+        built(directory.path(), "", b"plugin");
+        fs::remove_file(directory.path().join(format!("{program}.cdx.json"))).unwrap();
+        let out = directory.path().join("out");
+        assert!(!pack(directory.path(), TARGETS[0], &out).status.success(), "{program}");
+        assert_eq!(fs::read_dir(&out).unwrap().count(), 0, "{program}");
+    }
 }
 
 #[cfg(unix)]
