@@ -226,6 +226,82 @@ fn helm_test_does_not_request_logs_of_deleted_pods() {
     }
 }
 
+/// What the registry or the mirror of a wheel serves may have changed since its version was chosen.
+#[test]
+fn every_wheel_is_installed_by_its_checksum() {
+    let files: Vec<String> = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci"))
+        .unwrap()
+        .map(|entry| format!(".ci/{}", entry.unwrap().file_name().into_string().unwrap()))
+        .collect();
+    let mut required = 0;
+    for path in &files {
+        let text = read(path);
+        for line in text.lines().filter(|line| line.contains("pip\" install")) {
+            assert!(line.contains("--require-hashes"), "{path}: {line}");
+            let (_, file) = line.split_once("--requirement \"$").unwrap();
+            let variable = file.trim_end_matches('"');
+            let (_, named) = text.split_once(&format!("{variable}=")).unwrap();
+            assert!(files.iter().any(|file| named.lines().next() == Some(file)), "{path}: {line}");
+            required += 1;
+        }
+    }
+    assert_eq!(required, 2);
+}
+
+/// Helm pushes the chart with our rights, and a program that the runner brings is another one each week.
+#[test]
+fn helm_is_fetched_before_it_runs() {
+    let mut count = 0;
+    for (file, text) in workflows() {
+        // Each job by its steps.
+        for job in text.split("\n    steps:\n").skip(1) {
+            let ours = |line: &str| {
+                line.trim_start().trim_start_matches("- ").trim_start_matches("run: ").starts_with("helm ")
+            };
+            let Some(first) = job.lines().position(ours) else { continue };
+            let fetched = job.lines().position(|line| line.contains(".ci/helm \"$RUNNER_TEMP/helm\""));
+            let found =
+                job.lines().position(|line| line.contains("\"$RUNNER_TEMP/helm\" >>\"$GITHUB_PATH\""));
+            assert!(
+                fetched.is_some() && fetched < found && found < Some(first),
+                "{file}: {fetched:?}, {found:?}, {first}"
+            );
+            count += 1;
+        }
+    }
+    assert_eq!(count, 2);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_archive_of_helm_with_another_checksum_is_not_unpacked() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    // A helm that somebody else has put there.
+    fs::create_dir(path("linux-amd64")).unwrap();
+    fs::write(path("linux-amd64/helm"), "#!/bin/sh\necho forged\n").unwrap();
+    fs::set_permissions(path("linux-amd64/helm"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(path("bin")).unwrap();
+    let curl = format!(
+        "#!/bin/bash\nwhile [[ $1 != --output ]]; do shift; done\ntar --create --gzip --file \"$2\" --directory '{}' linux-amd64/helm\n",
+        directory.path().display()
+    );
+    fs::write(path("bin/curl"), curl).unwrap();
+    fs::set_permissions(path("bin/curl"), fs::Permissions::from_mode(0o755)).unwrap();
+    let output = Command::new(".ci/helm")
+        .arg(path("out"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env("PATH", format!("{}:{}", path("bin").display(), std::env::var("PATH").unwrap()))
+        .output()
+        .unwrap();
+    assert!(!output.status.success(), "{output:?}");
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("FAILED") && !text.contains("forged"), "{text}");
+    assert!(fs::read_dir(path("out")).unwrap().count() == 1 && !path("out/helm").exists());
+}
+
 /// Git on Windows would end their lines otherwise, and the shell takes that for a part of each command.
 #[test]
 fn every_system_checks_the_scripts_out_as_they_are() {
