@@ -5,6 +5,7 @@ mod encodings;
 mod first_lists;
 mod late_deletions;
 mod many_owners;
+mod shared_rounds;
 mod unlisted_kinds;
 mod unreadable_kinds;
 
