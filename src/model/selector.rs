@@ -25,8 +25,9 @@ pub struct Selector {
 /// Deployment. More of them are sorted, so that a selector of a megabyte is judged by a search.
 const KEPT_IN_ORDER: usize = 16;
 
-/// `matchExpressions`. Above [`KEPT_IN_ORDER`] they are sorted, each once, in which form they are also written again. First come
-/// then those that an object without the label does not fulfil: most objects are refused by one of them.
+/// `matchExpressions`. Above [`KEPT_IN_ORDER`] they are sorted, those of one key and operator as one, in which form they are
+/// also written again. First come then those that an object without the label does not fulfil: most objects are refused by one
+/// of them. So no match takes more than some steps for each label of the object, whatever the selector is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Expressions {
     /// The key of each requirement, and behind it its values: above [`KEPT_IN_ORDER`] sorted, each once.
@@ -117,7 +118,7 @@ impl Selector {
         }
         if requirements.len() > KEPT_IN_ORDER {
             requirements.sort_unstable();
-            requirements.dedup();
+            requirements = merged(&requirements);
         }
         let match_labels = wire.match_labels.0.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         Selector { match_labels, match_expressions: Expressions::of(&requirements), defect }
@@ -199,9 +200,53 @@ struct Expression<'a> {
     values: Vec<&'a str>,
 }
 
+/// A requirement that is being compiled: whether it is negative, its key, its operator and its values.
+type Compiled<'a> = (bool, &'a str, Operator, Vec<&'a str>);
+
+/// Requirements in their order, those of one key and operator as one that means the same. An object may have any value but
+/// those of all `NotIn`, and needs one of each `In`; where these exclude each other, two of them stay.
+fn merged<'a>(sorted: &[Compiled<'a>]) -> Vec<Compiled<'a>> {
+    let sorted_values = |mut values: Vec<&'a str>| {
+        values.sort_unstable();
+        values.dedup();
+        values
+    };
+    let mut merged = Vec::new();
+    for same in sorted.chunk_by(|one, other| (one.1, one.2) == (other.1, other.2)) {
+        let [(is_negative, key, operator, first), rest @ ..] = same else { continue };
+        if rest.is_empty() {
+            merged.push((*is_negative, *key, *operator, first.clone()));
+            continue;
+        }
+        let all = same.iter().map(|(_, _, _, values)| values);
+        let values = match operator {
+            Operator::In => {
+                let mut lists: Vec<Vec<&str>> = all.map(|values| sorted_values(values.clone())).collect();
+                // The shortest first, so that each step takes no longer than the list that it reads.
+                lists.sort_by_key(Vec::len);
+                let mut common = lists.first().cloned().unwrap_or_default();
+                for list in &lists {
+                    let both = |value: &&&str| list.binary_search(value).is_ok();
+                    let left: Vec<&str> = common.iter().filter(both).copied().collect();
+                    if left.is_empty() {
+                        merged.push((*is_negative, *key, *operator, list.clone()));
+                        break;
+                    }
+                    common = left;
+                }
+                common
+            }
+            Operator::NotIn => sorted_values(all.flatten().copied().collect()),
+            Operator::Exists | Operator::DoesNotExist => Vec::new(),
+        };
+        merged.push((*is_negative, *key, *operator, values));
+    }
+    merged
+}
+
 impl Expressions {
     /// Packs requirements.
-    fn of(all: &[(bool, &str, Operator, Vec<&str>)]) -> Self {
+    fn of(all: &[Compiled<'_>]) -> Self {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let mut next = 0;
         let requirements = all.iter().map(|(_, _, operator, values)| {
@@ -254,6 +299,8 @@ impl Expressions {
     }
 
     fn holds(&self, requirement: &Requirement, labels: &StringMap) -> bool {
+        #[cfg(test)]
+        tests::COMPARISONS.set(tests::COMPARISONS.get() + 1);
         let value = labels.get(self.key(requirement));
         let is_listed = |value: &str| {
             let (first, count) = (requirement.key as usize + 1, requirement.values as usize);
@@ -281,6 +328,11 @@ impl Serialize for Expressions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    thread_local! {
+        /// How many requirements were judged.
+        pub(super) static COMPARISONS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    }
 
     fn selector(json: &str) -> Selector {
         Selector::compile(serde_json::from_str(json).unwrap())
@@ -373,6 +425,53 @@ mod tests {
             outcomes[usize::from(expected)] += 1;
         }
         assert!(outcomes.iter().all(|count| *count > 300), "both must come up: {outcomes:?}");
+    }
+
+    /// As many as fit into an object.
+    const MANY: usize = 28_000;
+
+    #[test]
+    fn no_selector_takes_more_steps_than_an_object_has_labels() {
+        let key = |at: usize| format!("k{:03}", at % 200);
+        let one = |key: String, operator: &str, values: &[String]| serde_json::json!({"key": key, "operator": operator, "values": values});
+        let owned = |at: usize| key(at).replace('k', "v");
+        let shapes: [(&str, Vec<serde_json::Value>); 6] = [
+            ("absent keys", (0..MANY).map(|at| one(format!("x{at}"), "DoesNotExist", &[])).collect()),
+            ("one key", (0..MANY).map(|at| one(key(0), "NotIn", &[format!("w{at}")])).collect()),
+            ("one value", (0..MANY).map(|at| one(key(0), "In", &[owned(0), format!("w{at}")])).collect()),
+            ("all keys", (0..MANY).map(|at| one(key(at), "NotIn", &[format!("w{at}")])).collect()),
+            ("all values", (0..MANY).map(|at| one(key(at), "In", &[owned(at), format!("w{at}")])).collect()),
+            ("all of them", (0..MANY).map(|at| one(key(at), "Exists", &[])).collect()),
+        ];
+        for (what, mut expressions) in shapes {
+            for (last, is_selected) in [("Exists", true), ("DoesNotExist", false)] {
+                expressions.push(one(key(199), last, &[]));
+                let json = serde_json::json!({"matchExpressions": expressions}).to_string();
+                let (selector, labels) = (selector(&json), (0..200).map(|at| (key(at), owned(at))));
+                let labels: Vec<(String, String)> = labels.collect();
+                COMPARISONS.set(0);
+                assert_eq!(
+                    selector.matches(&labels.iter().map(|(k, v)| (k, v)).collect()),
+                    is_selected,
+                    "{what}"
+                );
+                let steps = COMPARISONS.get();
+                assert!(steps <= 3 * labels.len(), "{what}: {steps} steps");
+            }
+        }
+    }
+
+    #[test]
+    fn requirements_of_one_key_that_exclude_each_other_select_nothing() {
+        let one = |values: &[&str]| serde_json::json!({"key": "a", "operator": "In", "values": values});
+        let mut expressions = vec![one(&["x", "y"]); 20];
+        expressions.extend([one(&["y", "z"]), one(&["z", "x"])]);
+        let json = serde_json::json!({"matchExpressions": expressions}).to_string();
+        for value in ["x", "y", "z"] {
+            check(&json, &[("a", value)], false);
+        }
+        let written = serde_json::to_value(selector(&json)).unwrap();
+        assert_eq!(written["matchExpressions"].as_array().unwrap().len(), 2, "{written}");
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! The garbage collector: dependents follow their owners, finalizers end deletions, and nothing is deleted without proof.
 
 mod aggregated_apis;
+mod deleted_definitions;
 mod encodings;
 mod first_lists;
 mod late_deletions;
 mod many_owners;
+mod shared_rounds;
 mod unlisted_kinds;
 mod unreadable_kinds;
 

@@ -9,6 +9,7 @@ mod bounded_collector;
 mod collector_policy;
 mod daemon_policy;
 mod daemon_sets;
+mod dead_api;
 mod examples;
 mod garbage;
 mod installation;
@@ -80,6 +81,8 @@ fn main() -> ExitCode {
         Server: collector_policy::the_collectors_token_changes_only_references_and_its_finalizers,
         Server: many_owners::the_policies_judge_changes_of_thousands_of_references,
         Server: restored_history::daemons_go_on_after_a_restore_of_etcd_with_and_without_a_lease,
+        Server: dead_api::an_operator_goes_on_beside_an_api_that_is_down,
+        ServerAndUpstream: dead_api::kube_controller_manager_waits_for_no_api_and_deletes_what_turns_up_late,
         Server: installation::the_shipped_manifests_are_accepted,
         Server: namespaces::namespaces_end_with_what_is_in_them,
         Server: examples::the_python_program_of_the_documentation_passes,

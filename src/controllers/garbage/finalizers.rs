@@ -287,8 +287,8 @@ impl Collector {
     ) {
         let namespace = resource.namespaced.then(|| address.namespace.clone());
         let DiscoveredResource { group, kind, .. } = resource.clone();
-        let owner = Asked { uid: uid.clone(), group, kind, name: address.name.clone() };
-        self.barrier.ask(owner, namespace, deletion, patience);
+        let owner = Asked { uid: uid.clone(), group, kind, name: address.name.clone(), namespace };
+        self.barrier.ask(owner, deletion, patience);
     }
 }
 

@@ -69,6 +69,8 @@ pub(super) struct Monitor {
     pub(super) position: Arc<AtomicU64>,
     pub(super) moved: watch::Receiver<u64>,
     pub(super) reachability: Reachability,
+    /// Told of each end of its watch.
+    pub(super) ends: watch::Receiver<()>,
     pub(super) _task: AbortOnDropHandle<()>,
 }
 
@@ -265,7 +267,7 @@ impl Kinds {
     }
 }
 
-fn is_same(one: &DiscoveredResource, other: &DiscoveredResource) -> bool {
+pub(super) fn is_same(one: &DiscoveredResource, other: &DiscoveredResource) -> bool {
     (&one.group, &one.plural) == (&other.group, &other.plural)
 }
 

@@ -67,6 +67,7 @@ pub(super) struct GraphWriter {
     /// The last version, if it was no number: the watch goes on from there.
     opaque: Option<Version>,
     moved: watch::Sender<u64>,
+    ends: watch::Sender<()>,
     /// Called when a list begins.
     begun: Arc<Notify>,
     objects: usize,
@@ -79,7 +80,7 @@ impl GraphWriter {
         id: ResourceId,
         resource: Resource,
         position: Arc<AtomicU64>,
-        moved: watch::Sender<u64>,
+        (moved, ends): (watch::Sender<u64>, watch::Sender<()>),
         begun: Arc<Notify>,
     ) -> Self {
         let labels = [resource.group, resource.plural];
@@ -93,6 +94,7 @@ impl GraphWriter {
             position,
             opaque: None,
             moved,
+            ends,
             begun,
             objects: 0,
             undecodable,
@@ -195,6 +197,7 @@ impl Destination for GraphWriter {
 
     fn end_watch(&mut self) {
         self.collector.graph.lock().doubt(self.id);
+        self.ends.send_replace(());
     }
 
     fn put(&mut self, object: Encoded<'_>) {

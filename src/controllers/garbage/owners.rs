@@ -11,7 +11,7 @@ use crate::model::discovered::{DiscoveredResource, is_path_segment};
 use crate::model::metadata::{Metadata, OwnerReference};
 use crate::model::{ObjectKey, Uid};
 use crate::plan::garbage::fate::OwnerState;
-use crate::plan::garbage::graph::{Address, Known};
+use crate::plan::garbage::graph::{Address, GraphResource, Known};
 use crate::runtime::api::ApiError;
 use crate::runtime::events::{EventTarget, EventType};
 use crate::runtime::request;
@@ -55,7 +55,7 @@ impl Collector {
         let resource = match self.kinds.of_kind(reference.group(), reference.kind.as_str()) {
             Served::As(resource) => resource,
             Served::No if !planted!("an owner of an unknown kind is asked for again and again") => {
-                return Ok(Owner::IsBeyondReach);
+                return self.has_gone_with_its_kind(object, reference, asked).await;
             }
             Served::No | Served::Unreadable => {
                 let what = format!("finding the kind {} of an owner", reference.kind.as_str());
@@ -71,6 +71,42 @@ impl Collector {
             Owner::Is(OwnerState::Absent) => Owner::Is(self.how_absent(&reference.uid)),
             known => known,
         })
+    }
+
+    /// Whether an owner whose kind is not served was deleted before its kind: its deletion was seen, and its kind has no
+    /// definition. If the first was undone, as by a restore of etcd, so was the second.
+    async fn has_gone_with_its_kind(
+        &self,
+        object: &Metadata<'_>,
+        reference: &OwnerReference<'_>,
+        asked: &mut usize,
+    ) -> Result<Owner, SyncError> {
+        let doubted = {
+            let graph = self.graph.lock();
+            let id = graph.doubted(object.namespace.as_str(), reference);
+            id.map(|id| (id, graph.resource(id).clone()))
+        };
+        let definitions = self.kinds.of_kind("apiextensions.k8s.io", "CustomResourceDefinition");
+        let (Some((id, GraphResource { group, plural, .. })), Served::As(definitions)) =
+            (doubted, definitions)
+        else {
+            return Ok(Owner::IsBeyondReach);
+        };
+        *asked += 1;
+        let name = format!("{plural}.{group}");
+        let path = format!("{}/{name}", definitions.path(None));
+        let request = request::get_as(request::METADATA, &path, &[]);
+        match self.api.on_behalf_of(&object.uid).call_bytes(request).await {
+            Err(error) if is_about(&error, &definitions, &name) => {
+                let wakes = self.graph.lock().kind_is_gone(id);
+                self.wake(wakes);
+                Ok(Owner::Is(self.how_absent(&reference.uid)))
+            }
+            // It will be served again, or is defined and cannot be. A bounded collector need not have the right to know.
+            Ok(_) => Ok(Owner::IsBeyondReach),
+            Err(error) if error.is_forbidden() => Ok(Owner::IsBeyondReach),
+            Err(error) => Err(SyncError::creation(format!("reading the definition {path}"), error)),
+        }
     }
 
     /// The state of an owner that does not exist. A released one counts as such once it is gone: the finalizer of somebody

@@ -1,16 +1,18 @@
 //! Keeps a watch on every resource that is served: they come and go while the others run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Collector;
-use super::kinds::Monitor;
+use super::kinds::{Monitor, is_same};
 use super::monitor::GraphWriter;
 use crate::model::Resource;
 use crate::model::discovered::{Discovered, DiscoveredResource};
@@ -38,16 +40,51 @@ const WATCHES_PER_CONNECTION: u64 = 50;
 /// How long the first list of a resource, once it has begun, may keep the dependents of its objects waiting.
 const LONGEST_FIRST_LIST: Duration = Duration::from_secs(30);
 
+/// How long the watch of a resource that is not served any more may go on. It ends soon by itself: until then it may bring
+/// the deletions of the last objects, which nobody could ask for afterwards.
+const DRAINED_FOR: Duration = Duration::from_secs(30);
+
+/// The watch of a resource that is not served any more.
+struct Leaving {
+    monitor: Monitor,
+    until: Instant,
+}
+
+/// These resources.
+#[derive(Default)]
+struct AllLeaving(BTreeMap<ResourceId, Leaving>);
+
+impl AllLeaving {
+    fn insert(&mut self, id: ResourceId, mut monitor: Monitor) {
+        monitor.ends.mark_unchanged();
+        self.0.insert(id, Leaving { monitor, until: Instant::now() + DRAINED_FOR });
+    }
+
+    /// The first whose watch ends, or has had its time; for ever, if there is none.
+    async fn next(&mut self) -> ResourceId {
+        let ends = self.0.iter_mut().map(|(id, Leaving { monitor, until })| {
+            let (id, end) = (*id, tokio::time::timeout_at(*until, monitor.ends.changed()));
+            end.map(move |_| id).boxed()
+        });
+        let ends: Vec<_> = ends.collect();
+        if ends.is_empty() {
+            return std::future::pending().await;
+        }
+        futures::future::select_all(ends).await.0
+    }
+}
+
 impl Collector {
     /// Watches what is served, for ever.
     pub(super) async fn watch(self: Arc<Self>) {
         let mut discovery = Discovery::new(self.api.clone());
         let mut last: Option<Arc<Discovered>> = None;
+        let mut leaving = AllLeaving::default();
         loop {
             let pause = match discovery.refresh().await {
                 Ok(found) => {
                     if last.as_ref().is_none_or(|last| !Arc::ptr_eq(last, &found)) {
-                        self.adapt(&found);
+                        self.adapt(&found, &mut leaving);
                         last = Some(found);
                     }
                     PERIOD
@@ -59,14 +96,21 @@ impl Collector {
                 }
             };
             self.review_released();
-            let changed = tokio::time::timeout(pause, self.kinds_changed.notified()).await.is_ok();
-            if changed {
-                tokio::time::sleep(SETTLES_IN).await;
+            let again = Instant::now() + pause;
+            loop {
+                tokio::select! {
+                    () = self.kinds_changed.notified() => {
+                        tokio::time::sleep(SETTLES_IN).await;
+                        break;
+                    }
+                    () = tokio::time::sleep_until(again) => break,
+                    id = leaving.next() => self.leave(id, &mut leaving),
+                }
             }
         }
     }
 
-    fn adapt(self: &Arc<Self>, found: &Arc<Discovered>) {
+    fn adapt(self: &Arc<Self>, found: &Arc<Discovered>, leaving: &mut AllLeaving) {
         for failed in &found.failed {
             self.context.metrics().garbage.sync_errors.inc();
             let (group, error) = (failed.group_version(), &failed.message);
@@ -77,10 +121,13 @@ impl Collector {
         for (id, monitor) in gone {
             let resource = &monitor.resource.plural;
             tracing::info!(resource, "resource is not served any more; its objects are left alone");
-            drop(monitor);
-            let wakes = self.graph.lock().remove_resource(id);
-            self.wake(wakes);
+            leaving.insert(id, monitor);
         }
+        let is_new = |(_, leaving): &(&ResourceId, &Leaving)| {
+            new.iter().any(|resource| is_same(resource, &leaving.monitor.resource))
+        };
+        let replaced: Vec<ResourceId> = leaving.0.iter().filter(is_new).map(|(id, _)| *id).collect();
+        replaced.into_iter().for_each(|id| self.leave(id, leaving));
         for resource in new {
             self.begin(resource);
         }
@@ -89,6 +136,12 @@ impl Collector {
             let wakes = self.graph.lock().more_is_served();
             self.wake(wakes);
         }
+    }
+
+    fn leave(&self, id: ResourceId, leaving: &mut AllLeaving) {
+        leaving.0.remove(&id);
+        let wakes = self.graph.lock().remove_resource(id);
+        self.wake(wakes);
     }
 
     /// Begins to watch a resource.
@@ -105,10 +158,11 @@ impl Collector {
             return;
         };
         let (position, reachability) = (Arc::new(AtomicU64::new(0)), Reachability::default());
-        let (moves, moved) = watch::channel(0);
+        let ((moves, moved), (ended, ends)) = (watch::channel(0), watch::channel(()));
         let fixed = fixed(&resource);
         let begun = Arc::<Notify>::default();
-        let writer = GraphWriter::new(self.clone(), id, fixed, position.clone(), moves, begun.clone());
+        let writer =
+            GraphWriter::new(self.clone(), id, fixed, position.clone(), (moves, ended), begun.clone());
         let options = InformerOptions {
             namespace: self.kinds.namespace.clone(),
             seed: self.context.settings().seed ^ u64::from(id),
@@ -144,7 +198,7 @@ impl Collector {
             }
         });
         let task = AbortOnDropHandle::new(task);
-        self.kinds.watched(id, Monitor { resource, position, moved, reachability, _task: task });
+        self.kinds.watched(id, Monitor { resource, position, moved, reachability, ends, _task: task });
         self.wake(wakes);
     }
 

@@ -126,7 +126,7 @@ impl Graph {
     }
 
     /// A resource is not watched any more. That proves nothing about its objects: they leave the graph as dependents, and
-    /// as owners nothing is known of them.
+    /// as owners nothing is known of them. Wakes the owners that waited for them.
     pub fn remove_resource(&mut self, resource: ResourceId) -> Vec<Wake> {
         self.resources[usize::from(resource.0)].is_served = false;
         self.resources[usize::from(resource.0)].is_filling = false;
@@ -140,8 +140,11 @@ impl Graph {
             gone.into_iter().for_each(|slot| self.records[slot].set(Flag::Deleted, true));
             return wakes;
         }
-        // Their owners are not to be asked for: the kind has gone with them.
-        wakes.clear();
+        // What refers to them is not looked at: their kind has gone with them, so that nobody could be asked.
+        wakes.retain(|wake| match wake {
+            Wake::Check(uid) => self.find(uid).is_some_and(|slot| self.records[slot].waits_for_dependents()),
+            Wake::CheckLater(_) | Wake::Orphan(_) => true,
+        });
         wakes
     }
 
@@ -236,6 +239,7 @@ impl Graph {
         self.withdraw(slot, &mut wakes);
         if self.has_dependents(slot) {
             self.records[slot].set(Flag::Deleted, true);
+            self.records[slot].set(Flag::Doubted, false);
             self.unseen.remove(&slot);
             self.absent.insert(slot);
             if !planted!("the deletion of an owner wakes no dependent") {
@@ -298,6 +302,7 @@ impl Graph {
         record.claim = claim;
         record.set(Flag::Observed, true);
         record.set(Flag::Deleted, false);
+        record.set(Flag::Doubted, false);
         record.set(Flag::Absent, false);
         let dependents: Vec<u32> = self.dependents_of(slot).collect();
         for dependent in dependents {

@@ -23,6 +23,8 @@ struct Odd(Arc<State>);
 
 struct State {
     is_down: AtomicBool,
+    /// Whether it is served no more: watches that have begun go on.
+    is_removed: AtomicBool,
     protobuf: bool,
     revision: Mutex<u32>,
     things: Mutex<BTreeMap<String, Value>>,
@@ -39,6 +41,7 @@ impl Odd {
         let (revision, things) = (Mutex::new(11), Mutex::default());
         Odd(Arc::new(State {
             is_down: AtomicBool::new(false),
+            is_removed: AtomicBool::new(false),
             protobuf,
             revision,
             things,
@@ -82,6 +85,10 @@ impl Odd {
         self.0.is_down.store(is_down, Ordering::SeqCst);
     }
 
+    fn is_removed(&self) -> bool {
+        self.0.is_removed.load(Ordering::SeqCst)
+    }
+
     fn bookmark(&self, ends_list: bool) -> Value {
         let annotations = if ends_list { json!({"k8s.io/initial-events-end": "true"}) } else { json!({}) };
         json!({"apiVersion": "odd.io/v1", "kind": "Thing",
@@ -100,6 +107,9 @@ impl Odd {
     async fn answer(&self, request: Request) -> Response {
         if self.is_down() {
             return status(503, "ServiceUnavailable", "");
+        }
+        if self.is_removed() {
+            return reply(404, "text/plain", "404 page not found");
         }
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
@@ -239,7 +249,9 @@ fn beside(odd: Odd) -> impl FnOnce(axum::Router) -> axum::Router {
                     false => json!({"version": "v1", "freshness": "Current", "resources": [thing]}),
                 };
                 let group = json!({"metadata": {"name": "odd.io"}, "versions": [version]});
-                groups["items"].as_array_mut().unwrap().push(group);
+                if !odd.is_removed() {
+                    groups["items"].as_array_mut().unwrap().push(group);
+                }
                 parts.headers.remove("content-length");
                 parts.headers.remove("etag");
                 Response::from_parts(parts, Body::from(groups.to_string()))
@@ -322,6 +334,43 @@ async fn an_owner_whose_version_is_no_number_keeps_its_dependents_until_it_is_go
         cluster.eventually(5, "it follows its owner", |cluster| are_gone(cluster, &["a"])).await;
         assert!(stored(&cluster, "b").is_some());
     }
+}
+
+/// Has the collector ask which kinds are served.
+async fn define_another_kind(cluster: &Cluster) {
+    let schema = json!({"openAPIV3Schema": {"type": "object"}});
+    let definition = json!({"metadata": {"name": "others.y.io"},
+        "spec": {"group": "y.io", "scope": "Namespaced", "names": {"plural": "others", "kind": "Other"},
+                 "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}});
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    cluster.call(Method::POST, definitions, &definition).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_a_watch_shows_after_its_kind_has_gone_is_a_proof() {
+    let odd = Odd::new(true);
+    odd.put("owner", Some("u-1"), &[]);
+    odd.put("kept", Some("u-2"), &[]);
+    let (cluster, daemon) = cluster_beside(&odd).await;
+    let to =
+        |name: &str, uid: &str| json!({"apiVersion": "odd.io/v1", "kind": "Thing", "name": name, "uid": uid});
+    create(&cluster, "a", &[to("owner", "u-1")]).await;
+    create(&cluster, "b", &[to("kept", "u-2")]).await;
+    let synced = |count: usize| {
+        let line = format!("windlass_garbage_resources{{state=\"synced\"}} {count}\n");
+        daemon.metrics.render().contains(&line)
+    };
+    seconds(10).await;
+    let known = (1..100).find(|count| synced(*count)).unwrap();
+    odd.put("other", Some("u-3"), &[]);
+    odd.0.is_removed.store(true, Ordering::SeqCst);
+    define_another_kind(&cluster).await;
+    seconds(2).await;
+    assert!(synced(known), "one kind has come and one has gone");
+    odd.delete("owner");
+    cluster.eventually(5, "it follows its owner", |cluster| are_gone(cluster, &["a"])).await;
+    seconds(120).await;
+    assert!(stored(&cluster, "b").is_some(), "that a kind has gone proves nothing");
 }
 
 const STATEFUL_SETS: &str = "/apis/apps/v1/namespaces/shop/statefulsets";

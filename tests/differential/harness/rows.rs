@@ -247,6 +247,16 @@ rows! {
         "It counts as an owner that exists: references that lead nowhere are removed, and the object stays",
         "One unknown kind holds up nothing else"
     }
+    DEAD_API {
+        "Beside an API that cannot be read, orphaning and foreground deletions end within seconds; what that API holds of the dependents of an orphaned owner is deleted once it is back",
+        "An orphaning deletion waits for that API for two minutes, and a foreground deletion until it has been missed for 30 seconds. The dependents of an orphaned owner lose the reference once the API is back, unless Windlass was restarted since",
+        "A dependent that nobody could see keeps its life, or goes before its owner"
+    }
+    LATE_DEPENDENTS {
+        "A dependent that turns up after the orphaning deletion of its owner, and names it, is deleted",
+        "It loses the reference and lives, if it turns up within ten minutes, or within ten minutes after the return of an API that could not be read",
+        "It would live if it had been there a moment earlier"
+    }
     PODS_OF_A_NAMESPACE {
         "While pods are left in a namespace that is being deleted, its conditions say that all content is removed (kubernetes#138208)",
         "The conditions count the pods, and the finalizers on them",
@@ -256,6 +266,8 @@ rows! {
 
 /// Rows that no workload can show, and the test that does, as `file::function`.
 pub static UNSEEN: &[(&Row, &str)] = &[
+    (&DEAD_API, "tests/real_server/dead_api.rs::an_operator_goes_on_beside_an_api_that_is_down"),
+    (&LATE_DEPENDENTS, "tests/real_server/dead_api.rs::an_operator_goes_on_beside_an_api_that_is_down"),
     (
         &LOST_REPLIES,
         "tests/process/chaos.rs::with_a_third_of_the_replies_lost_and_watches_three_seconds_late_exactly_200_pods_are_created",

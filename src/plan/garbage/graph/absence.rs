@@ -3,6 +3,7 @@
 use super::record::{Flag, UNSERVED};
 use super::{Graph, ResourceId, Wake};
 use crate::model::Uid;
+use crate::model::metadata::OwnerReference;
 
 impl Graph {
     /// The API server has said that the owner, as this object claims it, does not exist.
@@ -44,13 +45,45 @@ impl Graph {
     /// an earlier state, as after a restore of etcd, so that objects exist whose end was seen: they are asked for.
     pub fn doubt(&mut self, resource: ResourceId) {
         // An owner of a kind that is not watched may have come back with the others.
-        let is_meant = |slot: &u32| [resource.0, UNSERVED].contains(&self.records[*slot].resource);
+        let is_meant = |slot: &u32| {
+            let own = self.records[*slot].resource;
+            own == resource.0 || self.resources.get(usize::from(own)).is_none_or(|entry| !entry.is_served)
+        };
         let doubted: Vec<u32> = self.absent.iter().copied().filter(is_meant).collect();
         for slot in doubted {
             self.absent.remove(&slot);
+            if self.records[slot].is(Flag::Deleted) {
+                self.records[slot].set(Flag::Doubted, true);
+            }
             self.records[slot].set(Flag::Deleted, false);
             self.records[slot].set(Flag::Absent, false);
             self.unseen.insert(slot);
         }
+    }
+
+    /// The resource of an owner whose deletion was seen, by a watch that has ended since; `None` if there is no such owner.
+    pub fn doubted(&self, namespace: &str, reference: &OwnerReference<'_>) -> Option<ResourceId> {
+        let owner = self.find(&reference.uid)?;
+        let record = &self.records[owner];
+        let is_doubted = record.is(Flag::Doubted) && self.agrees_with(owner, namespace, reference);
+        (is_doubted && record.resource != UNSERVED).then_some(ResourceId(record.resource))
+    }
+
+    /// The API server has said that a kind is not defined any more: those of its objects whose deletion was seen have not
+    /// come back. Wakes what refers to them.
+    pub fn kind_is_gone(&mut self, resource: ResourceId) -> Vec<Wake> {
+        let mut wakes = Vec::new();
+        let is_meant =
+            |record: &super::record::Record| record.resource == resource.0 && record.is(Flag::Doubted);
+        let unseen = self.unseen.iter().copied();
+        let gone: Vec<u32> = unseen.filter(|slot| is_meant(&self.records[*slot])).collect();
+        for slot in gone {
+            self.unseen.remove(&slot);
+            self.absent.insert(slot);
+            self.records[slot].set(Flag::Doubted, false);
+            self.records[slot].set(Flag::Deleted, true);
+            self.wake_dependents(slot, &mut wakes);
+        }
+        wakes
     }
 }

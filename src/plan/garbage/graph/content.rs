@@ -36,6 +36,11 @@ impl Graph {
         at.and_then(|at| self.content.counts.get(&(at, resource.0))).map_or(0, |count| *count as usize)
     }
 
+    /// How many objects of a resource are known, in all namespaces or in none.
+    pub fn count_everywhere(&self, resource: ResourceId) -> usize {
+        self.resources[usize::from(resource.0)].objects as usize
+    }
+
     /// What was emptied since the last call, by the deletion of its last object or by a list without any.
     pub fn take_emptied(&mut self) -> Vec<Emptied> {
         std::mem::take(&mut self.content.emptied)
@@ -104,6 +109,7 @@ mod tests {
                 .map(|(namespace, resource)| graph.count(namespace, resource))
         };
         assert_eq!(counts(&graph), [2, 1, 1, 0]);
+        assert_eq!((graph.count_everywhere(pods), graph.count_everywhere(secrets)), (3, 2));
         graph.remove(&Uid::new("a"));
         graph.remove(&Uid::new("a"));
         graph.remove(&Uid::new("o"));

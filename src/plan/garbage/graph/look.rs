@@ -118,9 +118,17 @@ impl Graph {
     /// What is known of the owner behind this reference of an object in this namespace.
     pub fn known_by(&self, namespace: &str, reference: &OwnerReference<'_>) -> Known {
         let Some(owner) = self.find(&reference.uid) else { return Known::Unknown };
+        self.judge(owner, self.claim_by(reference), self.is_owner_in(owner, namespace))
+    }
+
+    /// Whether a reference of an object in this namespace means the owner as its record says.
+    pub(super) fn agrees_with(&self, owner: u32, namespace: &str, reference: &OwnerReference<'_>) -> bool {
+        self.records[owner].claim == self.claim_by(reference) && self.is_owner_in(owner, namespace)
+    }
+
+    fn is_owner_in(&self, owner: u32, namespace: &str) -> bool {
         let owners = self.namespaces.name(self.namespace_of(owner));
-        let is_in_reach = owners.is_empty() || owners == namespace;
-        self.judge(owner, self.claim_by(reference), is_in_reach)
+        owners.is_empty() || owners == namespace
     }
 
     /// Whether the owner that a reference means has been seen in another namespace, where it is nobody's owner here.

@@ -44,6 +44,8 @@ pub(super) enum Flag {
     Listed = 1 << 8,
     /// Its UID is no UUID.
     OtherUid = 1 << 9,
+    /// Its deletion was seen, by a watch that has ended since.
+    Doubted = 1 << 10,
 }
 
 /// What every object has.

@@ -356,6 +356,48 @@ fn an_owner_whose_watch_has_ended_since_its_deletion_is_asked_for_again() {
     assert_eq!(of(&world), Known::Solid);
 }
 
+#[test]
+fn a_deletion_that_was_seen_counts_again_once_its_kind_is_known_to_be_gone() {
+    let mut world = filled();
+    let (things, _) = world.graph.add_resource(&resource("Thing", "things", true)).unwrap();
+    let to_thing = |name: &str| json!({"apiVersion": "v1", "kind": "Thing", "name": name, "uid": name});
+    for (owner, dependent) in [("t", "a"), ("u", "b")] {
+        world.put_as(things, &object(owner, &[]));
+        world.put(&object(dependent, &[to_thing(owner)]));
+    }
+    let doubted = |world: &World, name: &str, namespace: &str| {
+        let json = object("x", &[to_thing(name)]).to_string();
+        let metadata = Metadata::decode(&json).unwrap();
+        world.graph.doubted(namespace, &metadata.owners[0])
+    };
+    world.graph.remove(&uid("t"));
+    assert_eq!(doubted(&world, "t", "shop"), None, "it is no matter of doubt");
+    world.graph.doubt(things);
+    assert_eq!(world.graph.remove_resource(things), []);
+    assert_eq!((doubted(&world, "t", "shop"), doubted(&world, "t", "other")), (Some(things), None));
+    assert_eq!(doubted(&world, "u", "shop"), None, "its deletion was not seen");
+    assert_eq!(world.graph.kind_is_gone(things), check(&["a"]));
+    let known = |world: &World, dependent: &str, owner: &str| {
+        world.graph.known(world.graph.find(&uid(dependent)).unwrap(), world.graph.find(&uid(owner)).unwrap())
+    };
+    assert_eq!((known(&world, "a", "t"), known(&world, "b", "u")), (Known::Absent, Known::Unknown));
+    world.graph.doubt(world.nodes);
+    assert_eq!(known(&world, "a", "t"), Known::Unknown, "a restored etcd may have the kind again");
+    assert_eq!(world.graph.kind_is_gone(things), check(&["a"]));
+    world.put_as(things, &object("t", &[]));
+    assert_eq!(doubted(&world, "t", "shop"), None, "it is there again");
+}
+
+#[test]
+fn an_owner_that_waits_for_an_object_of_a_kind_that_has_gone_is_woken() {
+    let mut world = filled();
+    let (things, _) = world.graph.add_resource(&resource("Thing", "things", true)).unwrap();
+    world.put(&deleting(object("owner", &[]), FOREGROUND));
+    world.put_as(things, &object("t", &[blocking("owner")]));
+    assert_eq!(world.graph.remove_resource(things), check(&["owner"]));
+    assert!(matches!(world.graph.look(&uid("owner")), Look::Foreground { is_blocked: false, .. }));
+}
+
 /// The same in sets: what is observed, and what refers to what.
 #[derive(Default)]
 struct Plain {
