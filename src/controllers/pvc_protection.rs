@@ -65,7 +65,7 @@ impl Controller for ClaimProtection {
             };
             let namespace = &change.object().meta.key.namespace;
             for claim in planner::freed(before, after) {
-                let key = ObjectKey::new(namespace.clone(), claim.clone());
+                let key = ObjectKey::new(namespace.clone(), claim);
                 context.queue_of_controller(&ENTRY).add(key);
             }
         });

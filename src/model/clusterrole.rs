@@ -81,7 +81,8 @@ impl Record for ClusterRole {
         let selectors = self.selectors.as_deref().map_or(0, |selectors| {
             size_of_val(selectors) + selectors.iter().map(|selector| selector.heap_bytes()).sum::<usize>()
         });
-        record::own_bytes(self) + size_of_val(&*self.rules) + selectors
+        let rules: usize = self.rules.iter().map(|rule| rule.len() + 2 * size_of::<usize>()).sum();
+        record::own_bytes(self) + size_of_val(&*self.rules) + rules + selectors
     }
 }
 

@@ -44,9 +44,22 @@ pub struct ConditionWire<'a> {
 }
 
 impl ConditionWire<'_> {
-    /// A list of conditions as a record keeps it.
-    pub fn all(conditions: Option<Vec<Self>>, interner: &mut Interner) -> Vec<Condition> {
-        conditions.unwrap_or_default().into_iter().map(|c| c.into_condition(interner)).collect()
+    /// Of a list of conditions those of these types, as a record keeps them. Those of other types have other writers, and
+    /// are as many as these like: a condition takes three times its bytes here. Of several with one type the first counts.
+    pub fn of_types(
+        conditions: Option<Vec<Self>>,
+        types: &[&str],
+        interner: &mut Interner,
+    ) -> Vec<Condition> {
+        let all = conditions.unwrap_or_default();
+        let mut kept = Vec::with_capacity(types.len().min(all.len()));
+        for condition in all {
+            let kind = condition.kind.as_str();
+            if types.contains(&kind) && find(&kept, kind).is_none() {
+                kept.push(condition.into_condition(interner));
+            }
+        }
+        kept
     }
 
     /// The condition as a record keeps it.

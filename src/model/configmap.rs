@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::intern::Interner;
 use super::meta::Meta;
 use super::record::{self, Record, Resource};
+use super::texts::Texts;
 use super::wire::{MetaWire, Pairs};
 
 /// The key of the certificate.
@@ -23,7 +24,7 @@ pub struct ConfigMap {
     /// `data["ca.crt"]`. All namespaces have the same one: it is stored once.
     pub ca: Option<Arc<str>>,
     /// The other keys of `data`.
-    pub other_keys: Box<[Arc<str>]>,
+    pub other_keys: Texts,
     /// Whether it has a description.
     pub is_described: bool,
 }
@@ -44,7 +45,7 @@ impl Record for ConfigMap {
         let data = data.unwrap_or_default();
         let others = data.0.iter().map(|(key, _)| key.as_str()).filter(|key| *key != CA);
         Ok(ConfigMap {
-            other_keys: others.map(|key| interner.string(key)).collect(),
+            other_keys: others.collect(),
             ca: data.get(CA).map(|text| interner.string(text)),
             is_described: metadata.annotations.get(DESCRIPTION).is_some_and(|text| !text.is_empty()),
             meta: metadata.into_meta(interner)?,
@@ -56,7 +57,7 @@ impl Record for ConfigMap {
     }
 
     fn heap_bytes(&self) -> usize {
-        record::own_bytes(self) + size_of_val(&*self.other_keys)
+        record::own_bytes(self) + self.other_keys.heap_bytes() + self.ca.as_ref().map_or(0, |ca| ca.len())
     }
 }
 
@@ -76,7 +77,7 @@ mod tests {
     fn the_certificate_is_told_from_the_other_keys() {
         let map = map(r#"{"kubernetes.io/description":"what for"}"#, r#"{"a":"1","ca.crt":"pem","b":"2"}"#);
         assert_eq!(map.ca.as_deref(), Some("pem"));
-        assert_eq!(map.other_keys.iter().map(|key| &**key).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(map.other_keys.iter().collect::<Vec<_>>(), ["a", "b"]);
         assert!(map.is_described);
     }
 

@@ -14,6 +14,9 @@ use super::selector::{Selector, SelectorWire};
 use super::template::Template;
 use super::wire::{MetaWire, Text};
 
+/// The types of the conditions that the controller writes.
+const CONDITIONS: [&str; 3] = ["Progressing", "Available", "ReplicaFailure"];
+
 /// What the controllers know of a Deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deployment {
@@ -195,7 +198,7 @@ impl Record for Deployment {
                 unavailable: status.unavailable_replicas.unwrap_or(0),
                 terminating: status.terminating_replicas,
                 collision_count: status.collision_count,
-                conditions: ConditionWire::all(status.conditions, interner),
+                conditions: ConditionWire::of_types(status.conditions, &CONDITIONS, interner),
             },
             meta: metadata.into_meta(interner)?,
         })

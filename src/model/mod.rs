@@ -31,7 +31,7 @@ pub mod selector;
 pub mod serviceaccount;
 pub mod template;
 pub mod template_equality;
-mod texts;
+pub mod texts;
 pub mod wire;
 
 pub use clusterrole::ClusterRole;

@@ -1,14 +1,13 @@
 //! A namespace: whether it is being deleted, and what its deletion waits for.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 
-use super::condition::{Condition, ConditionWire};
+use super::condition::{self, Condition, ConditionWire};
 use super::intern::Interner;
 use super::meta::Meta;
-use super::record::{Record, Resource};
-use super::wire::{MetaWire, Text};
+use super::record::{self, Record, Resource};
+use super::texts::Texts;
+use super::wire::{MetaWire, Text, texts};
 
 /// The token in `spec.finalizers` that the namespace controller removes when the namespace is empty.
 pub const KUBERNETES: &str = "kubernetes";
@@ -32,9 +31,9 @@ pub struct Namespace {
     /// Whether `status.phase` is `Terminating`: from then on the API server creates nothing in it.
     pub is_terminating: bool,
     /// `spec.finalizers`. The namespace, and with it the name, is in use until they are gone.
-    pub finalizers: Box<[Arc<str>]>,
+    pub finalizers: Texts,
     /// `metadata.finalizers`, which belong to others.
-    pub meta_finalizers: Box<[Arc<str>]>,
+    pub meta_finalizers: Texts,
     /// The part of the status that the namespace controller writes.
     pub status: NamespaceStatus,
 }
@@ -49,7 +48,7 @@ pub struct NamespaceStatus {
 impl Namespace {
     /// Whether it holds the token that the namespace controller removes.
     pub fn has_token(&self) -> bool {
-        self.finalizers.iter().any(|token| &**token == KUBERNETES)
+        self.finalizers.iter().any(|token| token == KUBERNETES)
     }
 }
 
@@ -81,15 +80,11 @@ impl Record for Namespace {
     const RESOURCE: Resource = Resource { group: "", version: "v1", kind: "Namespace", plural: "namespaces" };
 
     fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error> {
-        let NamespaceWire { mut metadata, spec, status } = serde_json::from_str(json)?;
+        let NamespaceWire { metadata, spec, status } = serde_json::from_str(json)?;
         let StatusWire { phase, conditions } = status.unwrap_or_default();
-        let mut names = |texts: Option<Vec<Text<'_>>>| -> Box<[Arc<str>]> {
-            texts.unwrap_or_default().iter().map(|text| interner.string(text.as_str())).collect()
-        };
-        let finalizers = names(spec.unwrap_or_default().finalizers);
-        let meta_finalizers = names(metadata.finalizers.take());
-        let mut conditions = ConditionWire::all(conditions, interner);
-        conditions.retain(|condition| CONDITIONS.contains(&&*condition.kind));
+        let finalizers = texts(spec.unwrap_or_default().finalizers.as_deref());
+        let meta_finalizers = texts(metadata.finalizers.as_deref());
+        let conditions = ConditionWire::of_types(conditions, &CONDITIONS, interner);
         Ok(Namespace {
             is_active: phase.as_str() == "Active",
             is_terminating: phase.as_str() == "Terminating",
@@ -102,6 +97,13 @@ impl Record for Namespace {
 
     fn meta(&self) -> &Meta {
         &self.meta
+    }
+
+    fn heap_bytes(&self) -> usize {
+        record::own_bytes(self)
+            + self.finalizers.heap_bytes()
+            + self.meta_finalizers.heap_bytes()
+            + condition::heap_bytes(&self.status.conditions)
     }
 }
 
@@ -125,7 +127,7 @@ mod tests {
         );
         assert!(namespace.is_terminating && namespace.meta.is_deleting() && namespace.has_token());
         assert_eq!(namespace.finalizers.len(), 2);
-        assert_eq!(namespace.meta_finalizers, ["example.com/keep".into()].into());
+        assert_eq!(namespace.meta_finalizers.iter().collect::<Vec<_>>(), ["example.com/keep"]);
         assert_eq!(namespace.status.conditions.len(), 1, "those of others are not ours to judge");
         assert_eq!(&*namespace.status.conditions[0].reason, "SomeResourcesRemain");
         assert_eq!(namespace.meta.key.to_string(), "shop");

@@ -1,13 +1,12 @@
 //! A PersistentVolume, as far as it is protected from deletion.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 
 use super::intern::Interner;
 use super::meta::Meta;
 use super::record::{self, Record, Resource};
-use super::wire::{MetaWire, Text};
+use super::texts::Texts;
+use super::wire::{MetaWire, Text, texts};
 
 /// What the controllers know of a PersistentVolume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +14,7 @@ pub struct PersistentVolume {
     /// Metadata.
     pub meta: Meta,
     /// `metadata.finalizers`, in their order.
-    pub finalizers: Box<[Arc<str>]>,
+    pub finalizers: Texts,
     /// Whether `status.phase` is `Bound`: a claim uses it.
     pub is_bound: bool,
 }
@@ -41,7 +40,7 @@ impl Record for PersistentVolume {
     fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error> {
         let VolumeWire { metadata, status } = serde_json::from_str(json)?;
         Ok(PersistentVolume {
-            finalizers: metadata.shared_finalizers(interner),
+            finalizers: texts(metadata.finalizers.as_deref()),
             is_bound: status.unwrap_or_default().phase.as_str() == "Bound",
             meta: metadata.into_meta(interner)?,
         })
@@ -52,7 +51,7 @@ impl Record for PersistentVolume {
     }
 
     fn heap_bytes(&self) -> usize {
-        record::own_bytes(self) + size_of_val(&*self.finalizers)
+        record::own_bytes(self) + self.finalizers.heap_bytes()
     }
 }
 

@@ -1,13 +1,12 @@
 //! A PersistentVolumeClaim, as far as it is protected from deletion.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 
 use super::intern::Interner;
 use super::meta::Meta;
 use super::record::{self, Record, Resource};
-use super::wire::MetaWire;
+use super::texts::Texts;
+use super::wire::{MetaWire, texts};
 
 /// What the controllers know of a PersistentVolumeClaim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +14,7 @@ pub struct PersistentVolumeClaim {
     /// Metadata.
     pub meta: Meta,
     /// `metadata.finalizers`, in their order.
-    pub finalizers: Box<[Arc<str>]>,
+    pub finalizers: Texts,
 }
 
 #[derive(Deserialize)]
@@ -35,7 +34,7 @@ impl Record for PersistentVolumeClaim {
     fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error> {
         let ClaimWire { metadata } = serde_json::from_str(json)?;
         Ok(PersistentVolumeClaim {
-            finalizers: metadata.shared_finalizers(interner),
+            finalizers: texts(metadata.finalizers.as_deref()),
             meta: metadata.into_meta(interner)?,
         })
     }
@@ -45,7 +44,7 @@ impl Record for PersistentVolumeClaim {
     }
 
     fn heap_bytes(&self) -> usize {
-        record::own_bytes(self) + size_of_val(&*self.finalizers)
+        record::own_bytes(self) + self.finalizers.heap_bytes()
     }
 }
 

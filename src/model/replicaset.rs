@@ -49,9 +49,13 @@ pub struct ReplicaSetStatus {
     pub terminating: Option<i32>,
     /// `observedGeneration`.
     pub observed_generation: i64,
-    /// Conditions.
+    /// The conditions that controllers write. Those of other types have other writers.
     pub conditions: Vec<Condition>,
 }
+
+/// The types of the conditions that controllers write: ReplicaSets and ReplicationControllers have the first, and one of these in a
+/// rolling update the second.
+const CONDITIONS: [&str; 2] = ["ReplicaFailure", "RollingUpdate"];
 
 /// A ReplicaSet or a ReplicationController on the wire. They differ in the form of their selector, `S`.
 #[derive(Deserialize)]
@@ -151,7 +155,7 @@ pub(super) fn decode<'a, S: Deserialize<'a>>(
             available: status.available_replicas.unwrap_or(0),
             terminating: status.terminating_replicas,
             observed_generation: status.observed_generation.unwrap_or(0),
-            conditions: ConditionWire::all(status.conditions, interner),
+            conditions: ConditionWire::of_types(status.conditions, &CONDITIONS, interner),
         },
         meta: metadata.into_meta(interner)?,
     })

@@ -113,7 +113,7 @@ mod tests {
         assert_eq!((replicas, fully_labeled, ready, available), (4, 3, 2, 1));
         assert_eq!((terminating, observed_generation), (None, 5));
         let kinds: Vec<&str> = conditions.iter().map(|condition| &*condition.kind).collect();
-        assert_eq!(kinds, ["ImagePullBackOff", "ReplicaFailure"]);
+        assert_eq!(kinds, ["ReplicaFailure"], "those of others are not kept");
         assert_eq!(read.template.json(), TEMPLATE);
     }
 

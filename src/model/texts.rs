@@ -27,6 +27,11 @@ impl Texts {
         self.ends.len()
     }
 
+    /// All, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        (0..self.len()).map(|at| self.get(at))
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
@@ -67,7 +72,7 @@ impl<S: AsRef<str>> FromIterator<S> for Texts {
 
 impl fmt::Debug for Texts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries((0..self.len()).map(|at| self.get(at))).finish()
+        f.debug_list().entries(self.iter()).finish()
     }
 }
 
@@ -78,7 +83,8 @@ mod tests {
     #[test]
     fn strings_are_found_by_index_and_by_search() {
         let texts: Texts = ["", "b", "häß", "z"].into_iter().collect();
-        assert_eq!((0..5).map(|at| texts.get(at)).collect::<Vec<_>>(), ["", "b", "häß", "z", ""]);
+        assert_eq!(texts.iter().collect::<Vec<_>>(), ["", "b", "häß", "z"]);
+        assert_eq!(texts.get(4), "");
         assert_eq!((texts.find("häß", 0, 1, 4), texts.find("c", 0, 1, 4)), (Some(2), None));
         assert_eq!((texts.find("z", 1, 2, 2), texts.find("häß", 1, 2, 2)), (Some(3), None));
         assert_eq!(Texts::default().find("", 0, 1, 0), None);

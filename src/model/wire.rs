@@ -7,7 +7,6 @@ mod protobuf;
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -15,6 +14,7 @@ use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
 use super::intern::Interner;
 use super::meta::{ControllerRef, Meta, ObjectKey, StringMap, Uid};
+use super::texts::Texts;
 
 /// A string borrowed from the input, or owned where the input has escapes.
 ///
@@ -163,12 +163,12 @@ pub(in crate::model) struct OwnerWire<'a> {
     pub(in crate::model) block_owner_deletion: Option<bool>,
 }
 
-impl MetaWire<'_> {
-    /// The finalizers in their order, each stored once for all objects that have it.
-    pub fn shared_finalizers(&self, interner: &mut Interner) -> Box<[Arc<str>]> {
-        self.finalizers.iter().flatten().map(|finalizer| interner.string(finalizer.as_str())).collect()
-    }
+/// A list of texts as a record keeps it.
+pub(super) fn texts(wire: Option<&[Text<'_>]>) -> Texts {
+    wire.unwrap_or_default().iter().map(Text::as_str).collect()
+}
 
+impl MetaWire<'_> {
     /// Whether the object is being deleted, and no time is left to it.
     pub fn is_shut_down(&self) -> bool {
         self.deletion_timestamp.is_some() && self.deletion_grace_period_seconds == Some(0)

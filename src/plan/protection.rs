@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::model::texts::Texts;
 use crate::model::{Meta, PersistentVolume, PersistentVolumeClaim, Pod};
 
 /// The finalizer of claims.
@@ -25,12 +26,12 @@ pub enum Protection {
 }
 
 impl Protection {
-    fn of(meta: &Meta, finalizers: &[Arc<str>], ours: &str) -> Self {
-        let is_protected = finalizers.iter().any(|finalizer| &**finalizer == ours);
+    fn of(meta: &Meta, finalizers: &Texts, ours: &str) -> Self {
+        let is_protected = finalizers.iter().any(|finalizer| finalizer == ours);
         match (meta.is_deleting(), is_protected) {
-            (false, false) => Protection::Add(finalizers.iter().cloned().chain([Arc::from(ours)]).collect()),
+            (false, false) => Protection::Add(finalizers.iter().chain([ours]).map(Arc::from).collect()),
             (true, true) => {
-                Protection::Remove(finalizers.iter().filter(|it| &***it != ours).cloned().collect())
+                Protection::Remove(finalizers.iter().filter(|it| *it != ours).map(Arc::from).collect())
             }
             _ => Protection::Keep,
         }
@@ -60,10 +61,9 @@ pub fn of_volume(volume: &PersistentVolume) -> Protection {
 pub fn uses(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     pod.node().is_some()
         && pod.meta.key.namespace == claim.meta.key.namespace
-        && pod
-            .claims
-            .iter()
-            .any(|used| used.name == claim.meta.key.name && (!used.is_ephemeral || is_made_for(claim, pod)))
+        && pod.claims.iter().any(|used| {
+            used.is_called(&claim.meta.key.name) && (!used.is_ephemeral() || is_made_for(claim, pod))
+        })
 }
 
 /// Whether a claim is that of an ephemeral volume of the pod.
@@ -74,12 +74,12 @@ fn is_made_for(claim: &PersistentVolumeClaim, pod: &Pod) -> bool {
 
 /// The names of the claims that a change of a pod may have set free: it is deleted, has ended or is ending, or has no
 /// node. `before` is the pod as it was. Another pod of the same name counts as well.
-pub fn freed<'a>(before: Option<&'a Pod>, after: Option<&'a Pod>) -> impl Iterator<Item = &'a Arc<str>> {
+pub fn freed<'a>(before: Option<&'a Pod>, after: Option<&'a Pod>) -> impl Iterator<Item = String> {
     let gone = before.filter(|before| {
         after.is_none_or(|after| after.meta.uid != before.meta.uid || after.claims != before.claims)
     });
     let idle = after.filter(|after| !after.is_active() || after.node().is_none());
-    gone.into_iter().chain(idle).flat_map(|pod| pod.claims.iter().map(|claim| &claim.name))
+    gone.into_iter().chain(idle).flat_map(|pod| pod.claims.iter().map(|claim| claim.name()))
 }
 
 #[cfg(test)]

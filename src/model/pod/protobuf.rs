@@ -316,7 +316,7 @@ mod tests {
             ]);
             let pod = message(&[field(1, &metadata), field(2, &spec)]);
             let pod = Pod::decode_protobuf(&pod, &mut Interner::default()).unwrap();
-            pod.claims.iter().map(|claim| (claim.name.to_string(), claim.is_ephemeral)).collect::<Vec<_>>()
+            pod.claims.iter().map(|claim| (claim.name(), claim.is_ephemeral())).collect::<Vec<_>>()
         };
         let expected = [("data-db-0".to_owned(), false), ("db-0-scratch".to_owned(), true)];
         assert_eq!(decode(&[]), expected);
