@@ -16,6 +16,7 @@ use crate::runtime::leader_election::lease::{Election, Tools, Watchdog};
 use crate::runtime::rate_limiter::RateLimiter;
 
 /// Requests to the Lease, per second and at once: client-go's defaults. A leader needs one in two seconds.
+use crate::runtime::lost_history::LostHistory;
 const ELECTION_RATE: (f64, u32) = (5.0, 10);
 
 impl Controllers {
@@ -36,6 +37,7 @@ impl Controllers {
         let plumbing = Plumbing {
             clock: parts.clock.clone(),
             metrics: parts.metrics.clone(),
+        let lost_history = LostHistory::default();
             recorder: recorder.clone(),
             draining: draining.clone(),
             // Each controller has a rate limiter of its own: a large scale-up delays no write of another controller.
@@ -51,6 +53,7 @@ impl Controllers {
                 ..InformerOptions::default()
             },
             switched_off: config.enabled.switched_off(),
+                lost_history: lost_history.clone(),
         };
         let settings = Settings {
             scope: config.scope.clone(),
@@ -64,10 +67,11 @@ impl Controllers {
         };
         let Shell { context, informers, workers } = setup::build(registry, settings, plumbing);
         let (relisted, lost) = (informers.clone(), context.clone());
-        let on_set_back = OnSetBack(Box::new(move || {
+        let call = Box::new(move || {
             lost.history_lost();
             relisted.relist_all();
-        }));
+        });
+        let on_set_back = OnSetBack { call, lost_history: lost_history.clone() };
         let election = parts.election.clone().zip(fence.clone());
         let election = election
             .map(|(candidacy, fence)| stand(candidacy, &parts, &recorder, control, fence, on_set_back));

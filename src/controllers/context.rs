@@ -29,6 +29,7 @@ use crate::runtime::events::{EventRecorder, EventTarget, EventType};
 use crate::runtime::expectations::{CacheView as _, Caches, Expectations, Freshness};
 use crate::runtime::fresh_list::FreshList;
 use crate::runtime::lazy_read_barrier::LazyReadBarrier;
+use crate::runtime::lost_history::LostHistory;
 use crate::runtime::parked_keys::ParkedKeys;
 use crate::runtime::store::Store;
 use crate::runtime::worker::{Next, WorkQueue};
@@ -71,6 +72,8 @@ pub struct Context {
     pub(super) terminating_field: GatedField,
     /// Evidence of another controller that acts on the same objects.
     pub(super) foreign_writers: ForeignWriters,
+    /// Who has noticed that the API server has lost its history.
+    pub(super) lost_history: LostHistory,
     /// How often the API server has lost its history, for caches that are not among [`Context::caches`].
     pub(super) lost_histories: tokio::sync::watch::Sender<u64>,
 }

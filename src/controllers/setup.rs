@@ -195,6 +195,7 @@ pub(super) fn assemble(registry: &Registry, settings: Settings, plumbing: Plumbi
         explanations: Arc::default(),
         terminating_field: Default::default(),
         foreign_writers: Default::default(),
+        lost_history: informers.lost_history.clone(),
         lost_histories: Default::default(),
     });
     remember(&context);

@@ -10,6 +10,7 @@ use super::delta_handler::DeltaHandler;
 use super::fresh_list::FreshList;
 use super::list_turns::ListTurns;
 use super::reachability::{OUT_OF_REACH, Reachability};
+use super::lost_history::LostHistory;
 use super::read_barrier::ReadBarrier;
 use super::reflector::Reflector;
 #[cfg(test)]
@@ -42,6 +43,8 @@ pub struct InformerOptions {
     /// restart of the API server.
     pub relists_after_breaks: bool,
 }
+    /// Who else has noticed that the API server has lost its history.
+    pub lost_history: LostHistory,
 
 impl Default for InformerOptions {
     fn default() -> Self {
@@ -55,6 +58,7 @@ impl Default for InformerOptions {
             turns: None,
             relists_after_breaks: false,
         }
+            lost_history: LostHistory::default(),
     }
 }
 

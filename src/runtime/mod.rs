@@ -9,7 +9,7 @@
 //! events wait and decide little. In reading order:
 //!
 //! * [`request`], [`rate_limiter`], [`api`], [`retry_after`], [`client`], `certificate_chain`: calls to the API server.
-//! * [`store`], `watch_decoder`, `list_decoder`, `protobuf_decoder`, `delta_handler`, `reflector`, [`list_turns`], [`reachability`],
+//! * [`store`], `unreadable`, `watch_decoder`, `list_decoder`, `protobuf_decoder`, `delta_handler`, `reflector`, [`list_turns`], [`reachability`], [`lost_history`],
 //!   [`informer`], [`read_barrier`]: a cache of one kind, kept current.
 //! * [`discovery`]: which resources the server serves.
 //! * [`informers`]: the caches of all kinds, which are added and removed.
@@ -37,6 +37,7 @@ pub mod leader_election;
 mod list_decoder;
 pub mod list_turns;
 pub mod live_list;
+pub mod lost_history;
 pub mod parked_keys;
 mod protobuf_decoder;
 pub mod queue;

@@ -25,6 +25,7 @@ use super::api::{Api, ApiError};
 use super::backoff::delay;
 use super::informer::InformerOptions;
 use super::list_turns::{ListTurns, Turn};
+use super::lost_history::LostHistory;
 use super::reachability::Reachability;
 use super::request;
 use super::watch_decoder::{DecodeError, EventSplitter, WatchEvent};
@@ -130,6 +131,7 @@ pub(crate) struct Reflector {
     may_lag: bool,
     /// Whether a watch that broke is followed by a list.
     relists_after_breaks: bool,
+    lost_history: LostHistory,
     /// How long the last watch was to last.
     lasts: Duration,
     /// Whether the next list must show everything that has happened until then.
@@ -167,6 +169,7 @@ impl Reflector {
             may_lag,
             turns,
             relists_after_breaks,
+            lost_history,
         } = options;
         Reflector {
             resource,
@@ -187,6 +190,7 @@ impl Reflector {
             stale_lists: 0,
             may_lag,
             relists_after_breaks,
+            lost_history,
             lasts: Duration::ZERO,
             consistent: false,
             quiet: false,
@@ -333,15 +337,19 @@ impl Reflector {
         }
         let resource = self.resource.plural;
         if accept_older {
-            tracing::error!(
-                resource,
-                version,
-                position,
-                "resourceVersions went back, as after a restore of etcd; the cache accepts the older state"
-            );
+            if self.lost_history.is_news() {
+                tracing::error!(
+                    resource,
+                    version,
+                    position,
+                    "resourceVersions went back, as after a restore of etcd; the caches accept the older state"
+                );
+            } else {
+                tracing::info!(resource, version, position, "the cache accepts an older state");
+            }
             return false;
         }
-        tracing::warn!(resource, version, position, "list is older than the cache; refused, listing again");
+        tracing::info!(resource, version, position, "list is older than the cache; refused, listing again");
         self.stale_lists += 1;
         true
     }

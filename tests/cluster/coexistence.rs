@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::log::Log;
 use serde_json::{Value, json};
 use windlass::config::{ControllerConfig, Enabled, OnConflict, Scope, parse_selector};
 use windlass_planner_testkit::objects::deployment;
@@ -206,28 +207,9 @@ async fn an_operator_that_adds_a_condition_is_no_conflict() {
     assert!(!daemon.task.is_finished() && !has_reported(&cluster));
 }
 
-/// What the program logs.
-#[derive(Clone, Default)]
-struct Log(std::sync::Arc<parking_lot::Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 /// What a daemon says in its first minute about a Lease of kube-controller-manager that somebody renews, or has renewed.
 async fn said_of_a_lease(is_renewed: bool) -> String {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber =
-        windlass::logging::subscriber(&Default::default(), move || writer.clone(), false).unwrap();
-    let _logs = tracing::subscriber::set_default(subscriber);
+    let (log, _logs) = Log::capture();
     let cluster = Cluster::new().await;
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
     let namespace = json!({"metadata": {"name": "kube-system"}});
@@ -244,8 +226,7 @@ async fn said_of_a_lease(is_renewed: bool) -> String {
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    let bytes = log.0.lock().clone();
-    String::from_utf8(bytes).unwrap()
+    log.text()
 }
 
 #[tokio::test(start_paused = true)]

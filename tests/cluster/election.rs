@@ -267,7 +267,7 @@ fn election(rig: &Rig, agent: &'static str) -> (Election, Fence, Watchdog) {
     let (control, fence) = fence();
     let clock: Clock = rig.cluster.clock.clone();
     let (recorder, _) = EventRecorder::new(api(agent), clock.clone(), 1);
-    let on_set_back = OnSetBack(Box::new(|| {}));
+    let on_set_back = OnSetBack { call: Box::new(|| {}), lost_history: Default::default() };
     let tools = Tools { api: api(agent), clock, recorder, control, seed: 1, on_set_back };
     let election = Election::new(&options(agent), tools);
     let watchdog = Watchdog::new(fence.clone(), &election, &options(agent));

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::log::Log;
 use http::Method;
 use http_body_util::{BodyExt as _, StreamBody};
 use serde_json::{Value, json};
@@ -21,6 +22,7 @@ fn pods(cluster: &Cluster, name: &str) -> usize {
 /// scaled since has the size of the backup. What the controllers create for owners that are gone, before they know it, is
 /// left to the garbage collector.
 async fn goes_on_after_a_restore(cluster: &Cluster) {
+    let (log, _logs) = Log::capture();
     cluster.create(deployment("kept").replicas(2)).await;
     cluster.eventually(30, "the first pods exist", |c| pods(c, "kept") == 2).await;
     tokio::time::sleep(Duration::from_secs(120)).await;
@@ -40,6 +42,8 @@ async fn goes_on_after_a_restore(cluster: &Cluster) {
     assert_eq!(["kept", "late"].map(|name| pods(cluster, name)), [2, 1]);
     cluster.patch("kept", json!({"spec": {"replicas": 3}})).await;
     cluster.eventually(10, "the restored Deployment is scaled", |c| pods(c, "kept") == 3).await;
+    let errors = log.lines("ERROR");
+    assert!(errors.len() == 1 && errors[0].contains("as after a restore of etcd"), "{errors:#?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,6 +121,7 @@ async fn writes_of_a_lost_history_that_no_watch_has_shown_are_not_awaited() {
 
 #[tokio::test(start_paused = true)]
 async fn the_garbage_collector_lists_anew_as_well() {
+    let (log, _logs) = Log::capture();
     let cluster = Cluster::without_collectors(Faults::default()).await;
     let enabled = Enabled::default().with("garbage-collector-controller");
     let _daemon = candidate(&cluster, ControllerConfig { enabled, ..unlimited() }, |router| router);
@@ -142,4 +147,6 @@ async fn the_garbage_collector_lists_anew_as_well() {
     assert!(is_there(&cluster, "dependent"));
     cluster.call(Method::DELETE, &format!("{MAPS}/owner"), &json!({})).await;
     cluster.eventually(10, "the dependent is gone", |cluster| !is_there(cluster, "dependent")).await;
+    let errors = log.lines("ERROR");
+    assert_eq!(errors.len(), 1, "the caches of the collector are as many as there are kinds: {errors:#?}");
 }

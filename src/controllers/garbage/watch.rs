@@ -168,6 +168,7 @@ impl Collector {
             seed: self.context.settings().seed ^ u64::from(id),
             turns: Some(self.turns.clone()),
             relists_after_breaks: self.context.settings().relists_after_breaks,
+            lost_history: self.context.lost_history.clone(),
             ..InformerOptions::default()
         };
         let api = self.api.over_shared_connection(u64::from(id) / WATCHES_PER_CONNECTION);

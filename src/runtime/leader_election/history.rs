@@ -7,9 +7,15 @@
 use serde_json::Value;
 
 use crate::model::ObjectKey;
+use crate::runtime::lost_history::LostHistory;
 
-/// Called when the Lease is another, or older, than before.
-pub struct OnSetBack(pub Box<dyn Fn() + Send + Sync>);
+/// What happens when the Lease is another, or older, than before.
+pub struct OnSetBack {
+    /// Called then.
+    pub call: Box<dyn Fn() + Send + Sync>,
+    /// Who else has noticed.
+    pub lost_history: LostHistory,
+}
 
 impl std::fmt::Debug for OnSetBack {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -43,11 +49,15 @@ impl History {
             return;
         }
         let (was, is) = (before.1, now.as_ref().map(|now| now.1));
-        tracing::error!(
-            %lease, was, is,
-            "the Lease is gone, another, or older than before, as after a restore of etcd; all caches are listed anew"
-        );
-        (self.on_set_back.0)();
+        if self.on_set_back.lost_history.is_news() {
+            tracing::error!(
+                %lease, was, is,
+                "the Lease is gone, another, or older than before, as after a restore of etcd; all caches are listed anew"
+            );
+        } else {
+            tracing::info!(%lease, was, is, "the Lease is gone, another, or older than before");
+        }
+        (self.on_set_back.call)();
     }
 }
 
@@ -67,7 +77,8 @@ mod tests {
         let called = move || {
             counted.fetch_add(1, Ordering::Relaxed);
         };
-        let mut history = History::new(OnSetBack(Box::new(called)));
+        let mut history =
+            History::new(OnSetBack { call: Box::new(called), lost_history: LostHistory::default() });
         let lease = |uid: &str, version: &str| json!({"metadata": {"uid": uid, "resourceVersion": version}});
         let key = ObjectKey::new("kube-system", "windlass");
         for (what, object, expected) in [

@@ -1,0 +1,44 @@
+//! What the program logs at its default verbosity.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tracing::subscriber::DefaultGuard;
+
+/// What is logged on this thread.
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Keeps what is logged until the guard is dropped.
+    pub(crate) fn capture() -> (Self, DefaultGuard) {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber =
+            windlass::logging::subscriber(&Default::default(), move || writer.clone(), false).unwrap();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().clone()).unwrap()
+    }
+
+    /// The lines of a level, such as `ERROR`.
+    pub(crate) fn lines(&self, level: &str) -> Vec<String> {
+        let text = self.text();
+        let is = |line: &&str| line.split_whitespace().nth(1) == Some(level);
+        text.lines().filter(is).map(str::to_owned).collect()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
