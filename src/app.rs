@@ -5,6 +5,7 @@
 //! watches end, and HTTP last. A component that ends before that is an error that names it.
 
 mod build;
+mod kinds;
 mod lease_thread;
 mod life;
 mod root_ca;
@@ -25,15 +26,14 @@ use crate::config::{Config, ControllerConfig};
 use crate::controllers::{Context as Shared, Worker};
 use crate::logging::Verbosity;
 use crate::metrics::Metrics;
-use crate::model::Resource;
 use crate::runtime::client::{self, Client};
 use crate::runtime::events::EventWriter;
-use crate::runtime::informer::Ready;
 use crate::runtime::informers::Informers;
 use crate::runtime::leader_election::fence::Fence;
 use crate::runtime::leader_election::lease::{Election, Watchdog};
 use crate::runtime::leader_election::rules::ElectionOptions;
 use crate::runtime::read_barrier::ReadBarrier;
+use kinds::WatchedKinds;
 use lease_thread::LeaseThread;
 use life::Life;
 pub use serving::{Reader, http_router};
@@ -169,18 +169,13 @@ pub struct Controllers {
     config: ControllerConfig,
     /// The read barriers of a new leader; empty without an election.
     read_barriers: Vec<Arc<ReadBarrier>>,
-    /// The kinds whose first lists are not awaited.
-    bulk: Vec<Resource>,
+    /// What the controllers wait for.
+    kinds: Arc<WatchedKinds>,
     /// Seeds the jitter of what is started later.
     seed: u64,
 }
 
 impl Controllers {
-    /// The caches by resource, and whether each is complete: for `/readyz`.
-    pub fn caches(&self) -> Vec<(&'static str, Ready)> {
-        self.informers.ready().into_iter().map(|(resource, ready)| (resource.plural, ready)).collect()
-    }
-
     /// Runs until `shutdown`, then drains for at most `drain`.
     ///
     /// # Errors

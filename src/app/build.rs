@@ -1,7 +1,10 @@
 //! Builds every component once and connects them.
 
+use std::sync::Arc;
+
 use tokio_util::sync::CancellationToken;
 
+use super::kinds::WatchedKinds;
 use super::{Candidacy, Controllers, Parts};
 use crate::config::ControllerConfig;
 use crate::controllers::context::Settings;
@@ -13,10 +16,10 @@ use crate::runtime::informer::InformerOptions;
 use crate::runtime::leader_election::fence::{Fence, FenceControl, fence};
 use crate::runtime::leader_election::history::OnSetBack;
 use crate::runtime::leader_election::lease::{Election, Tools, Watchdog};
+use crate::runtime::lost_history::LostHistory;
 use crate::runtime::rate_limiter::RateLimiter;
 
 /// Requests to the Lease, per second and at once: client-go's defaults. A leader needs one in two seconds.
-use crate::runtime::lost_history::LostHistory;
 const ELECTION_RATE: (f64, u32) = (5.0, 10);
 
 impl Controllers {
@@ -34,10 +37,10 @@ impl Controllers {
         // Events and watches have a rate limiter of their own each: many events delay no other write,
         // and a watch that reopens does not queue behind a burst of writes.
         let (recorder, events) = EventRecorder::new(apis.fenced(), parts.clock.clone(), parts.seed);
+        let lost_history = LostHistory::default();
         let plumbing = Plumbing {
             clock: parts.clock.clone(),
             metrics: parts.metrics.clone(),
-        let lost_history = LostHistory::default();
             recorder: recorder.clone(),
             draining: draining.clone(),
             // Each controller has a rate limiter of its own: a large scale-up delays no write of another controller.
@@ -50,10 +53,10 @@ impl Controllers {
                 // on.
                 may_lag: parts.election.is_some(),
                 relists_after_breaks: config.relists_after_breaks,
+                lost_history: lost_history.clone(),
                 ..InformerOptions::default()
             },
             switched_off: config.enabled.switched_off(),
-                lost_history: lost_history.clone(),
         };
         let settings = Settings {
             scope: config.scope.clone(),
@@ -75,10 +78,13 @@ impl Controllers {
         let election = parts.election.clone().zip(fence.clone());
         let election = election
             .map(|(candidacy, fence)| stand(candidacy, &parts, &recorder, control, fence, on_set_back));
-        let bulk = registry.kinds().iter().filter(|kind| kind.is_in_bulk).map(|kind| kind.resource).collect();
         let lease_thread = parts.election.as_ref().and_then(|candidacy| candidacy.thread.clone());
         let believes = election.is_none() || planted!("a new leader does not wait for its read barrier");
         let read_barriers = if believes { Vec::new() } else { informers.read_barriers() };
+        let running =
+            registry.controllers().iter().filter(|entry| config.enabled.runs(entry)).copied().collect();
+        let barrier = context.shared_barrier();
+        let kinds = WatchedKinds::new(&informers, registry, running, &read_barriers, barrier);
         Controllers {
             context,
             informers,
@@ -90,7 +96,7 @@ impl Controllers {
             lease_thread,
             fence,
             read_barriers,
-            bulk,
+            kinds: Arc::new(kinds),
         }
     }
 }

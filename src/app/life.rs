@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::kinds::WatchedKinds;
 use super::lease_thread::while_alive;
 use super::tasks::{Running, by_itself, spawn};
 use super::{Controllers, work};
@@ -33,7 +34,7 @@ pub(super) struct Life {
     controllers: Arc<[Box<dyn Worker>]>,
     config: ControllerConfig,
     read_barriers: Vec<Arc<ReadBarrier>>,
-    bulk: Vec<Resource>,
+    kinds: Arc<WatchedKinds>,
     /// Passes the read barriers of controllers that wait for their caches; idle where all read past them.
     passing: Option<AbortOnDropHandle<()>>,
     seed: u64,
@@ -65,7 +66,7 @@ impl Life {
             fence,
             config,
             read_barriers,
-            bulk,
+            kinds,
             seed,
         } = controllers;
         let (stop, stop_events) = (CancellationToken::new(), CancellationToken::new());
@@ -76,7 +77,7 @@ impl Life {
             controllers: workers,
             config,
             read_barriers,
-            bulk,
+            kinds,
             passing: None,
             seed,
             lease_thread,
@@ -92,25 +93,18 @@ impl Life {
         }
     }
 
-    /// No decision before the owners are known, and no election, since the process could not act. Pods are not awaited:
+    /// No decision of a controller before its owners are known, and no election before one controller could act. A kind that
+    /// cannot be listed holds up the controllers that watch it, and no other. Pods are not awaited:
     /// until all are known, those of an owner with work left are read past the cache. `false`
     /// means that the process must stop.
     pub async fn fill_caches(&mut self) -> anyhow::Result<bool> {
-        let Life { running, shutdown, bulk, .. } = self;
-        let mut awaited = running.informers.ready();
-        awaited.retain(|(resource, _)| !bulk.contains(resource));
-        let kinds: Vec<_> = awaited.iter().map(|(resource, _)| resource.plural).collect();
-        for (resource, ready) in awaited {
-            let name = resource.plural;
-            tokio::select! {
-                biased;
-                complete = ready.wait() => if !complete { bail!("the watch of {name} ended before its first list") },
-                error = running.ended_by_itself() => return Err(error),
-                () = shutdown.cancelled() => return Ok(false),
-            }
+        let Life { running, shutdown, kinds, .. } = self;
+        tokio::select! {
+            biased;
+            () = kinds.listed() => Ok(true),
+            error = running.ended_by_itself() => Err(error),
+            () = shutdown.cancelled() => Ok(false),
         }
-        tracing::info!(?kinds, "the caches of the owners are complete");
-        Ok(true)
     }
 
     /// Waits until this process may act; `false` means that it must stop before that.
@@ -131,20 +125,27 @@ impl Life {
 
     /// Records the current versions now that the process leads, and starts the workers.
     pub async fn start_workers(&mut self) -> anyhow::Result<()> {
-        let Life { context, controllers, config, read_barriers, passing, shutdown, running, workers, .. } =
-            self;
+        let Life {
+            context,
+            controllers,
+            config,
+            read_barriers,
+            kinds,
+            passing,
+            shutdown,
+            running,
+            workers,
+            ..
+        } = self;
         // An ended task comes first: no worker is started for a lost lease.
         tokio::select! {
             biased;
             error = running.ended_by_itself() => return Err(error),
             () = async {
                 // The writes of the leader before are done, whatever a watch that lags shows.
-                let current =
-                    read_barriers.iter().map(|kind| async { (kind.resource(), kind.current_version().await) });
-                let Some(current) = shutdown.run_until_cancelled(join_all(current)).await else { return };
-                current.into_iter().for_each(|(kind, version)| context.barrier().elected(kind, version));
+                let Some(()) = shutdown.run_until_cancelled(kinds.record()).await else { return };
                 *passing = pass(context, controllers, config, read_barriers);
-                work::start(controllers, config, context.metrics(), workers, shutdown).await;
+                work::start(context, controllers, config, kinds, workers, shutdown).await;
             } => {}
         }
         let Life { controllers, config, running, stop, seed, .. } = self;

@@ -145,8 +145,9 @@ fn checks(controllers: &Controllers) -> Checks {
         checks = checks.live("leaderElection", move || watchdog.check());
         checks = checks.ready("lease", move || readiness.check());
     }
-    for (name, ready) in controllers.caches() {
-        checks = checks.ready(format!("informer-{name}"), move || ready.check());
+    for resource in controllers.kinds.resources() {
+        let kinds = controllers.kinds.clone();
+        checks = checks.ready(format!("informer-{}", resource.plural), move || kinds.check(resource));
     }
     let config = &controllers.config;
     let running = controllers.workers.iter().filter(|worker| config.enabled.runs(worker.entry()));

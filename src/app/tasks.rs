@@ -15,8 +15,8 @@ use crate::runtime::tasks::Ended;
 /// How long the election may take to report how the lease was lost.
 const LOSS_REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How often a standby drops the keys of deleted objects from its queues.
-const TIDY_PERIOD: Duration = Duration::from_secs(60);
+/// How often a standby, or a controller that waits for a kind, drops the keys of deleted objects from its queues.
+pub(super) const TIDY_PERIOD: Duration = Duration::from_secs(60);
 
 /// The tasks that run from the start to the end of a daemon.
 pub(super) struct Running {

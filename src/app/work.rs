@@ -5,21 +5,24 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::kinds::WatchedKinds;
+use super::tasks::TIDY_PERIOD;
 use crate::config::ControllerConfig;
-use crate::controllers::Worker;
-use crate::metrics::Metrics;
+use crate::controllers::{Context, Worker};
 use crate::runtime::tasks::{Ended, named};
 
-/// Starts the controllers that are not switched off, with `--controller-start-interval` between them.
+/// Starts the controllers that are not switched off, with `--controller-start-interval` between them. One whose kinds
+/// cannot all be listed starts by itself as soon as they can.
 pub(super) async fn start(
+    context: &Arc<Context>,
     controllers: &Arc<[Box<dyn Worker>]>,
     config: &ControllerConfig,
-    metrics: &Metrics,
+    kinds: &Arc<WatchedKinds>,
     workers: &mut JoinSet<Ended>,
     shutdown: &CancellationToken,
 ) {
     let mut is_first = true;
-    for controller in controllers.iter() {
+    for (at, controller) in controllers.iter().enumerate() {
         let entry = controller.entry();
         let name = entry.name;
         if !config.enabled.runs(entry) {
@@ -29,6 +32,11 @@ pub(super) async fn start(
             continue;
         }
         let count = config.workers.of(entry);
+        if !kinds.may_start(entry) {
+            let later = start_later(context.clone(), controllers.clone(), at, count, kinds.clone());
+            workers.spawn(named(name, later));
+            continue;
+        }
         let work = controller.run(count);
         if !std::mem::take(&mut is_first) {
             tokio::select! {
@@ -37,8 +45,36 @@ pub(super) async fn start(
                 () = shutdown.cancelled() => return,
             }
         }
-        metrics.running_controllers.with_label_values(&[name, "windlass"]).set(1);
-        tracing::info!(controller = name, workers = count, "controller is started");
+        is_started(context, name, count);
         workers.spawn(named(name, work));
     }
+}
+
+/// Runs a controller once its kinds are listed.
+async fn start_later(
+    context: Arc<Context>,
+    controllers: Arc<[Box<dyn Worker>]>,
+    at: usize,
+    count: usize,
+    kinds: Arc<WatchedKinds>,
+) {
+    let controller = &controllers[at];
+    let entry = controller.entry();
+    let prepare = async {
+        let prepared = kinds.prepare(entry);
+        tokio::pin!(prepared);
+        // Its queue holds the objects that exist, and not all that have existed meanwhile.
+        while tokio::time::timeout(TIDY_PERIOD, &mut prepared).await.is_err() {
+            controller.drop_deleted_keys();
+        }
+    };
+    if context.draining().run_until_cancelled(prepare).await.is_some() {
+        is_started(&context, entry.name, count);
+        controller.run(count).await;
+    }
+}
+
+fn is_started(context: &Context, name: &'static str, workers: usize) {
+    context.metrics().running_controllers.with_label_values(&[name, "windlass"]).set(1);
+    tracing::info!(controller = name, workers, "controller is started");
 }

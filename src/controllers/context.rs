@@ -196,6 +196,11 @@ impl Context {
         &self.barrier
     }
 
+    /// The same, to be kept.
+    pub fn shared_barrier(&self) -> Arc<LazyReadBarrier> {
+        self.barrier.clone()
+    }
+
     /// Cancelled at the shutdown: running syncs create no further pod.
     pub fn draining(&self) -> &CancellationToken {
         &self.draining

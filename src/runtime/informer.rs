@@ -1,6 +1,7 @@
 //! Keeps a [`Store`] current by listing and watching one kind.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -9,8 +10,8 @@ use super::api::Api;
 use super::delta_handler::DeltaHandler;
 use super::fresh_list::FreshList;
 use super::list_turns::ListTurns;
-use super::reachability::{OUT_OF_REACH, Reachability};
 use super::lost_history::LostHistory;
+use super::reachability::{OUT_OF_REACH, Reachability};
 use super::read_barrier::ReadBarrier;
 use super::reflector::Reflector;
 #[cfg(test)]
@@ -42,9 +43,9 @@ pub struct InformerOptions {
     /// which would tell ([`super::leader_election::history`]). The price is a list of each kind after each
     /// restart of the API server.
     pub relists_after_breaks: bool,
-}
     /// Who else has noticed that the API server has lost its history.
     pub lost_history: LostHistory,
+}
 
 impl Default for InformerOptions {
     fn default() -> Self {
@@ -57,8 +58,8 @@ impl Default for InformerOptions {
             may_lag: false,
             turns: None,
             relists_after_breaks: false,
-        }
             lost_history: LostHistory::default(),
+        }
     }
 }
 
@@ -193,9 +194,23 @@ impl Ready {
         self.synced.clone().wait_for(|synced| *synced).await.is_ok()
     }
 
+    /// The same, or until the first list has been failing for `patience`.
+    pub async fn wait_unless_failing(&self, patience: Duration) -> bool {
+        tokio::select! {
+            biased;
+            complete = self.wait() => complete,
+            () = self.reachability.lists_fail_for(patience) => true,
+        }
+    }
+
     /// Whether the first list is complete.
     pub fn is_ready(&self) -> bool {
         *self.synced.borrow()
+    }
+
+    /// The last error of a list that is under way and has failed.
+    pub fn list_error(&self) -> Option<String> {
+        self.reachability.failing_lists().map(|(_, error)| error)
     }
 
     /// Whether the first list is complete, a later one does not fail again and again, and the API server has answered

@@ -42,9 +42,11 @@ pub struct ReadBarrier {
 
 /// Why the version could not be read.
 #[derive(Debug, thiserror::Error)]
-enum ReadError {
+pub(crate) enum ReadError {
+    /// The API server refused, or did not answer.
     #[error(transparent)]
     Api(#[from] ApiError),
+    /// The answer is no list.
     #[error(transparent)]
     Decode(#[from] DecodeError),
 }
@@ -101,11 +103,17 @@ impl ReadBarrier {
     /// The current version. Without a version in the request, the server reads from etcd and not from a
     /// cache of its own. Retries until there is an answer.
     pub async fn current_version(&self) -> u64 {
+        self.current_version_reporting(|_| {}).await
+    }
+
+    /// The same; `failed` is called with each error.
+    pub(crate) async fn current_version_reporting(&self, failed: impl Fn(&ReadError)) -> u64 {
         let mut attempt = 0u32;
         loop {
             match self.read().await {
                 Ok(version) => return version,
                 Err(error) => {
+                    failed(&error);
                     let asked = match &error {
                         ReadError::Api(error) => error.retry_after().unwrap_or_default(),
                         ReadError::Decode(_) => Duration::ZERO,
@@ -119,7 +127,11 @@ impl ReadBarrier {
         }
     }
 
-    async fn read(&self) -> Result<u64, ReadError> {
+    /// The current version, by one request.
+    ///
+    /// # Errors
+    /// When there is no answer, or it cannot be decoded.
+    pub(crate) async fn read(&self) -> Result<u64, ReadError> {
         let mut query = vec![("limit", "1")];
         query.extend(self.field_selector.map(|selector| ("fieldSelector", selector)));
         let body = self.api.call_bytes(request::get(&self.path, &query)).await?;

@@ -474,6 +474,9 @@ impl Reflector {
         } else {
             tracing::warn!(resource, %error, "watch request failed; retrying");
         }
+        if list {
+            self.reachability.list_failed(error);
+        }
         self.retry_after = error.asks_to_wait().unwrap_or_default();
         match code {
             429 => End::Broken(error.label()),

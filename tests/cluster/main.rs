@@ -10,6 +10,7 @@ mod garbage;
 mod handover;
 mod log;
 mod metadata_encodings;
+mod missing_rights;
 mod namespaces;
 mod operations;
 mod owners;
