@@ -134,6 +134,7 @@ impl Controller for DaemonSetController {
     fn resolve<'a>(&'a self, daemon_set: &'a DaemonSet) -> BoxFuture<'a, Result<(), SyncError>> {
         Box::pin(async move {
             let owner = &daemon_set.meta.uid;
+            Context::all_readable(daemon_set, &self.revisions)?;
             // These names are remembered by node: see `Marks::doubt`.
             drop(self.context.in_doubt_writes.late(owner, Instant::now()));
             let found = |pod: &Pod| {
@@ -167,6 +168,7 @@ impl Controller for DaemonSetController {
             daemon_set,
             verdicts,
             unreadable,
+            unreadable_pods: self.pods.unreadable_of(&daemon_set.as_owner()).len(),
             members,
             revisions: self.revisions.owned_by(&daemon_set.as_owner()),
             orphan_revisions: self.orphan_revisions(daemon_set),

@@ -118,7 +118,10 @@ impl Controller for DeploymentController {
     }
 
     fn resolve<'a>(&'a self, deployment: &'a Deployment) -> BoxFuture<'a, Result<(), SyncError>> {
-        Box::pin(self.context.resolve_children(deployment, &*self.replica_sets))
+        Box::pin(async move {
+            Context::all_readable(deployment, &self.replica_sets)?;
+            self.context.resolve_children(deployment, &*self.replica_sets).await
+        })
     }
 
     fn wants_to_adopt(&self, deployment: &Deployment) -> bool {

@@ -29,6 +29,18 @@ impl Context {
             .map_err(|error| SyncError::Json { what: what(), error })
     }
 
+    /// Whether all objects of an owner can be decoded, where a decision depends on the contents of each.
+    ///
+    /// # Errors
+    /// When one cannot. It is tried again until the object can be decoded or is deleted.
+    pub(super) fn all_readable<T: Record>(owner: &impl Record, children: &Store<T>) -> Result<(), SyncError> {
+        let unreadable = children.unreadable_of(&owner.as_owner());
+        let Some(first) = unreadable.first() else { return Ok(()) };
+        let what = format!("planning {} {}", owner.resource().kind, owner.meta().key);
+        let reason = format!("{} {first} exists and cannot be decoded", T::RESOURCE.kind);
+        Err(SyncError::Unread { what, reason })
+    }
+
     /// Resolves writes to an owner's children whose replies were lost: the cache must
     /// show the current state before the next decision (S23).
     ///

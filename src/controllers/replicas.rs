@@ -294,6 +294,8 @@ impl<O: ReplicaKind> ReplicaController<O> {
         let owned = self.pods.owned_by(&replica_set.as_owner());
         let orphans = self.pods.orphans_selected_by(&replica_set.meta.key.namespace, &replica_set.selector);
         let pod_sets = PodSets::of(replica_set, owned, orphans);
+        let unreadable = self.pods.unreadable_of(&replica_set.as_owner());
+        unreadable.iter().for_each(|pod| self.name_had(replica_set, &pod.name));
         let pod_named =
             |name: &str| self.pods.get(&ObjectKey::new(replica_set.meta.key.namespace.clone(), name));
         let late = self.context.in_doubt_writes.late(&replica_set.meta.uid, Instant::now());
@@ -311,7 +313,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
             may_adopt,
             siblings,
             free_names: names.free,
-            reserved: names.reserved,
+            reserved: names.reserved + unreadable.len(),
             failed_pod_backoff: self.context.settings.failed_pod_backoff,
             now: self.context.now(),
         }

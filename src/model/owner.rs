@@ -10,8 +10,12 @@ use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use serde::Deserialize;
+
 use super::meta::{ControllerRef, Meta, Uid};
-use super::record::Resource;
+use super::protobuf::{Fields, find};
+use super::record::{Encoded, Resource};
+use super::wire::OwnerWire;
 
 /// Identifies an owner of objects: namespace, API group, kind and UID. The key of indexes by owner.
 ///
@@ -55,6 +59,31 @@ impl Owner {
         Owner { namespace: namespace.clone(), source: Source::Object(resource, uid.clone()) }
     }
 
+    /// The controller of an object of this namespace that cannot be decoded otherwise. `None` if it has none, or if its owner
+    /// references cannot be decoded either.
+    pub fn of_unreadable(object: Encoded<'_>, namespace: &Arc<str>) -> Option<Self> {
+        let controller = match object {
+            Encoded::Json(json) => {
+                let OwnedWire { metadata } = serde_json::from_str(json).ok()?;
+                metadata.owner_references?.into_iter().find(|owner| owner.controller == Some(true))
+            }
+            Encoded::Protobuf(message) => {
+                let metadata = find(message, 1).ok()??.bytes().ok()?;
+                let owners = Fields(metadata).map_while(Result::ok).filter(|(number, _)| *number == 13);
+                let owners =
+                    owners.filter_map(|(_, value)| OwnerWire::from_protobuf(value.bytes().ok()?).ok());
+                owners.into_iter().find(|owner| owner.controller == Some(true))
+            }
+        }?;
+        let reference = ControllerRef {
+            api_version: controller.api_version.as_str().into(),
+            kind: controller.kind.as_str().into(),
+            name: controller.name.as_str().into(),
+            uid: Uid::new(controller.uid.as_str()),
+        };
+        Some(Owner { namespace: namespace.clone(), source: Source::Reference(Arc::new(reference)) })
+    }
+
     fn identity(&self) -> Identity<'_> {
         match &self.source {
             Source::Object(resource, uid) => identity(uid, &self.namespace, resource.group, resource.kind),
@@ -63,6 +92,19 @@ impl Owner {
             }
         }
     }
+}
+
+#[derive(Deserialize)]
+struct OwnedWire<'a> {
+    #[serde(borrow)]
+    metadata: OwnersWire<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OwnersWire<'a> {
+    #[serde(borrow, default)]
+    owner_references: Option<Vec<OwnerWire<'a>>>,
 }
 
 impl PartialEq for Owner {

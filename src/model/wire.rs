@@ -158,7 +158,7 @@ pub(in crate::model) struct OwnerWire<'a> {
     #[serde(borrow, default)]
     pub(in crate::model) uid: Text<'a>,
     #[serde(default)]
-    controller: Option<bool>,
+    pub(in crate::model) controller: Option<bool>,
     #[serde(default)]
     pub(in crate::model) block_owner_deletion: Option<bool>,
 }

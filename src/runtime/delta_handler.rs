@@ -13,7 +13,7 @@ use super::store::{Applied, Change, Store};
 use super::watch_decoder::Identity;
 use crate::metrics::Metrics;
 use crate::model::record::Encoded;
-use crate::model::{Interner, ObjectKey, Record, Resource};
+use crate::model::{Interner, ObjectKey, Owner, Record, Resource};
 
 /// How many unreadable objects are remembered, so that each is logged once and not at each change.
 const REMEMBERED: usize = 1024;
@@ -115,7 +115,8 @@ impl<T: Record> DeltaHandler<T> {
     ///
     /// One that cannot be decoded is skipped. Its last readable state stays: dropping it would look
     /// like a deletion, which a controller answers with a new pod, whereas every controller
-    /// has to cope with an old state anyway. Other objects and the position are not affected.
+    /// has to cope with an old state anyway. One that never could be decoded counts for its owner
+    /// ([`Store::unreadable_of`]). Other objects and the position are not affected.
     pub(crate) fn put<'a>(&mut self, object: impl Into<Encoded<'a>>) {
         let object = object.into();
         match object.decode::<T>(&mut self.interner) {
@@ -129,7 +130,8 @@ impl<T: Record> DeltaHandler<T> {
                 let identity = Identity::read(object);
                 self.report(identity.as_ref(), &error);
                 if let Some(identity) = identity {
-                    self.sink.apply(|store| store.keep(&identity.key, identity.version));
+                    let owner = Owner::of_unreadable(object, &identity.key.namespace);
+                    self.sink.apply(|store| store.keep(identity, owner));
                 }
             }
         }
@@ -201,13 +203,14 @@ impl<T: Record> DeltaHandler<T> {
             }
         }
         let key = key.map_or_else(|| "unknown".to_owned(), ToString::to_string);
-        tracing::error!(resource, key, %error, "object cannot be decoded; the cache keeps its last readable state");
+        tracing::error!(resource, key, %error, "object cannot be decoded; the cache keeps its last readable state, and no object is created in its place");
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Uid;
     use crate::runtime::fixture::{THINGS, Thing, json_of, key};
 
     #[test]
@@ -249,6 +252,35 @@ mod tests {
         assert_eq!(delta_handler.store.len(), 1, "it is still there, so a list does not delete it");
         delta_handler.delete(&broken.to_string());
         assert!(delta_handler.store.is_empty(), "to be deleted it need not be readable");
+    }
+
+    #[test]
+    fn an_object_that_never_was_readable_counts_for_its_owner_until_it_is_gone() {
+        let mut delta_handler = DeltaHandler::<Thing>::new(THINGS, &Metrics::new());
+        let owner = Owner::by_uid(&THINGS, &key("a").namespace, &Uid::new("o"));
+        let unreadable = |name: &str, uid: &str, version: u64| {
+            let mut broken = json_of(name, uid, version);
+            broken["spec"]["size"] = "a word".into();
+            let kind = [THINGS.api_version(), THINGS.kind.to_owned()];
+            broken["metadata"]["ownerReferences"] = serde_json::json!(
+                [{"apiVersion": "v1", "kind": "Other", "name": "x", "uid": "o"},
+                 {"apiVersion": kind[0], "kind": kind[1], "name": "x", "uid": "o", "controller": true}]);
+            broken.to_string()
+        };
+        delta_handler.begin_list(false);
+        delta_handler.put(&json_of("b", "b", 4).to_string());
+        delta_handler.put(&unreadable("a", "a", 5));
+        delta_handler.end_list(6);
+        assert_eq!(
+            (delta_handler.store.len(), delta_handler.store.unreadable_of(&owner)),
+            (1, vec![key("a")])
+        );
+        // A name is given to a new object, which cannot be read: the one before is no ghost.
+        delta_handler.put(&unreadable("b", "new", 7));
+        assert_eq!((delta_handler.store.len(), delta_handler.store.unreadable_of(&owner).len()), (0, 2));
+        delta_handler.delete(&unreadable("a", "a", 8));
+        delta_handler.put(&json_of("b", "new", 9).to_string());
+        assert_eq!((delta_handler.store.len(), delta_handler.store.unreadable_of(&owner).len()), (1, 0));
     }
 
     #[test]

@@ -50,6 +50,7 @@ pub mod retry_after;
 pub mod shutdown;
 pub mod store;
 pub mod tasks;
+mod unreadable;
 mod watch_decoder;
 pub mod worker;
 

@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
+use super::unreadable::Unreadable;
+use super::watch_decoder::Identity;
 use crate::model::{Meta, ObjectKey, Owner, Record, Selector, Uid};
 
 /// A change of an object, passed to handlers after the store shows it.
@@ -89,6 +91,7 @@ struct Inner<T> {
     lists: Lists,
     /// Accept the list's objects even where they are older than ours.
     accept_older: bool,
+    unreadable: Unreadable,
 }
 
 /// A namespace, and the hash of a label; `None` for the objects that have more than [`INDEXED_LABELS`]. What a look-up
@@ -162,6 +165,7 @@ impl<T: Record> Default for Store<T> {
                 position: 0,
                 lists: Lists::default(),
                 accept_older: false,
+                unreadable: Unreadable::default(),
             }),
         }
     }
@@ -176,6 +180,11 @@ impl<T: Record> Store<T> {
     /// The objects that this owner controls.
     pub fn owned_by(&self, owner: &Owner) -> Vec<Arc<T>> {
         self.inner.read().owned.get(owner).into_iter().flatten().map(|object| object.0.clone()).collect()
+    }
+
+    /// The objects that this owner controls and that could never be decoded: they exist, and nothing else is known of them.
+    pub fn unreadable_of(&self, owner: &Owner) -> Vec<ObjectKey> {
+        self.inner.read().unreadable.of(owner)
     }
 
     /// How many objects this owner controls.
@@ -310,6 +319,7 @@ impl<T: Record> Store<T> {
     pub(crate) fn put(&self, record: T) -> Applied<T> {
         let mut inner = self.inner.write();
         let version = record.meta().resource_version;
+        inner.unreadable.remove(&record.meta().key);
         let changes = inner.put(Arc::new(record));
         Applied { changes, position: inner.advance(version) }
     }
@@ -324,14 +334,28 @@ impl<T: Record> Store<T> {
         Applied { changes, position: None }
     }
 
-    /// Records an object that exists but could not be decoded: its last readable state stays.
-    pub(crate) fn keep(&self, key: &ObjectKey, version: u64) -> Applied<T> {
+    /// Records an object that exists but could not be decoded: its last readable state stays. One that never could counts
+    /// for its owner ([`Store::unreadable_of`]). An object that had its name before is gone.
+    pub(crate) fn keep(&self, identity: Identity, owner: Option<Owner>) -> Applied<T> {
+        let Identity { key, uid, version } = identity;
         let mut inner = self.inner.write();
         let epoch = inner.lists.begun;
-        if let Some(mark) = inner.objects.get_mut(key) {
-            *mark = epoch;
+        let stored = inner.objects.get_key_value(&key).map(|(object, _)| object.0.meta());
+        let stored = stored.map(|stored| (stored.uid == uid, stored.resource_version < version));
+        let mut changes = Vec::new();
+        match stored {
+            Some((false, true)) if uid != Uid::new("") => {
+                changes.extend(inner.unlink(&key).map(Change::Deleted));
+                inner.unreadable.add(&key, uid, owner, epoch);
+            }
+            Some(_) => {
+                if let Some(mark) = inner.objects.get_mut(&key) {
+                    *mark = epoch;
+                }
+            }
+            None => inner.unreadable.add(&key, uid, owner, epoch),
         }
-        Applied { changes: Vec::new(), position: inner.advance(version) }
+        Applied { changes, position: inner.advance(version) }
     }
 
     /// Removes the object with this name and UID. `last` is its last state, if it could be decoded.
@@ -341,6 +365,7 @@ impl<T: Record> Store<T> {
         let is_stored =
             inner.objects.get_key_value(key).is_some_and(|(object, _)| object.0.meta().uid == *uid);
         let stored = if is_stored { inner.unlink(key) } else { None };
+        inner.unreadable.deleted(key, uid);
         let changes = stored.map(|stored| Change::Deleted(last.map_or(stored, Arc::new)));
         Applied { changes: changes.into_iter().collect(), position: inner.advance(version) }
     }
@@ -365,6 +390,7 @@ impl<T: Record> Store<T> {
             .map(|(object, _)| object.key().clone())
             .collect();
         let changes = missed.iter().filter_map(|key| inner.unlink(key)).map(Change::Deleted).collect();
+        inner.unreadable.listed(epoch);
         inner.lists.completed = epoch;
         inner.accept_older = false;
         inner.position = version;

@@ -25,3 +25,4 @@ mod scenarios;
 mod statuses;
 mod takeover;
 mod test_bed;
+mod unreadable;

@@ -40,6 +40,11 @@ pub enum PlanReason {
         /// Its number.
         number: i64,
     },
+    /// Pods exist that cannot be decoded.
+    Unreadable {
+        /// How many.
+        pods: usize,
+    },
     /// Pods are created on these nodes.
     Creating {
         /// Which.
@@ -158,6 +163,9 @@ pub(super) fn explain(
         }
         _ => None,
     }));
+    if observed.unreadable_pods > 0 {
+        reasons.push(PlanReason::Unreadable { pods: observed.unreadable_pods });
+    }
     if !survey.create.is_empty() {
         reasons.push(PlanReason::Creating { nodes: survey.create.iter().collect() });
     }
@@ -266,6 +274,7 @@ impl PlanReason {
             PlanReason::BeingDeleted
             | PlanReason::Gone
             | PlanReason::ChangingHands { .. }
+            | PlanReason::Unreadable { .. }
             | PlanReason::Deleting { .. }
             | PlanReason::Budget { .. }
             | PlanReason::OnDelete { .. }
@@ -336,6 +345,12 @@ impl Display for PlanReason {
             PlanReason::NewRevision { name, number } => write!(
                 f,
                 "No ControllerRevision has the current template: Windlass creates {name} as revision {number}"
+            ),
+            PlanReason::Unreadable { pods: count } => write!(
+                f,
+                "{} cannot be decoded, and may be on any node: Windlass creates no pod and replaces none until \
+                 they can be decoded or are deleted; the log names them",
+                pods(*count, "")
             ),
             PlanReason::Creating { nodes } => {
                 write!(f, "Windlass creates {} on {nodes}", pods(nodes.count(), ""))

@@ -56,6 +56,9 @@ pub struct Observed<'a> {
     pub verdicts: Arc<Verdicts>,
     /// Why the placement of its template cannot be read; then there are no verdicts, and the plan is empty.
     pub unreadable: Option<String>,
+    /// How many of its pods exist and cannot be decoded, so that nobody knows on which nodes: no pod is created, and none
+    /// deleted for the rollout.
+    pub unreadable_pods: usize,
     /// Its pods, and those that it might adopt.
     pub members: Members,
     /// Revisions whose controller it is.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::manage::{Context, NodeState, manage};
 use super::members::PodsOfNode;
@@ -13,6 +13,9 @@ use super::rolling::{self, Budget, Outdated, Tally};
 use super::status::Counts;
 use super::{BURST, Deletion, Observed, Reason};
 use crate::model::Pod;
+
+/// How often to look whether pods that cannot be decoded are gone: their deletion wakes nobody.
+const UNREADABLE: SignedDuration = SignedDuration::from_secs(120);
 
 /// The result of a pass over the nodes.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +43,9 @@ pub struct Survey {
 impl Survey {
     /// Visits `places`, every node that should run a pod or has one.
     pub fn of(observed: &Observed<'_>, history: &History<'_>, places: &[PodsOfNode<'_>]) -> Self {
-        let Observed { daemon_set, members, maybe_deleted, backoff, refused, now, .. } = observed;
+        let Observed { daemon_set, members, maybe_deleted, backoff, refused, unreadable_pods, now, .. } =
+            observed;
+        let is_blind = *unreadable_pods > 0;
         let context = Context { daemon_set, history, maybe_deleted, backoff, now: *now };
         let mut survey = Survey::default();
         let (mut outdated, mut lacking, mut ended) = (Vec::new(), Vec::new(), Vec::new());
@@ -76,14 +81,15 @@ impl Survey {
             // A node whose pod is always refused must not keep the others from getting theirs.
             lacking.sort_by_key(|node| refused.times(daemon_set.meta.generation, node));
         }
-        let later: BTreeSet<&Arc<str>> = lacking.split_off(lacking.len().min(BURST)).into_iter().collect();
+        let later: BTreeSet<&Arc<str>> =
+            lacking.split_off(if is_blind { 0 } else { lacking.len().min(BURST) }).into_iter().collect();
         survey.create = lacking.into_iter().cloned().collect();
         // An ended pod stays until it is replaced: its deletion removes its name and its messages.
         let is_later = |pod: &Pod| pod.target().is_some_and(|node| later.contains(node));
         survey.schedule_deletions(ended.into_iter().filter(|deletion| !is_later(&deletion.pod)));
         survey.outdated += outdated.len();
         survey.budget = Budget::of(daemon_set, &survey.tally);
-        if let Some(budget) = survey.budget {
+        if let Some(budget) = survey.budget.filter(|_| !is_blind) {
             let step = rolling::step(&history.hash, &survey.tally, budget, outdated);
             let room = BURST.saturating_sub(survey.create.len());
             survey.create.extend(step.create.into_iter().take(room).cloned());
@@ -91,7 +97,8 @@ impl Survey {
             survey.staying = step.staying;
         }
         let deadlines = survey.backs_off.iter().map(|(_, until)| *until);
-        survey.requeue_after = deadlines.chain(survey.counts.next_available).min();
+        let look_again = is_blind.then(|| *now + UNREADABLE);
+        survey.requeue_after = deadlines.chain(survey.counts.next_available).chain(look_again).min();
         survey
     }
 

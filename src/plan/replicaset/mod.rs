@@ -39,8 +39,8 @@ pub struct Observed<'a> {
     pub siblings: Vec<Arc<Pod>>,
     /// Names for new pods, by [`free_names`]; empty when none are missing.
     pub free_names: Vec<String>,
-    /// How many pods earlier requests may still create, under names that are taken for the moment: as many places
-    /// are kept free for them.
+    /// How many pods earlier requests may still create, under names that are taken for the moment, and how many pods exist
+    /// that cannot be decoded: as many places are kept free for them.
     pub reserved: usize,
     /// Whether pods that fail at startup are replaced one by one, after a wait. Upstream
     /// replaces them all at once.

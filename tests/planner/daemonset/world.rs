@@ -274,6 +274,7 @@ impl World {
             daemon_set: &daemon_set,
             verdicts: Arc::new(self.verdicts()),
             unreadable: None,
+            unreadable_pods: 0,
             members: Members::of(&daemon_set, owned, orphans),
             revisions,
             orphan_revisions,
