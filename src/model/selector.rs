@@ -492,6 +492,26 @@ mod tests {
     }
 
     #[test]
+    fn a_selector_keeps_its_order_up_to_sixteen_and_is_sorted_above() {
+        for count in [KEPT_IN_ORDER, KEPT_IN_ORDER + 1] {
+            let written: Vec<String> = (10..10 + count).rev().map(|n| format!("v{n}")).collect();
+            let mut sorted = written.clone();
+            sorted.sort();
+            let expected = if count <= KEPT_IN_ORDER { written.clone() } else { sorted };
+            let values = serde_json::json!({"matchExpressions":
+                [{"key": "k", "operator": "In", "values": written}]});
+            let again = serde_json::to_value(selector(&values.to_string())).unwrap();
+            assert_eq!(again["matchExpressions"][0]["values"], serde_json::json!(expected));
+            let requirement = |key: &String| serde_json::json!({"key": key, "operator": "Exists"});
+            let requirements: Vec<_> = written.iter().map(requirement).collect();
+            let all = serde_json::json!({"matchExpressions": requirements});
+            let again = serde_json::to_value(selector(&all.to_string())).unwrap();
+            let expected: Vec<_> = expected.iter().map(requirement).collect();
+            assert_eq!(again["matchExpressions"], serde_json::json!(expected));
+        }
+    }
+
+    #[test]
     fn a_selector_is_written_as_it_was_read_with_the_hash_added() {
         let read = selector(
             r#"{"matchLabels":{"app":"web"},"matchExpressions":[{"key":"e","operator":"In","values":["b","a"]}]}"#,
