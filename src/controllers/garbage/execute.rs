@@ -12,11 +12,12 @@ use super::owners::is_about;
 use crate::controllers::error::SyncError;
 use crate::model::discovered::{DiscoveredResource, is_path_segment};
 use crate::model::metadata::{Metadata, OwnerReference};
-use crate::model::Uid;
+use crate::model::{ObjectKey, Uid};
 use crate::plan::garbage::fate::Policy;
 use crate::plan::garbage::graph::Address;
 use crate::plan::garbage::patch::{self, Change};
 use crate::runtime::api::{Api, ApiError};
+use crate::runtime::leader_election::lease::LEASES;
 use crate::runtime::request::{self, PatchType};
 
 /// How often a write is computed again after a conflict, in one sync.
@@ -121,6 +122,30 @@ impl Collector {
         }
         tracing::debug!(object = target.path, %uid, policy = policy.name(), "deleted an object without an owner");
         Ok(())
+    }
+
+    /// The Lease on which the record is; `None` if it does not exist.
+    pub(super) async fn read_lease(&self, lease: &ObjectKey) -> Result<Option<Value>, ApiError> {
+        match self.api.call(request::get(&LEASES.path_of(lease), &[])).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes it back at the version that was read, or creates it.
+    pub(super) async fn write_lease(&self, lease: &ObjectKey, mut object: Value) -> Result<(), ApiError> {
+        let request = match object["metadata"]["resourceVersion"].is_string() {
+            true => request::put(&LEASES.path_of(lease), &[], &object),
+            false => {
+                object["metadata"]["name"] = (&*lease.name).into();
+                object["metadata"]["namespace"] = (&*lease.namespace).into();
+                (object["apiVersion"], object["kind"]) = (LEASES.api_version().into(), LEASES.kind.into());
+                request::post(&LEASES.path(Some(&lease.namespace)), &[], &object)
+            }
+        };
+        let request = request.map_err(ApiError::Decode)?;
+        self.api.call::<IgnoredAny>(request).await.map(|_| ())
     }
 
     /// Lets an object no longer block the owners that wait, through others, for itself.

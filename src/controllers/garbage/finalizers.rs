@@ -212,13 +212,14 @@ impl Collector {
             }
             let message = format!(
                 "The finalizer orphan is removed, although objects that cannot be read may refer to this one: {reason}. They \
-                 lose the reference once they can be read; after a restart of Windlass they would be deleted instead"
+                 lose the reference once they can be read"
             );
             tracing::warn!(object = target.path, "{message}");
             self.say_of(uid, address, &target.resource, NOT_RELEASED, message);
         }
         let groups = unread.into_iter().map(|unread| unread.group).collect();
         self.released.lock().insert(uid.clone(), groups, now);
+        self.keep_record().await?;
         self.remove_finalizer(uid, target, ORPHAN).await?;
         self.count_orphaning("orphaned");
         Ok(self.is_not_orphaning(uid))
