@@ -22,6 +22,11 @@ rows! {
         "The controller chooses the pod's name before the request and keeps it until the outcome is known",
         "No surplus pods. Texts of refusals therefore name a pod where upstream has only a prefix"
     }
+    LATE_NAMES {
+        "A pod is replaced whatever became of earlier requests",
+        "Where the reply to a creation was lost and a pod that is not the ReplicaSet's has the chosen name, the place stays empty for two minutes",
+        "Once that pod is deleted, the lost request may still create one. The price is one missing pod for two minutes, and only where somebody creates a pod under that very name"
+    }
     SEQUENCE_OF_NAMES {
         "The API server draws the random suffix of a pod's name",
         "The UID of a ReplicaSet determines a sequence of suffixes, and a new pod takes the first that none of its pods has had. `generateName` is set beside the name, as admission webhooks expect",
@@ -187,6 +192,16 @@ rows! {
         "It has `Available=False` and its numbers, too",
         "It has no pods, and `kubectl wait` and dashboards show that"
     }
+    LARGE_SELECTORS {
+        "A new ReplicaSet has the requirements of the Deployment's selector, and the values of each, in the order in which they were written",
+        "In that order up to 16 requirements, and up to 16 values of one; more are sorted, each once",
+        "A selector of a megabyte takes its own bytes, and is judged by a search. Both select the same pods"
+    }
+    UNREADABLE_OBJECTS {
+        "An object that the program cannot decode fails the whole list or watch of its kind, and nothing is decided until that works",
+        "The others are decoded. The object counts as one that exists: no pod is created in its place, a DaemonSet creates and replaces none, and nothing is decided for a Deployment whose ReplicaSet, or a DaemonSet whose revision, it is. Where it was deleted, that is noticed within two minutes",
+        "One unreadable object must not stop the cluster, and must not lead to a pod too many"
+    }
     DAEMON_NAMES {
         "The API server draws the random suffix of the name of a DaemonSet's pod, and deletions go by name",
         "The UID of the DaemonSet and the name of the node determine a sequence of names; deletions go by name and UID",
@@ -249,7 +264,7 @@ rows! {
     }
     DEAD_API {
         "Beside an API that cannot be read, orphaning and foreground deletions end within seconds; what that API holds of the dependents of an orphaned owner is deleted once it is back",
-        "An orphaning deletion waits for that API for two minutes, and a foreground deletion until it has been missed for 30 seconds. The dependents of an orphaned owner lose the reference once the API is back, unless Windlass was restarted since",
+        "An orphaning deletion waits for that API for two minutes, and a foreground deletion until it has been missed for 30 seconds. The dependents of an orphaned owner lose the reference once the API is back, also if Windlass was restarted since",
         "A dependent that nobody could see keeps its life, or goes before its owner"
     }
     LATE_DEPENDENTS {
@@ -390,4 +405,10 @@ pub static UNSEEN: &[(&Row, &str)] = &[
         &DAEMON_REVISIONS,
         "src/model/controllerrevision.rs::a_revision_holds_its_number_its_hash_and_what_its_template_means",
     ),
+    (
+        &LATE_NAMES,
+        "src/plan/replicaset/mod.rs::a_place_is_kept_for_a_late_request_unless_its_pod_exists_or_its_name_is_requested_again",
+    ),
+    (&LARGE_SELECTORS, "src/model/selector.rs::a_selector_keeps_its_order_up_to_sixteen_and_is_sorted_above"),
+    (&UNREADABLE_OBJECTS, "tests/cluster/unreadable.rs::pods_of_an_odd_shape_are_not_created_again"),
 ];
