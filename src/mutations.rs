@@ -158,6 +158,7 @@ pub const GARBAGE_BUGS: &[&str] = &[
     "an object of the same name counts as the owner",
     "deletions by the collector carry no UID",
     "dependents are deleted whatever their version is",
+    "references are removed whatever they mean by now",
     "after a conflict an object is deleted whatever its owners are",
     "a foreground deletion ends without a barrier",
     "an orphaning deletion ends without a barrier",

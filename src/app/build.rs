@@ -15,7 +15,7 @@ use crate::runtime::events::EventRecorder;
 use crate::runtime::informer::InformerOptions;
 use crate::runtime::leader_election::fence::{Fence, FenceControl, fence};
 use crate::runtime::leader_election::history::OnSetBack;
-use crate::runtime::leader_election::lease::{Election, Tools, Watchdog};
+use crate::runtime::leader_election::lease::{self, Election, Tools, Watchdog};
 use crate::runtime::lost_history::LostHistory;
 use crate::runtime::rate_limiter::RateLimiter;
 
@@ -64,6 +64,10 @@ impl Controllers {
             failed_pod_backoff: config.failed_pod_backoff,
             namespace_deletion_delay: config.namespace_deletion_delay,
             garbage_resources: config.garbage_resources.clone(),
+            garbage_record: config
+                .garbage_record
+                .clone()
+                .or_else(|| parts.election.as_ref().map(|candidacy| lease::key(&candidacy.options))),
             seed: parts.seed,
             relists_after_breaks: config.relists_after_breaks,
             root_ca: config.root_ca.clone(),

@@ -12,6 +12,7 @@ use crate::controllers::foreign_writers::OnConflict;
 use crate::controllers::garbage::GarbageResources;
 use crate::controllers::registry::{CONTROLLERS, ControllerEntry};
 use crate::controllers::scope::Scope;
+use crate::model::ObjectKey;
 
 /// The settings of the controllers.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +42,9 @@ pub struct ControllerConfig {
     pub namespace_deletion_delay: Duration,
     /// The resources that the garbage collector looks after.
     pub garbage_resources: GarbageResources,
+    /// Namespace and name of the Lease on which the garbage collector keeps what a restart must not make it forget. `None`: the
+    /// Lease of the election; without an election a restart makes it forget that.
+    pub garbage_record: Option<ObjectKey>,
     /// The field manager of our writes.
     pub field_manager: String,
     /// The certificates of the API server's CA, in PEM; empty if they are not known.
@@ -63,6 +67,7 @@ impl Default for ControllerConfig {
             failed_pod_backoff: true,
             namespace_deletion_delay: Duration::from_secs(5),
             garbage_resources: GarbageResources::default(),
+            garbage_record: None,
             field_manager: FIELD_MANAGER.to_owned(),
             root_ca: "".into(),
         }
@@ -213,6 +218,7 @@ pub(super) fn controllers(
             only: resources("gc-resources", gc_resources)?,
             ignored: resources("gc-ignored-resources", gc_ignored_resources)?,
         },
+        garbage_record: None,
         field_manager,
         root_ca: "".into(),
     })

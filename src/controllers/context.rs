@@ -91,6 +91,8 @@ pub struct Settings {
     pub namespace_deletion_delay: Duration,
     /// The resources that the garbage collector looks after.
     pub garbage_resources: GarbageResources,
+    /// The Lease on which it keeps what a restart must not make it forget, if there is one.
+    pub garbage_record: Option<ObjectKey>,
     /// Seeds the jitter of what is started while the program runs.
     pub seed: u64,
     /// Whether a broken watch is followed by a list; see [`crate::runtime::informer::InformerOptions`].

@@ -89,6 +89,7 @@ pub(super) fn answering(code: impl Fn(&Request<Body>) -> u16 + Clone + Send + 's
         failed_pod_backoff: true,
         namespace_deletion_delay: std::time::Duration::ZERO,
         garbage_resources: Default::default(),
+        garbage_record: None,
         seed: 1,
         relists_after_breaks: false,
         root_ca: "".into(),

@@ -12,6 +12,7 @@ mod kinds;
 mod monitor;
 mod owners;
 mod recent;
+mod record;
 mod referents;
 mod released;
 mod shares;
@@ -45,6 +46,7 @@ use judge::Turns;
 pub use kinds::GarbageResources;
 use kinds::Kinds;
 use recent::Recent;
+use record::Record;
 use released::Released;
 use shares::Shares;
 use unwatched::UnwatchedOwners;
@@ -102,6 +104,7 @@ fn install(setup: &mut Setup) -> Box<dyn Worker> {
         turns: ListTurns::new(watch::LISTS_AT_ONCE),
         turns_of_owners: Turns::default(),
         released: Mutex::default(),
+        record: Record::default(),
         waiting_owners: Mutex::new(Recent::new(WAITS_FOR)),
         unwatched: UnwatchedOwners::default(),
         waiting: Waiting::default(),
@@ -147,6 +150,7 @@ pub struct Collector {
     turns_of_owners: Turns,
     /// Owners whose `orphan` we took off.
     released: Mutex<Released>,
+    record: Record,
     /// Owners that were read and waited for their dependents.
     waiting_owners: Mutex<Recent>,
     /// Owners of resources that are not watched.
@@ -305,10 +309,17 @@ impl Worker for Arc<Collector> {
                     Box::pin(async move { collector.end_foreground(&uid).await });
                 sync
             };
+            let work = async {
+                // Nothing is deleted before it is known which owners another process has let go.
+                collector.stop.run_until_cancelled(collector.recall()).await;
+                tokio::join!(
+                    run_workers(collector.queue.clone(), workers, check),
+                    run_workers(collector.orphans.clone(), workers, orphan),
+                    run_workers(collector.foregrounds.clone(), workers, end),
+                );
+            };
             tokio::join!(
-                run_workers(collector.queue.clone(), workers, check),
-                run_workers(collector.orphans.clone(), workers, orphan),
-                run_workers(collector.foregrounds.clone(), workers, end),
+                work,
                 collector.stop.run_until_cancelled(collector.clone().watch()),
                 collector.stop.run_until_cancelled(collector.raise_barriers()),
             );

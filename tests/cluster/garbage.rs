@@ -181,6 +181,27 @@ async fn a_restored_etcd_brings_owners_back_and_their_dependents_live() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_foreground_deletion_that_a_restored_etcd_has_undone_is_sent_again() {
+    let (cluster, _daemon) = cluster().await;
+    let owner = create(&cluster, "owner", &[]).await;
+    let dependent = map("a", &[blocking(&owner)], &["example.com/keep"]);
+    let dependent = cluster.call(Method::POST, MAPS, &dependent).await;
+    create(&cluster, "b", &[blocking(&dependent)]).await;
+    seconds(3).await;
+    delete_map(&cluster, "owner", "Foreground").await;
+    // Before the collector has done anything.
+    let backup = cluster.sandbox.back_up();
+    seconds(3).await;
+    assert!(stored(&cluster, "a").unwrap()["metadata"]["deletionTimestamp"].is_string());
+    cluster.sandbox.restore(&backup, true);
+    assert!(stored(&cluster, "a").unwrap()["metadata"]["deletionTimestamp"].is_null());
+    seconds(60).await;
+    let release = json!({"metadata": {"finalizers": null}});
+    cluster.call(Method::PATCH, &format!("{MAPS}/a"), &release).await;
+    cluster.eventually(5, "all are gone", |cluster| are_gone(cluster, &["a", "b", "owner"])).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_lives_while_one_of_its_owners_does_and_loses_the_reference_to_the_other() {
     let (cluster, _daemon) = cluster().await;
     let (one, other) = (create(&cluster, "one", &[]).await, create(&cluster, "other", &[]).await);

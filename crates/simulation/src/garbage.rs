@@ -80,6 +80,16 @@ async fn play(scenario: &Scenario, cluster: &Arc<Cluster>, actors: &mut Actors) 
             actors.act(&Act::Delete(number * 7, Some("Orphan"))).await;
         }
         tokio::time::sleep(Duration::from_secs(180)).await;
+        if scenario.seed % 16 > 7 {
+            // It has let go of them by now, and the kind is still down.
+            actors.act(&Act::Crash).await;
+            tokio::time::sleep(Duration::from_secs(90)).await;
+        }
+    }
+    if !is_calm && scenario.seed % 4 == 1 {
+        let kinds = [[0, 1], [1, 0], [0, 3], [2, 1]][(scenario.seed / 4 % 4) as usize];
+        actors.act(&Act::BlockUnseen(200, kinds)).await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
     }
     convergence::converges(cluster, actors, scenario).await
 }

@@ -35,6 +35,10 @@ const LISTS_AT_ONCE: (usize, usize) = (32, 8);
 const QUIET: Duration = Duration::from_millis(100);
 const LONGEST_GATHERING: Duration = Duration::from_secs(2);
 
+/// How long each round waits for resources that have failed, after the others have answered, however long they have been
+/// missed: they may have come back, and are not to be overlooked for want of a moment.
+const CHANCE: Duration = Duration::from_secs(1);
+
 /// Which deletion ends when the answer is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Deletion {
@@ -45,12 +49,14 @@ pub(super) enum Deletion {
 }
 
 /// What all resources say of an owner.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Answer {
     /// The objects that refer to it.
     pub(super) referents: Vec<Referent>,
     /// Why there may be others; empty if all resources were read.
     pub(super) unread: Vec<Unread>,
+    /// When they began to be asked.
+    pub(super) asked: Instant,
 }
 
 /// Something that could not be read.
@@ -234,8 +240,10 @@ impl Barrier {
 }
 
 /// What a round has found so far.
-#[derive(Default)]
 struct Round {
+    began: Instant,
+    /// When the last resource that works has answered.
+    settled: Instant,
     found: Found,
     /// The first that could not be read, in the order of the resources.
     unread: BTreeMap<String, Unread>,
@@ -253,12 +261,13 @@ impl Round {
         }
         let referents = self.found.get(&question.owner.uid).cloned().unwrap_or_default();
         let unread = self.unread.values().chain(self.open_failed.values()).cloned().collect();
-        Some(Answer { referents, unread })
+        Some(Answer { referents, unread, asked: self.began })
     }
 
     /// When a question waits no longer for resources that have failed before.
     fn gives_up(&self, question: &Question) -> Option<Instant> {
-        self.open_failed.values().map(|unread| question.patience.ends(unread.since)).max()
+        let last = self.open_failed.values().map(|unread| question.patience.ends(unread.since)).max()?;
+        Some(last.max(self.settled + CHANCE))
     }
 }
 
@@ -283,8 +292,15 @@ impl Collector {
     async fn round(&self, turn: Option<SemaphorePermit<'_>>, mut questions: Vec<Question>) {
         let (mut turn, began) = (turn, Instant::now());
         let owners = Arc::new(Owners::of(questions.iter().map(|question| &question.owner)));
-        let mut round = Round::default();
-        round.unread.extend(self.kinds.unknown_groups());
+        let unread = self.kinds.unknown_groups().into_iter().collect();
+        let mut round = Round {
+            began,
+            settled: began,
+            found: Found::new(),
+            unread,
+            open: 0,
+            open_failed: BTreeMap::new(),
+        };
         let mut looks = FuturesUnordered::new();
         for (id, resource, moved, is_broken) in self.kinds.all() {
             if !owners.can_own(&resource) {
@@ -333,7 +349,7 @@ impl Collector {
             tokio::select! {
                 Some((id, resource, found)) = looks.next() => {
                     if round.open_failed.remove(&id).is_none() {
-                        round.open -= 1;
+                        (round.open, round.settled) = (round.open - 1, Instant::now());
                     }
                     let since = self.barrier.looked(id, began, found.is_err());
                     match found {

@@ -10,12 +10,14 @@ use serde_json::{Map, Value, json};
 use super::Collector;
 use super::owners::is_about;
 use crate::controllers::error::SyncError;
-use crate::model::Uid;
 use crate::model::discovered::{DiscoveredResource, is_path_segment};
+use crate::model::metadata::{Metadata, OwnerReference};
+use crate::model::{ObjectKey, Uid};
 use crate::plan::garbage::fate::Policy;
 use crate::plan::garbage::graph::Address;
 use crate::plan::garbage::patch::{self, Change};
 use crate::runtime::api::{Api, ApiError};
+use crate::runtime::leader_election::lease::LEASES;
 use crate::runtime::request::{self, PatchType};
 
 /// How often a write is computed again after a conflict, in one sync.
@@ -64,6 +66,16 @@ impl Collector {
             Err(error) if is_about(&error, &target.resource, &target.name) => Ok(None),
             Err(error) => Err(SyncError::creation(target.what("reading"), error)),
         }
+        .inspect(|object| {
+            if object.is_none() {
+                self.outdate(uid);
+            }
+        })
+    }
+
+    /// The API server has, or is about to have, another state of an object than its watch has shown.
+    pub(super) fn outdate(&self, uid: &Uid) {
+        self.graph.lock().outdate(uid);
     }
 
     /// The same as it arrived, whatever its UID is: an object may have ten thousand references, and needs to be there once.
@@ -94,6 +106,7 @@ impl Collector {
                              "preconditions": preconditions});
         let request = request::delete(&target.path, &[], &options)
             .map_err(|error| target.malformed("deleting", error))?;
+        self.outdate(uid);
         let deletions = &self.context.metrics().garbage.deletions;
         let count = |result| deletions.with_label_values(&[result]).inc();
         match self.api_for(uid).call::<IgnoredAny>(request::metadata_only(request)).await {
@@ -109,6 +122,30 @@ impl Collector {
         }
         tracing::debug!(object = target.path, %uid, policy = policy.name(), "deleted an object without an owner");
         Ok(())
+    }
+
+    /// The Lease on which the record is; `None` if it does not exist.
+    pub(super) async fn read_lease(&self, lease: &ObjectKey) -> Result<Option<Value>, ApiError> {
+        match self.api.call(request::get(&LEASES.path_of(lease), &[])).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes it back at the version that was read, or creates it.
+    pub(super) async fn write_lease(&self, lease: &ObjectKey, mut object: Value) -> Result<(), ApiError> {
+        let request = match object["metadata"]["resourceVersion"].is_string() {
+            true => request::put(&LEASES.path_of(lease), &[], &object),
+            false => {
+                object["metadata"]["name"] = (&*lease.name).into();
+                object["metadata"]["namespace"] = (&*lease.namespace).into();
+                (object["apiVersion"], object["kind"]) = (LEASES.api_version().into(), LEASES.kind.into());
+                request::post(&LEASES.path(Some(&lease.namespace)), &[], &object)
+            }
+        };
+        let request = request.map_err(ApiError::Decode)?;
+        self.api.call::<IgnoredAny>(request).await.map(|_| ())
     }
 
     /// Lets an object no longer block the owners that wait, through others, for itself.
@@ -155,11 +192,48 @@ impl Collector {
         self.send(uid, target, PatchType::Merge, &body).await
     }
 
+    /// Removes references that were judged as `live` has them. One that somebody corrects meanwhile may lead to a living
+    /// owner: the patch is for that version or, after a conflict, for one with the same references.
+    pub(super) async fn drop_references(
+        &self,
+        uid: &Uid,
+        target: &Target,
+        owners: &[Uid],
+        live: &Metadata<'_>,
+    ) -> Result<(), SyncError> {
+        let version = live.resource_version.as_str();
+        let is_versioned =
+            !version.is_empty() && !planted!("references are removed whatever they mean by now");
+        if !is_versioned {
+            return self.change_references(uid, target, owners, Change::Remove).await;
+        }
+        let mut body = patch::without_references(uid, owners);
+        body["metadata"]["resourceVersion"] = version.into();
+        let mut result = self.send(uid, target, PatchType::Strategic, &body).await;
+        for _ in 0..ATTEMPTS {
+            match &result {
+                Err(SyncError::Conflict { .. }) => {}
+                Err(SyncError::Refused { error, .. }) if error.is_unsupported_media_type() => {}
+                _ => break,
+            }
+            let Some(object) = self.read(uid, target).await? else { return Ok(()) };
+            if !has_the_references_of(&object, live) {
+                // The watch shows the others, and they are judged then.
+                self.outdate(uid);
+                return Ok(());
+            }
+            let Some(body) = patch::as_merge_patch(&object, owners, Change::Remove) else { return Ok(()) };
+            result = self.send(uid, target, PatchType::Merge, &body).await;
+        }
+        result
+    }
+
     /// Sends a patch. An object that does not exist needs none; neither does another that has its name, which the API
     /// server says by refusing a change of the UID.
     async fn send(&self, uid: &Uid, target: &Target, kind: PatchType, body: &Value) -> Result<(), SyncError> {
         let request = request::patch(&target.path, &[self.context.field_manager()], kind, body)
             .map_err(|error| target.malformed("patching", error))?;
+        self.outdate(uid);
         match self.api_for(uid).call::<IgnoredAny>(request::metadata_only(request)).await {
             Ok(_) => Ok(()),
             Err(error) if is_about(&error, &target.resource, &target.name) => Ok(()),
@@ -181,10 +255,12 @@ impl Collector {
         let mut result = Ok(());
         for _ in 0..ATTEMPTS {
             let Some(object) = self.read(uid, target).await? else { return Ok(()) };
-            if !object["metadata"]["deletionTimestamp"].is_string() {
+            let is_deleting = object["metadata"]["deletionTimestamp"].is_string();
+            let body = patch::without_finalizer(&object, finalizer).filter(|_| is_deleting);
+            let Some(body) = body else {
+                self.outdate(uid);
                 return Ok(());
-            }
-            let Some(body) = patch::without_finalizer(&object, finalizer) else { return Ok(()) };
+            };
             result = self.send(uid, target, PatchType::Merge, &body).await;
             if !matches!(result, Err(SyncError::Conflict { .. })) {
                 break;
@@ -237,6 +313,17 @@ impl Object {
         let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
         json!({ "metadata": fields.collect::<Map<_, _>>() })
     }
+}
+
+/// Whether an object refers to the same owners in the same words, whether they are blocked or not.
+fn has_the_references_of(object: &Value, live: &Metadata<'_>) -> bool {
+    let now = object["metadata"]["ownerReferences"].as_array().map_or(&[][..], Vec::as_slice);
+    let is_same = |(now, then): (&Value, &OwnerReference<'_>)| {
+        let claim = ["apiVersion", "kind", "name"].map(|field| now[field].as_str().unwrap_or_default());
+        claim == [&then.api_version, &then.kind, &then.name].map(|text| text.as_str())
+            && Uid::new(now["uid"].as_str().unwrap_or_default()) == then.uid
+    };
+    now.len() == live.owners.len() && now.iter().zip(&live.owners).all(is_same)
 }
 
 fn is_of(object: &Value, uid: &Uid) -> bool {

@@ -81,11 +81,10 @@ impl Waiting {
     }
 }
 
-/// Until when an owner is to wait for what could not be read, and why; `None` if it need not.
-fn awaited(unread: &[Unread], patience: Patience, now: Instant) -> Option<(Instant, &str)> {
+/// Until when an owner is to wait for what could not be read, and why; `None` if everything was.
+fn awaited(unread: &[Unread], patience: Patience) -> Option<(Instant, &str)> {
     let last = unread.iter().max_by_key(|unread| patience.ends(unread.since))?;
-    let ends = patience.ends(last.since);
-    (now < ends).then_some((ends, last.reason.as_str()))
+    Some((patience.ends(last.since), last.reason.as_str()))
 }
 
 /// The pause before what could not be read is asked again: as long as it was waited for until now.
@@ -107,7 +106,7 @@ impl Collector {
         };
         let since = self.waiting.since(uid, Deletion::Foreground, Instant::now());
         let patience = Patience { with_each: FOREGROUND_PATIENCE, until: since + FOREGROUND_PATIENCE };
-        let Some(Answer { referents, unread }) = self.barrier.take(uid, Deletion::Foreground) else {
+        let Some(Answer { referents, unread, asked }) = self.barrier.take(uid, Deletion::Foreground) else {
             self.ask_for_referents(uid, &address, &target.resource, Deletion::Foreground, patience);
             return Ok(Next::Unfinished);
         };
@@ -119,11 +118,16 @@ impl Collector {
             return Ok(Next::After(super::LATE));
         }
         let (object, now) = (&target.path, Instant::now());
-        if let Some((ends, reason)) = awaited(&unread, patience, now) {
-            tracing::debug!(object, reason, "a foreground deletion waits for what cannot be read");
-            return Ok(pause(since, ends, now));
-        }
-        if let Some(Unread { reason, .. }) = unread.first() {
+        if let Some((ends, reason)) = awaited(&unread, patience) {
+            if now < ends {
+                tracing::debug!(object, reason, "a foreground deletion waits for what cannot be read");
+                return Ok(pause(since, ends, now));
+            }
+            if asked < ends {
+                // What could not be read then may be read now.
+                self.ask_for_referents(uid, &address, &target.resource, Deletion::Foreground, patience);
+                return Ok(Next::Unfinished);
+            }
             tracing::warn!(object, reason, "a foreground deletion ends although dependents may be left");
         }
         self.remove_finalizer(uid, &target, FOREGROUND).await?;
@@ -174,7 +178,7 @@ impl Collector {
         uid: &Uid,
         address: &Address,
         target: &Target,
-        Answer { referents, unread }: Answer,
+        Answer { referents, unread, asked }: Answer,
         since: Instant,
     ) -> Result<Next, SyncError> {
         if !referents.is_empty() && !planted!("an orphaning deletion ends without a barrier") {
@@ -200,15 +204,22 @@ impl Collector {
                 self.count_orphaning("unread");
                 return Ok(pause(since, ends, now));
             }
+            if asked < ends {
+                // What could not be read then may be read now.
+                let patience = Patience { with_each: ORPHANING_PATIENCE, until: ends };
+                self.ask_for_referents(uid, address, &target.resource, Deletion::Orphaning, patience);
+                return Ok(Next::Unfinished);
+            }
             let message = format!(
                 "The finalizer orphan is removed, although objects that cannot be read may refer to this one: {reason}. They \
-                 lose the reference once they can be read; after a restart of Windlass they would be deleted instead"
+                 lose the reference once they can be read"
             );
             tracing::warn!(object = target.path, "{message}");
             self.say_of(uid, address, &target.resource, NOT_RELEASED, message);
         }
         let groups = unread.into_iter().map(|unread| unread.group).collect();
         self.released.lock().insert(uid.clone(), groups, now);
+        self.keep_record().await?;
         self.remove_finalizer(uid, target, ORPHAN).await?;
         self.count_orphaning("orphaned");
         Ok(self.is_not_orphaning(uid))
@@ -227,7 +238,11 @@ impl Collector {
     /// Whether an object is still being deleted without its dependents. A second deletion can have changed the policy: then
     /// they are not to be released.
     async fn keeps_orphan(&self, uid: &Uid, target: &Target) -> Result<bool, SyncError> {
-        Ok(self.read(uid, target).await?.is_some_and(|object| has_finalizer(&object, ORPHAN)))
+        let keeps = self.read(uid, target).await?.is_some_and(|object| has_finalizer(&object, ORPHAN));
+        if !keeps {
+            self.outdate(uid);
+        }
+        Ok(keeps)
     }
 
     fn say_of(
@@ -320,10 +335,9 @@ mod tests {
             |at: u32| Unread { group: "x.io".into(), reason: "down".into(), since: start + at * second };
         let patience = Patience { with_each: 30 * second, until: start + 130 * second };
         let ends = |unread: &[Unread]| {
-            awaited(unread, patience, start + 100 * second)
-                .map(|(ends, _)| ends.duration_since(start).as_secs())
+            awaited(unread, patience).map(|(ends, _)| ends.duration_since(start).as_secs())
         };
-        assert_eq!((ends(&[]), ends(&[missed(70)]), ends(&[missed(71)])), (None, None, Some(101)));
+        assert_eq!((ends(&[]), ends(&[missed(70)]), ends(&[missed(71)])), (None, Some(100), Some(101)));
         assert_eq!(
             ends(&[missed(10), missed(110)]),
             Some(130),

@@ -17,7 +17,6 @@ use crate::model::Uid;
 use crate::model::metadata::Metadata;
 use crate::plan::garbage::fate::{Fate, OwnerState, Policy, fate};
 use crate::plan::garbage::graph::Address;
-use crate::plan::garbage::patch::Change;
 use crate::runtime::worker::Next;
 use std::time::Duration;
 
@@ -96,6 +95,7 @@ impl Collector {
         let live = body.as_ref().map(|body| decode(body, &target)).transpose()?;
         let Some(live) = live.filter(|live| live.uid == *uid && !live.is_deleting) else {
             self.turns_of_owners.forget(uid);
+            self.outdate(uid);
             return Ok(Next::Settled);
         };
         let Some(owners) = self.owners_of(&live, address).await? else {
@@ -105,7 +105,7 @@ impl Collector {
         match fate(&owners, has_dependents, Policy::kept_by(&live)) {
             Fate::Keep => Ok(Next::Settled),
             Fate::DropReferences(gone) => {
-                self.change_references(uid, &target, &gone, Change::Remove).await?;
+                self.drop_references(uid, &target, &gone, &live).await?;
                 // What is left is judged by what the watch shows then.
                 Ok(Next::Settled)
             }

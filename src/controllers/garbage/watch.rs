@@ -95,7 +95,7 @@ impl Collector {
                     PAUSE
                 }
             };
-            self.review_released();
+            self.review_released().await;
             let again = Instant::now() + pause;
             loop {
                 tokio::select! {

@@ -210,9 +210,11 @@ impl Graph {
         self.records[slot].set(Flag::Deleting, object.is_deleting);
         self.records[slot].set(Flag::Foreground, object.has_finalizer(FOREGROUND));
         self.records[slot].set(Flag::Orphan, object.has_finalizer(ORPHAN));
-        if !self.has_references(slot, object) {
+        let has_references = self.has_references(slot, object);
+        if !has_references {
             self.relink(slot, object, &mut wakes);
         }
+        self.look_again(slot, &before, has_references, &mut wakes);
         let after = self.records[slot];
         if after.waits_for_dependents() || after.is_orphaning() {
             self.keep_name(slot, object, true);
@@ -326,6 +328,7 @@ impl Graph {
             let resource = record.resource;
             record.set(Flag::Observed, false);
             record.set(Flag::Deleting, false);
+            record.set(Flag::Outdated, false);
             self.resources[usize::from(resource)].objects -= 1;
             self.observed -= 1;
             self.count_out(namespace, resource);

@@ -101,7 +101,6 @@ impl Election {
     pub fn new(options: &ElectionOptions, tools: Tools) -> Self {
         let Tools { api, clock, recorder, control, seed, on_set_back } = tools;
         let identity = options.identity.clone().unwrap_or_else(|| identity(&host_name(), seed));
-        let namespace = options.namespace.clone().unwrap_or_else(own_namespace);
         let metrics = api.metrics().clone();
         let status = metrics.leader_election_master_status.with_label_values(&[&options.name]);
         status.set(0);
@@ -110,7 +109,7 @@ impl Election {
             // Half of the deadline, as in upstream, so that one silent call does not cost the leadership.
             call_timeout: (options.renew_deadline / 2).max(Duration::from_secs(1)),
             elector: Elector::new(options, &identity, seed),
-            key: ObjectKey::new(namespace, options.name.as_str()),
+            key: key(options),
             release: options.release_on_cancel,
             slow_path: metrics.leader_election_slowpath.with_label_values(&[&options.name]),
             api,
@@ -502,6 +501,12 @@ fn host_name() -> String {
         Ok(name) if !name.is_empty() => name.to_string_lossy().into_owned(),
         _ => "windlass".to_owned(),
     }
+}
+
+/// Namespace and name of the Lease. Reads the pod's namespace where the options leave it open.
+pub fn key(options: &ElectionOptions) -> ObjectKey {
+    let namespace = options.namespace.clone().unwrap_or_else(own_namespace);
+    ObjectKey::new(namespace, options.name.as_str())
 }
 
 fn own_namespace() -> String {

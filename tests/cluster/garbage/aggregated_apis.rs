@@ -408,10 +408,7 @@ async fn an_orphaned_stateful_set_is_created_again_beside_a_dead_api_and_what_th
         seconds(110).await;
         assert!(!is_gone(&cluster, &stateful_set), "a thing may refer to it");
         cluster.eventually(12, "it is let go", |cluster| is_gone(cluster, &stateful_set)).await;
-        let is_said = |event: &Value| {
-            event["reason"] == "DependentsNotReleased"
-                && event["message"].as_str().unwrap().contains("restart")
-        };
+        let is_said = |event: &Value| event["reason"] == "DependentsNotReleased";
         seconds(1).await;
         assert!(cluster.objects("Event").iter().any(is_said));
         create_stateful_set(&cluster, "db").await;
@@ -427,4 +424,31 @@ async fn an_orphaned_stateful_set_is_created_again_beside_a_dead_api_and_what_th
         seconds(5).await;
         assert_eq!(odd.names(), ["seen", "unseen"], "{was_read}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_was_let_go_beside_a_dead_api_is_remembered_over_a_restart() {
+    let odd = Odd::new(true);
+    odd.set_down(true);
+    let record = windlass::model::ObjectKey::new("kube-system", "windlass");
+    let config = || ControllerConfig { garbage_record: Some(record.clone()), ..config() };
+    let cluster = Cluster::without_collectors(Faults::default()).await;
+    let daemon = cluster.start_with(1, config(), beside(odd.clone()));
+    let owner = create(&cluster, "owner", &[]).await;
+    seconds(10).await;
+    odd.put("thing", Some("u-1"), &[to(&owner)]);
+    delete_map(&cluster, "owner", "Orphan").await;
+    cluster.eventually(130, "it is let go", |cluster| are_gone(cluster, &["owner"])).await;
+    let lease = cluster.sandbox.object("Lease", "kube-system", "windlass").expect("it keeps a record");
+    let uid = owner["metadata"]["uid"].as_str().unwrap();
+    let annotations = lease["metadata"]["annotations"].to_string();
+    assert!(annotations.contains(uid) && annotations.contains("odd.io"), "{annotations}");
+    daemon.kill();
+    odd.set_down(false);
+    let _daemon = cluster.start_with(2, config(), beside(odd.clone()));
+    seconds(60).await;
+    assert_eq!((odd.names(), odd.owners_of("thing")), (vec!["thing".to_owned()], vec![]));
+    seconds(700).await;
+    let lease = cluster.sandbox.object("Lease", "kube-system", "windlass").unwrap();
+    assert!(!lease["metadata"]["annotations"].to_string().contains(uid), "ten minutes later it is forgotten");
 }

@@ -1,4 +1,4 @@
-//! What happens to an object between the moment at which the collector decides to delete it and the deletion.
+//! What happens to an object between the moment at which the collector decides about it and its write.
 
 use serde_json::Value;
 
@@ -58,4 +58,26 @@ async fn an_object_that_only_changes_is_deleted_by_its_uid_in_the_end() {
     let versions: Vec<bool> = sent.iter().map(|it| it["resourceVersion"].is_string()).collect();
     assert_eq!(versions, [true, true, false], "{sent:?}");
     assert!(sent.iter().all(|it| it["uid"].is_string()), "{sent:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reference_that_is_corrected_after_its_owner_was_asked_for_stays() {
+    let faults =
+        inject_faults(|request: &RequestInfo| match request.verb == "patch" && request.name == CHILD {
+            true if request.user_agent == USER_AGENT => FaultDecision::Delay(Duration::from_secs(2)),
+            _ => FaultDecision::Proceed,
+        });
+    let (cluster, _daemon) = cluster_with(faults).await;
+    let (owner, other) = (create(&cluster, "owner", &[]).await, create(&cluster, "other", &[]).await);
+    let mut wrong = to(&owner);
+    wrong["name"] = "nobody".into();
+    create(&cluster, CHILD, &[wrong, to(&other)]).await;
+    seconds(1).await;
+    // The patch that removes the wrong reference is under way.
+    change(&cluster, json!({"ownerReferences": [to(&owner), to(&other)]})).await;
+    seconds(20).await;
+    let mut owners = owners_of(&cluster, CHILD);
+    owners.sort();
+    assert_eq!(owners, ["other", "owner"]);
+    assert!(requests(&cluster).iter().any(|request| request.verb == "patch" && request.name == CHILD));
 }

@@ -264,7 +264,7 @@ rows! {
     }
     DEAD_API {
         "Beside an API that cannot be read, orphaning and foreground deletions end within seconds; what that API holds of the dependents of an orphaned owner is deleted once it is back",
-        "An orphaning deletion waits for that API for two minutes, and a foreground deletion until it has been missed for 30 seconds. The dependents of an orphaned owner lose the reference once the API is back, unless Windlass was restarted since",
+        "An orphaning deletion waits for that API for two minutes, and a foreground deletion until it has been missed for 30 seconds. The dependents of an orphaned owner lose the reference once the API is back, also if Windlass was restarted since",
         "A dependent that nobody could see keeps its life, or goes before its owner"
     }
     LATE_DEPENDENTS {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use self::daemons::Daemons;
 use super::Cluster;
-use super::scenario::{Act, Owner, Reference, Scenario};
+use super::scenario::{Act, KindFault, Owner, Reference, Scenario};
 use super::truth::{self, DEFINITION, GROUP, KINDS, OTHER, api_version};
 use crate::invariants::text;
 use crate::server::NAMESPACE;
@@ -240,6 +240,18 @@ impl Actors {
                 let mut metadata = name("second");
                 metadata["ownerReferences"] = json!([reference(&owner, Reference::Right)]);
                 self.create(*dependent, NAMESPACE, metadata).await;
+            }
+            Act::BlockUnseen(number, [owner, dependent]) => {
+                let lag = Act::OfKind(KindFault::Lagging, *dependent, 100);
+                self.fault(&lag).await;
+                let name = |role: &str| json!({"name": format!("x-{role}-{number}")});
+                let Some(owner) = self.create(*owner, NAMESPACE, name("blocked")).await else { return };
+                let mut metadata = name("unseen");
+                metadata["ownerReferences"] = json!([reference(&owner, Reference::Blocking)]);
+                self.create(*dependent, NAMESPACE, metadata).await;
+                // So that no request is under way that began before.
+                tokio::time::sleep(Duration::from_secs(70)).await;
+                self.delete(&owner, Some("Foreground")).await;
             }
             Act::DeleteTwice(nth, [first, second], pause) => {
                 if let Some(object) = self.nth(*nth) {

@@ -25,7 +25,7 @@ const UNWATCHED: Duration = Duration::from_secs(310);
 const QUIET: Duration = Duration::from_secs(600);
 
 /// The requests per second of the collector, in terms of `--kube-api-qps`.
-const SHARE: f64 = 5.0;
+pub(super) const SHARE: f64 = 5.0;
 
 /// Waits until what has no owner is gone and every deletion has ended, then checks what the collector sends.
 ///
@@ -125,9 +125,16 @@ async fn is_quiet(cluster: &Arc<Cluster>, actors: &mut Actors, scenario: &Scenar
             false => Err(Breach::new("GC13", format!("requests of a settled collector {when}: {sent:#?}"))),
         }
     };
-    let since = calls(cluster);
+    let about_the_record = || cluster.with_judge(|judge| judge.record_calls);
+    let (since, of_record) = (calls(cluster), about_the_record());
     tokio::time::sleep(QUIET).await;
     is_silent(since, "")?;
+    // It has forgotten owners, each once.
+    let forgotten = cluster.with_judge(|judge| judge.remembered());
+    if about_the_record() - of_record > 2 * forgotten {
+        let what = format!("more requests for the record than 2 for each of {forgotten} owners");
+        return Err(Breach::new("GC13", what));
+    }
     cluster.break_watches(true);
     tokio::time::sleep(Duration::from_secs(60)).await;
     let sent = cluster.with_judge(|judge| judge.calls[since..].to_vec());
@@ -135,9 +142,12 @@ async fn is_quiet(cluster: &Arc<Cluster>, actors: &mut Actors, scenario: &Scenar
     if !reads_owners && !sent.iter().all(is_list) {
         return Err(Breach::new("GC13", format!("more than lists after the watches broke: {sent:#?}")));
     }
-    let since = calls(cluster);
+    let (since, of_record) = (calls(cluster), about_the_record());
     actors.crash().await;
     tokio::time::sleep(Duration::from_secs(60)).await;
+    if about_the_record() - of_record > 1 + 2 * forgotten {
+        return Err(Breach::new("GC13", "a new collector reads its record more than once".to_owned()));
+    }
     let sent = cluster.with_judge(|judge| judge.calls[since..].to_vec());
     let unresolvable = unresolvable(cluster);
     let is_look = |call: &String| {

@@ -8,6 +8,7 @@ mod patches;
 mod reads;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -15,6 +16,7 @@ use http::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::actors;
+use super::convergence;
 use super::scenario::{Reference, Scenario, Scope};
 use super::truth::{self, KINDS, Stored, Truth};
 use crate::call::Call;
@@ -27,17 +29,17 @@ use windlass_apiserver::Sandbox;
 /// How old an answer about an owner may be when its dependents are decided about: the collector keeps one for a second.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// How old the last answer about dependents may be when a finalizer comes off: a watch has a quarter of a second to catch up.
-/// Where requests wait for the rate limiter, it is as for other answers.
+/// How old the last answer about dependents may be when a finalizer comes off, besides the time that the rate limiter takes: a
+/// watch has a quarter of a second to catch up.
 const BARRIER: Duration = Duration::from_millis(500);
 
-/// How long a foreground deletion waits for a kind that cannot be read.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The same of an answer that a kind cannot be read: such kinds have a second after the others have answered.
+const CHANCE: Duration = Duration::from_secs(1);
 
 /// How long an orphaning deletion waits for a kind that cannot be read.
 const ORPHANING_PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long a request that has got no answer may have been under way when something is decided from that.
+/// How long a request that gets no answer may have been under way when something is decided.
 const TIMEOUT: Duration = Duration::from_secs(35);
 
 /// How long after a definition has changed its kind may be unknown.
@@ -47,8 +49,8 @@ const UNKNOWN: Duration = Duration::from_secs(75);
 #[derive(Debug)]
 pub struct Judge {
     staleness: Duration,
-    /// How old the last answer about dependents may be.
-    barrier: Duration,
+    /// How many requests the collector may send in a second.
+    rate: f64,
     scope: Scope,
     /// The faults of the API server.
     pub faults: Faults,
@@ -60,8 +62,11 @@ pub struct Judge {
     orphaning: BTreeMap<String, Duration>,
     /// When each of them was let go.
     released: BTreeMap<String, Duration>,
-    /// Those that were let go while a kind could not be read. A collector that starts later does not know of them.
-    beside: BTreeSet<String>,
+    /// Those that were let go while a kind could not be read, and by which collector. Another one that was running by then does
+    /// not know of them.
+    beside: BTreeMap<String, Arc<str>>,
+    /// When each collector has started.
+    started: BTreeMap<String, Duration>,
     /// All UIDs that objects have had.
     known: BTreeSet<String>,
     reads: Reads,
@@ -69,6 +74,10 @@ pub struct Judge {
     pub writes: u64,
     /// What the collector has sent besides watches and discovery.
     pub calls: Vec<String>,
+    /// How often it has sent something about its record.
+    pub record_calls: usize,
+    /// When it has sent anything at all, in order.
+    sent_at: Vec<Duration>,
     /// Since when an object has a reference, by the UIDs of both.
     referred: BTreeMap<(String, String), Duration>,
 }
@@ -96,21 +105,23 @@ fn object(all: &Stored, call: &Call) -> Option<Value> {
 impl Judge {
     /// Invariants that have seen nothing yet.
     pub fn new(scenario: &Scenario) -> Self {
-        let staleness = scenario.faults.staleness();
         Judge {
-            staleness,
-            barrier: staleness + if scenario.qps < 100.0 { ANSWER } else { BARRIER },
+            staleness: scenario.faults.staleness(),
+            rate: scenario.qps * convergence::SHARE,
             scope: scenario.scope,
             faults: Faults::default(),
             waited: BTreeMap::new(),
             orphaned: BTreeMap::new(),
             orphaning: BTreeMap::new(),
             released: BTreeMap::new(),
-            beside: BTreeSet::new(),
+            beside: BTreeMap::new(),
+            started: BTreeMap::new(),
             known: BTreeSet::new(),
             reads: Reads::default(),
             writes: 0,
             calls: Vec::new(),
+            record_calls: 0,
+            sent_at: Vec::new(),
             referred: BTreeMap::new(),
         }
     }
@@ -126,15 +137,20 @@ impl Judge {
         self.orphaned.clear();
         self.orphaning.clear();
         self.released.clear();
+        self.beside.clear();
         self.reads.clear();
         self.definition_changed();
         self.remember(self.faults.now, &Stored::now(sandbox));
     }
 
     /// A collector starts.
-    pub fn daemon_started(&mut self) {
-        let beside = std::mem::take(&mut self.beside);
-        self.released.retain(|owner, _| !beside.contains(owner));
+    pub fn daemon_started(&mut self, agent: &str, now: Duration) {
+        self.started.insert(agent.to_owned(), now);
+    }
+
+    /// How many owners were let go beside a kind that could not be read.
+    pub fn remembered(&self) -> usize {
+        self.beside.len()
     }
 
     /// Whether the collector looks after an object.
@@ -202,11 +218,18 @@ impl Judge {
     }
 
     /// GC3: what depended on an owner when its orphaning deletion ended lives on.
-    fn survives(&self, object: &Value, references: &[Value]) -> Result<(), String> {
+    fn survives(&self, agent: &str, object: &Value, references: &[Value]) -> Result<(), String> {
         let may_be_late = self.staleness + ANSWER;
+        let may_know = |owner: &str, end: &Duration| {
+            let is_own = |by: &Arc<str>| **by == *agent;
+            let is_later = self.started.get(agent).is_some_and(|started| *started > *end);
+            is_later || self.beside.get(owner).is_none_or(is_own)
+        };
         for owner in references.iter().map(|reference| text(reference, "/uid")) {
             let since = self.referred.get(&(uid(object), owner.to_owned()));
-            let was_before = |end: &&Duration| since.is_some_and(|since| *since + may_be_late < **end);
+            let was_before = |end: &&Duration| {
+                may_know(owner, end) && since.is_some_and(|since| *since + may_be_late < **end)
+            };
             if self.released.get(owner).as_ref().is_some_and(was_before) {
                 return Err(format!("its owner {owner} was deleted without its dependents"));
             }
@@ -218,20 +241,18 @@ impl Judge {
     /// reference that came while the last request was under way cannot be known.
     fn letting_go(&self, at: Duration, owner: &Value, finalizer: &str, all: &Stored) -> Result<(), String> {
         let is_orphaning = finalizer == "orphan";
-        if !is_orphaning && self.faults.is_unreadable(at, PATIENCE) {
-            return Ok(());
-        }
-        let is_overdue = |since: &Duration| is_orphaning && at.saturating_sub(*since) >= ORPHANING_PATIENCE;
-        let is_overdue = self.orphaning.get(&uid(owner)).is_some_and(is_overdue);
-        let is_given_up =
-            |object: &Value| is_overdue && self.faults.is_down(text(object, "/kind"), at, TIMEOUT);
+        let is_overdue = |since: &Duration| at.saturating_sub(*since) >= ORPHANING_PATIENCE;
+        let is_overdue = !is_orphaning || self.orphaning.get(&uid(owner)).is_some_and(is_overdue);
+        let is_given_up = |object: &Value| is_overdue && self.is_unread(text(object, "/kind"), at);
         let seen = all.objects.iter().filter(|object| self.is_seen(object, at) && !is_given_up(object));
         for object in seen {
             let namespace = text(object, "/metadata/namespace");
             for reference in truth::references(object) {
                 let counts = is_orphaning || reference["blockOwnerDeletion"] == true;
                 let since = self.referred.get(&(uid(object), text(reference, "/uid").to_owned()));
-                let is_new = since.is_none_or(|since| at.saturating_sub(*since) <= self.barrier);
+                let is_new = since.is_none_or(|since| {
+                    at.saturating_sub(*since) <= self.staleness + BARRIER + self.limited(*since)
+                });
                 if counts && !is_new && truth::means(reference, namespace, owner) {
                     let name = text(object, "/metadata/name");
                     return Err(format!("{} {name} still refers to it", object["kind"]));
@@ -239,6 +260,20 @@ impl Judge {
             }
         }
         Ok(())
+    }
+
+    /// How long the requests since then have waited for the rate limiter, at most.
+    fn limited(&self, since: Duration) -> Duration {
+        let sent = self.sent_at.len() - self.sent_at.partition_point(|at| *at < since);
+        Duration::from_secs_f64(sent as f64 / self.rate)
+    }
+
+    /// Whether the collector may have decided without the objects of a kind, since they cannot be read. It asks them as late as
+    /// it can; where it gets no answer from some kind, as late as a request takes that gets none.
+    fn is_unread(&self, kind: &str, at: Duration) -> bool {
+        let late = if self.faults.is_any_silent(at, TIMEOUT) { TIMEOUT } else { CHANCE };
+        let before = at.saturating_sub(late + BARRIER);
+        self.faults.is_down(kind, at, self.staleness + late + BARRIER + self.limited(before))
     }
 
     /// Whether the collector can know of an object.
@@ -305,7 +340,7 @@ impl Judge {
             let last = &self.calls[self.calls.len().saturating_sub(12)..];
             breach("GC1", format!("{what}; the last requests were {last:#?}\n{object:#?}"))
         })?;
-        self.survives(object, references).map_err(|what| breach("GC3", what))
+        self.survives(&call.agent, object, references).map_err(|what| breach("GC3", what))
     }
 }
 
@@ -337,7 +372,7 @@ impl cluster::Judge for Judge {
         if let Some(owner) = before.object.as_ref().filter(|object| is_released && ends_orphaning(object)) {
             self.released.insert(uid(owner), at);
             if self.faults.is_unreadable(at, TIMEOUT) {
-                self.beside.insert(uid(owner));
+                self.beside.insert(uid(owner), call.agent.clone());
             }
         }
         self.remember(at, &all);
@@ -347,8 +382,11 @@ impl cluster::Judge for Judge {
 
     fn sent(&mut self, at: Duration, call: &Call) {
         self.faults.now = at;
+        self.sent_at.push(at);
         let is_discovery = call.path == "/api" || call.path == "/apis";
-        if !call.watch && !is_discovery {
+        if call.resource == "leases" && !call.watch && !call.name.is_empty() {
+            self.record_calls += 1;
+        } else if !call.watch && !is_discovery {
             self.calls.push(format!("{call}?{}", call.query));
         }
     }

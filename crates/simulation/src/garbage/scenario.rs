@@ -62,6 +62,9 @@ pub enum Act {
     OwnItself(u32, bool),
     /// An owner of one kind and a dependent of another are created in the same instant.
     CreatePair(u32, [usize; 2]),
+    /// While the watch of one kind lags, an object of it comes to block an owner of another kind, which is deleted after its
+    /// dependents a good minute later.
+    BlockUnseen(u32, [usize; 2]),
     /// A user deletes an object, and after some milliseconds again with another policy.
     DeleteTwice(u32, [&'static str; 2], u64),
     /// The next object with owners that the collector reads gets a living owner before the answer arrives.

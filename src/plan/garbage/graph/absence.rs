@@ -1,6 +1,6 @@
-//! What proves that an owner is absent, and how long the proof counts.
+//! What proves that an owner is absent, how long the proof counts, and what a restore of etcd can have undone.
 
-use super::record::{Flag, UNSERVED};
+use super::record::{Flag, Record, UNSERVED};
 use super::{Graph, ResourceId, Wake};
 use crate::model::Uid;
 use crate::model::metadata::OwnerReference;
@@ -39,6 +39,42 @@ impl Graph {
             self.wake_dependents(owner, &mut wakes);
         }
         wakes
+    }
+
+    /// The API server has, or is about to have, another state of an object than its watch has shown. If a list shows the
+    /// same state as before, etcd was restored: what was done about the object has not happened.
+    pub fn outdate(&mut self, uid: &Uid) {
+        if let Some(slot) = self.find(uid).filter(|slot| self.records[*slot].is(Flag::Observed)) {
+            self.records[slot].set(Flag::Outdated, true);
+        }
+    }
+
+    /// An object was listed, added or modified that was `before`. Wakes it if that undoes what was done about it, which
+    /// nothing but a restore of etcd does.
+    pub(super) fn look_again(
+        &mut self,
+        slot: u32,
+        before: &Record,
+        has_same_references: bool,
+        wakes: &mut Vec<Wake>,
+    ) {
+        let after = self.records[slot];
+        let is_listed_anew = !before.is(Flag::Listed);
+        let lives_again = before.is(Flag::Deleting) && !after.is(Flag::Deleting);
+        let is_undone = before.is(Flag::Outdated) && is_listed_anew || lives_again;
+        if before.is(Flag::Observed) && is_undone {
+            let uid = self.uid_of(slot);
+            wakes.push(Wake::Check(uid.clone()));
+            if after.is_orphaning() {
+                wakes.push(Wake::Orphan(uid));
+            }
+        }
+        let is_same = |flag| before.is(flag) == after.is(flag);
+        let is_unchanged =
+            has_same_references && [Flag::Deleting, Flag::Foreground, Flag::Orphan].into_iter().all(is_same);
+        if is_listed_anew || !is_unchanged {
+            self.records[slot].set(Flag::Outdated, false);
+        }
     }
 
     /// The watch of a resource has ended. Until its next list or watch shows something, the API server may have gone back to

@@ -46,6 +46,8 @@ pub(super) enum Flag {
     OtherUid = 1 << 9,
     /// Its deletion was seen, by a watch that has ended since.
     Doubted = 1 << 10,
+    /// The API server has another state of it than its watch has shown.
+    Outdated = 1 << 11,
 }
 
 /// What every object has.

@@ -398,6 +398,43 @@ fn an_owner_that_waits_for_an_object_of_a_kind_that_has_gone_is_woken() {
     assert!(matches!(world.graph.look(&uid("owner")), Look::Foreground { is_blocked: false, .. }));
 }
 
+#[test]
+fn what_a_restore_has_undone_is_looked_at_again() {
+    let mut world = filled();
+    world.put(&object("owner", &[]));
+    world.put(&deleting(object("a", &[to("owner")]), "foregroundDeletion"));
+    assert_eq!(world.put(&object("a", &[to("owner")])), check(&["a"]), "its deletion has not happened");
+    // What was done about these was never seen.
+    world.put(&deleting(object("waiting", &[]), "foregroundDeletion"));
+    world.put(&deleting(object("orphaning", &[]), "orphan"));
+    for name in ["a", "waiting", "orphaning"] {
+        world.graph.outdate(&uid(name));
+    }
+    world.graph.begin_list(world.maps);
+    assert_eq!(world.put(&object("owner", &[])), []);
+    assert_eq!(world.put(&object("a", &[to("owner")])), check(&["a"]));
+    assert_eq!(world.put(&deleting(object("waiting", &[]), "foregroundDeletion")), check(&["waiting"]));
+    let mut both = check(&["orphaning"]);
+    both.push(Wake::Orphan(uid("orphaning")));
+    assert_eq!(world.put(&deleting(object("orphaning", &[]), "orphan")), both);
+    world.graph.end_list(world.maps);
+    world.graph.begin_list(world.maps);
+    assert_eq!(world.put(&object("a", &[to("owner")])), [], "once");
+}
+
+#[test]
+fn what_was_done_and_seen_is_not_looked_at_again() {
+    let mut world = filled();
+    world.put(&object("a", &[to("one"), to("two")]));
+    world.graph.outdate(&uid("a"));
+    world.put(&object("a", &[to("two")]));
+    world.put(&object("b", &[]));
+    world.graph.outdate(&uid("b"));
+    world.graph.remove(&uid("b"));
+    world.graph.begin_list(world.maps);
+    assert_eq!((world.put(&object("a", &[to("two")])), world.put(&object("b", &[]))), (vec![], vec![]));
+}
+
 /// The same in sets: what is observed, and what refers to what.
 #[derive(Default)]
 struct Plain {

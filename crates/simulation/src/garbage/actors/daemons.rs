@@ -15,6 +15,7 @@ use windlass::app::{Controllers, Parts};
 use windlass::config::{ControllerConfig, Enabled, OnConflict};
 use windlass::controllers::garbage::GarbageResources;
 use windlass::metrics::Metrics;
+use windlass::model::ObjectKey;
 use windlass_nodes::namespaces;
 
 pub(super) struct Daemons {
@@ -53,8 +54,8 @@ impl Daemons {
     /// Starts a collector.
     pub(super) fn start(&mut self) -> JoinHandle<anyhow::Result<()>> {
         self.life += 1;
-        self.cluster.with_judge(|judge| judge.daemon_started());
-        let agent = format!("d{}", self.life);
+        let (agent, now) = (format!("d{}", self.life), self.cluster.elapsed());
+        self.cluster.with_judge(|judge| judge.daemon_started(&agent, now));
         let parts = Parts {
             client: self.cluster.client(&agent).into(),
             host: "simulation".into(),
@@ -76,6 +77,7 @@ impl Daemons {
             burst: if self.scenario.qps < 100.0 { 3 } else { 1_000_000 },
             enabled: Enabled::none().with("garbage-collector-controller"),
             on_conflict: OnConflict::Ignore,
+            garbage_record: Some(ObjectKey::new("kube-system", "windlass")),
             ..ControllerConfig::default()
         };
         let resources = |only: Vec<String>, ignored| GarbageResources { only, ignored };

@@ -88,6 +88,13 @@ impl Faults {
         self.of_kinds.iter().any(|((fault, _), until)| *fault != KindFault::Lagging && at < *until + patience)
     }
 
+    /// Whether the lists of some kind get no answer, or got none until less than `patience` ago.
+    pub(super) fn is_any_silent(&self, at: Duration, patience: Duration) -> bool {
+        let is_silent =
+            |fault: &KindFault, until: &Duration| *fault == KindFault::Hanging && at < *until + patience;
+        self.of_kinds.iter().any(|((fault, _), until)| is_silent(fault, until))
+    }
+
     /// Whether objects of this kind cannot be listed, or could not be until less than `patience` ago.
     pub(super) fn is_down(&self, kind: &str, at: Duration, patience: Duration) -> bool {
         let is_meant = |plural: &str| KINDS.iter().any(|(name, known, _)| *name == kind && *known == plural);
