@@ -33,7 +33,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn each_situation_of_upstreams_tests_is_played_by_a_test() {
-    let page = read(&root().join("docs/garbage.md"));
+    let page = read(&root().join("tests/real_server/garbage/upstream.md"));
     let (_, table) = page.split_once("| Upstream's test | Played by |").unwrap();
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
     let cells = rows.map(|row| row.trim_end_matches('|').rsplit_once('|').unwrap().1);
@@ -42,6 +42,6 @@ fn each_situation_of_upstreams_tests_is_played_by_a_test() {
     let folders = ["tests", "src"].map(|folder| root().join(folder));
     let code: String = folders.iter().flat_map(|folder| sources(folder)).map(|file| read(&file)).collect();
     for name in named {
-        assert!(code.contains(&format!("fn {name}(")), "docs/garbage.md names {name}, which is no test");
+        assert!(code.contains(&format!("fn {name}(")), "upstream.md names {name}, which is no test");
     }
 }

@@ -1,6 +1,6 @@
 //! What upstream's integration tests ask of a garbage collector, from outside: played with Windlass and with
-//! kube-controller-manager, each on a real API server of its own. docs/garbage.md says which test of upstream's is which
-//! situation here.
+//! kube-controller-manager, each on a real API server of its own. `garbage/upstream.md` says which test of upstream's is
+//! which situation here.
 
 mod bed;
 mod cascades;

@@ -4,6 +4,7 @@ mod answering_front;
 mod as_the_daemon;
 mod completion;
 mod create;
+mod documented_flags;
 mod explain;
 mod explain_more;
 mod foreign_texts;
