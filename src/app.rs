@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::config::{Config, ControllerConfig};
-use crate::controllers::{Context as Shared, Worker};
+use crate::engine::{Context as Shared, Worker};
 use crate::logging::Verbosity;
 use crate::metrics::Metrics;
 use crate::runtime::client::{self, Client};

@@ -17,8 +17,8 @@ pub use selector::parse_selector;
 pub use serving::ServingConfig;
 
 use crate::args::{AccountArgs, Args, ClientArgs, InsecureArgs, LoggingArgs};
-pub use crate::controllers::foreign_writers::OnConflict;
-pub use crate::controllers::scope::Scope;
+pub use crate::engine::foreign_writers::OnConflict;
+pub use crate::engine::scope::Scope;
 use crate::logging::{FILTER_VARIABLE, Format, LogOptions};
 use crate::runtime::client::ClientOptions;
 use crate::runtime::leader_election::rules::ElectionOptions;

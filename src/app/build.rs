@@ -7,9 +7,10 @@ use tokio_util::sync::CancellationToken;
 use super::kinds::WatchedKinds;
 use super::{Candidacy, Controllers, Parts};
 use crate::config::ControllerConfig;
-use crate::controllers::context::Settings;
-use crate::controllers::registry::{Registry, Requests};
-use crate::controllers::setup::{self, Plumbing, Shell};
+use crate::controllers::registry;
+use crate::engine::context::Settings;
+use crate::engine::entry::{Registry, Requests};
+use crate::engine::setup::{self, Plumbing, Shell};
 use crate::runtime::api::Api;
 use crate::runtime::events::EventRecorder;
 use crate::runtime::informer::InformerOptions;
@@ -25,7 +26,7 @@ const ELECTION_RATE: (f64, u32) = (5.0, 10);
 impl Controllers {
     /// Builds the daemon's controllers and wires them to the informers.
     pub fn new(config: ControllerConfig, parts: Parts) -> Self {
-        Self::with(&Registry::standard(), config, parts)
+        Self::with(&registry::standard(), config, parts)
     }
 
     /// The same for the kinds and controllers of this registry.
@@ -63,7 +64,7 @@ impl Controllers {
             field_manager: config.field_manager.clone(),
             failed_pod_backoff: config.failed_pod_backoff,
             namespace_deletion_delay: config.namespace_deletion_delay,
-            garbage_resources: config.garbage_resources.clone(),
+            resources: config.garbage_resources.clone(),
             garbage_record: config
                 .garbage_record
                 .clone()

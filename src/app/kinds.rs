@@ -10,7 +10,7 @@ use futures::future::{join_all, select_all};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use crate::controllers::registry::{ControllerEntry, Registry};
+use crate::engine::entry::{ControllerEntry, Registry};
 use crate::model::Resource;
 use crate::runtime::informer::Ready;
 use crate::runtime::informers::Informers;

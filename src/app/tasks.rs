@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::controllers::Worker;
+use crate::engine::Worker;
 use crate::runtime::informers::Informers;
 use crate::runtime::leader_election::fence::Fence;
 use crate::runtime::leader_election::lease::{Election, LeaseLost};

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::kinds::WatchedKinds;
 use super::tasks::TIDY_PERIOD;
 use crate::config::ControllerConfig;
-use crate::controllers::{Context, Worker};
+use crate::engine::{Context, Worker};
 use crate::runtime::tasks::{Ended, named};
 
 /// Starts the controllers that are not switched off, with `--controller-start-interval` between them. One whose kinds

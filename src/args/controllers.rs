@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use serde::Serialize;
 
-use crate::controllers::registry::{CONTROLLERS, ControllerEntry};
+use crate::controllers::registry::CONTROLLERS;
+use crate::engine::entry::ControllerEntry;
 
 /// How much runs at once, by the names of the flags.
 #[derive(Clone, Debug, Serialize)]

@@ -7,11 +7,12 @@ use std::time::Duration;
 use super::selector::parse_selector;
 use super::{ConfigError, contradiction, duration, error, is_dns_name};
 use crate::args::{ControllerArgs, GenericArgs, ScopeArgs};
-use crate::controllers::execute::FIELD_MANAGER;
-use crate::controllers::foreign_writers::OnConflict;
-use crate::controllers::garbage::GarbageResources;
-use crate::controllers::registry::{CONTROLLERS, ControllerEntry};
-use crate::controllers::scope::Scope;
+use crate::controllers::registry::{CONTROLLERS, KINDS};
+use crate::engine::context::ResourceFilter;
+use crate::engine::entry::ControllerEntry;
+use crate::engine::execute::FIELD_MANAGER;
+use crate::engine::foreign_writers::OnConflict;
+use crate::engine::scope::Scope;
 use crate::model::ObjectKey;
 
 /// The settings of the controllers.
@@ -41,7 +42,7 @@ pub struct ControllerConfig {
     /// How long after its deletion a namespace stays at least.
     pub namespace_deletion_delay: Duration,
     /// The resources that the garbage collector looks after.
-    pub garbage_resources: GarbageResources,
+    pub garbage_resources: ResourceFilter,
     /// Namespace and name of the Lease on which the garbage collector keeps what a restart must not make it forget. `None`: the
     /// Lease of the election; without an election a restart makes it forget that.
     pub garbage_record: Option<ObjectKey>,
@@ -66,7 +67,7 @@ impl Default for ControllerConfig {
             relists_after_breaks: false,
             failed_pod_backoff: true,
             namespace_deletion_delay: Duration::from_secs(5),
-            garbage_resources: GarbageResources::default(),
+            garbage_resources: ResourceFilter::default(),
             garbage_record: None,
             field_manager: FIELD_MANAGER.to_owned(),
             root_ca: "".into(),
@@ -214,7 +215,7 @@ pub(super) fn controllers(
         relists_after_breaks: false,
         failed_pod_backoff,
         namespace_deletion_delay: duration("namespace-deletion-delay", &namespace_deletion_delay)?,
-        garbage_resources: GarbageResources {
+        garbage_resources: ResourceFilter {
             only: resources("gc-resources", gc_resources)?,
             ignored: resources("gc-ignored-resources", gc_ignored_resources)?,
         },
@@ -227,7 +228,7 @@ pub(super) fn controllers(
 /// Refuses controllers whose objects are in no namespace, where only one namespace is in scope.
 fn stay_in_one_namespace(enabled: &Enabled, namespace: &str) -> Result<(), ConfigError> {
     let running = CONTROLLERS.iter().filter(|known| enabled.runs(known));
-    match running.filter(|known| !known.runs_in_one_namespace()).map(|known| known.name).next() {
+    match running.filter(|known| !known.runs_in_one_namespace(&KINDS)).map(|known| known.name).next() {
         None => Ok(()),
         Some(name) => Err(contradiction(format!(
             "{name} acts on cluster-scoped objects, and --namespace={namespace} allows one namespace only: remove \

@@ -3,14 +3,19 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
-use super::context::Context;
-use super::controller::{Controller, Executed, Settled};
-use super::driver::{Driver, Worker};
-use super::registry::{ControllerEntry, Requests};
-use super::setup::{HandlerOrder, Setup};
+use crate::engine::SyncError;
+use crate::engine::context::Context;
+use crate::engine::driver::Worker;
+use crate::engine::entry::{ControllerEntry, Requests};
+use crate::engine::one_write::{OneWrite, install};
+use crate::engine::setup::{HandlerOrder, Setup};
 use crate::model::{ClusterRole, Record};
 use crate::plan::clusterrole_aggregation as planner;
+use crate::runtime::request::PatchType;
 use crate::runtime::store::{Change, Store};
 
 /// Its entry in the registry.
@@ -31,7 +36,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     install: |setup: &mut Setup| -> Box<dyn Worker> {
         let context = setup.context().clone();
         let controller = RoleAggregation { roles: context.store(), context };
-        Box::new(Driver::new(Arc::new(controller), &ENTRY, setup))
+        install(controller, &ENTRY, setup)
     },
 };
 
@@ -41,19 +46,16 @@ pub struct RoleAggregation {
     roles: Arc<Store<ClusterRole>>,
 }
 
-impl Controller for RoleAggregation {
+impl OneWrite for RoleAggregation {
     type Object = ClusterRole;
-    type Status = ();
-    type Observed<'a> = (&'a ClusterRole, Vec<Arc<ClusterRole>>);
-    type Plan = Option<Vec<Arc<str>>>;
-    type Outcome = ();
+    type Write = Vec<Arc<str>>;
 
     /// There are few roles: a change of any of them concerns all that aggregate others.
-    fn watch(self: &Arc<Self>, setup: &mut Setup) {
-        let controller = self.clone();
+    fn watch(&self, setup: &mut Setup) {
+        let (context, roles) = (self.context.clone(), self.roles.clone());
         setup.on_change(HandlerOrder::Owner, move |_: &Change<ClusterRole>| {
-            let queue = controller.context.queue_of_controller(&ENTRY);
-            controller.roles.for_each(|role| {
+            let queue = context.queue_of_controller(&ENTRY);
+            roles.for_each(|role| {
                 if role.selectors.is_some() {
                     queue.add(role.meta.key.clone());
                 }
@@ -65,35 +67,62 @@ impl Controller for RoleAggregation {
         role.selectors.is_some() && self.context.settings().scope.includes_the_cluster()
     }
 
-    fn observe<'a>(&self, role: &'a ClusterRole, _: bool) -> Self::Observed<'a> {
-        (role, self.roles.all())
+    fn decide(&self, role: &ClusterRole) -> Option<Self::Write> {
+        planner::plan(role, &self.roles.all())
     }
 
-    fn plan(&self, (role, roles): &Self::Observed<'_>) -> Self::Plan {
-        planner::plan(role, roles)
-    }
-
-    fn writes(&self, plan: &Self::Plan) -> bool {
-        plan.is_some()
-    }
-
-    fn execute<'a>(
+    fn write<'a>(
         &'a self,
         role: &'a ClusterRole,
-        _: &'a Self::Observed<'_>,
-        plan: &'a Self::Plan,
-    ) -> BoxFuture<'a, Executed<()>> {
-        Box::pin(async move {
-            let Some(rules) = plan else { return Executed::new((), None) };
-            Executed::new((), self.context.apply_rules(&ENTRY, role, rules).await.err())
-        })
+        rules: &'a Self::Write,
+    ) -> BoxFuture<'a, Result<(), SyncError>> {
+        Box::pin(self.apply_rules(role, rules))
     }
+}
 
-    fn settle(&self, _: &Self::Observed<'_>, _: &Self::Plan, _: &Executed<()>) -> Settled<()> {
-        Settled::default()
-    }
+/// A ClusterRole as it is applied: its rules, and nothing else.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Applied<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    metadata: Value,
+    rules: Vec<Box<RawValue>>,
+}
 
-    fn status<'a>(&self, _: &'a ClusterRole) -> &'a () {
-        &()
+impl RoleAggregation {
+    /// Gives a role these rules, whoever else has written them. Where the API server has no server-side apply, they are
+    /// merged (upstream: `syncClusterRole`).
+    ///
+    /// # Errors
+    /// When the write fails, or its outcome is unknown.
+    async fn apply_rules(&self, role: &ClusterRole, rules: &[Arc<str>]) -> Result<(), SyncError> {
+        let (meta, resource) = (&role.meta, ClusterRole::RESOURCE);
+        let what = || format!("aggregating the rules of {} {}", resource.kind, meta.key);
+        let raw = rules.iter().map(|rule| RawValue::from_string(rule.to_string()));
+        let rules: Vec<Box<RawValue>> =
+            raw.collect::<Result<_, _>>().map_err(|error| SyncError::Json { what: what(), error })?;
+        let body = Applied {
+            api_version: &resource.api_version(),
+            kind: resource.kind,
+            // With the UID, an object that was deleted meanwhile is not created again.
+            metadata: json!({"name": meta.key.name, "uid": meta.uid}),
+            rules,
+        };
+        let manager = [("fieldManager", ENTRY.component), ("force", "true")];
+        let applied = (PatchType::Apply, &manager[..]);
+        let version =
+            match self.context.patch_as::<ClusterRole>(&ENTRY, role, what, &meta.key, applied, &body).await {
+                Err(SyncError::Refused { error, .. }) if error.is_unsupported_media_type() => {
+                    let metadata =
+                        json!({"uid": meta.uid, "resourceVersion": meta.resource_version.to_string()});
+                    let body = json!({"metadata": metadata, "rules": body.rules});
+                    let merged = (PatchType::Merge, &manager[..1]);
+                    self.context.patch_as::<ClusterRole>(&ENTRY, role, what, &meta.key, merged, &body).await?
+                }
+                other => other?,
+            };
+        self.context.expect_write(role, resource, version);
+        Ok(())
     }
 }

@@ -11,17 +11,17 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::context::Context;
-use super::controller::{Controller, Executed, Settled, Status};
-use super::driver::{Driver, Worker};
-use super::error::SyncError;
-use super::event_handlers::{gathering, may_be_adopted_anew};
-use super::explanations::Explanation;
-use super::past_caches::{Children, OwnedBy};
 use super::patch;
-use super::registry::{ControllerEntry, Requests};
 use super::replicas::quota_queue::QuotaQueue;
-use super::setup::{HandlerOrder, Setup};
+use crate::engine::context::Context;
+use crate::engine::controller::{Controller, Executed, Settled, Status};
+use crate::engine::driver::{Driver, Worker};
+use crate::engine::entry::{ControllerEntry, Requests};
+use crate::engine::error::SyncError;
+use crate::engine::event_handlers::{gathering, may_be_adopted_anew};
+use crate::engine::explanations::Explanation;
+use crate::engine::past_caches::{Children, OwnedBy};
+use crate::engine::setup::{HandlerOrder, Setup};
 use crate::metrics::set_gauge;
 use crate::model::{
     Condition, ControllerRevision, DaemonSet, DaemonSetStatus, Node, ObjectKey, Pod, Record, Resource, Uid,

@@ -10,16 +10,16 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use super::context::Context;
-use super::controller::{Controller, Executed, Settled, Status};
-use super::driver::{Driver, Worker};
-use super::error::SyncError;
-use super::event_handlers::may_be_adopted_anew;
-use super::explanations::Explanation;
-use super::past_caches::{Children, OwnedBy};
 use super::patch;
-use super::registry::{ControllerEntry, Requests};
-use super::setup::{HandlerOrder, Setup};
+use crate::engine::context::Context;
+use crate::engine::controller::{Controller, Executed, Settled, Status};
+use crate::engine::driver::{Driver, Worker};
+use crate::engine::entry::{ControllerEntry, Requests};
+use crate::engine::error::SyncError;
+use crate::engine::event_handlers::may_be_adopted_anew;
+use crate::engine::explanations::Explanation;
+use crate::engine::past_caches::{Children, OwnedBy};
+use crate::engine::setup::{HandlerOrder, Setup};
 use crate::model::{Condition, Deployment, DeploymentStatus, Pod, Record, ReplicaSet, Resource, Strategy};
 use crate::plan::Urgency;
 use crate::plan::deployment::{

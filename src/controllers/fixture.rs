@@ -8,12 +8,13 @@ use http::{Request, Response};
 use kube::client::Body;
 use serde_json::json;
 
-use super::context::{Context, Settings};
-use super::driver::{Driver, Worker};
-use super::registry::{CONTROLLERS, ControllerEntry, Registry};
+use super::registry::{self, CONTROLLERS};
 use super::replicas::{self, ReplicaController};
-use super::setup::{self, Assembly, Plumbing};
 use crate::clock::Clock;
+use crate::engine::context::{Context, Settings};
+use crate::engine::driver::{Driver, Worker};
+use crate::engine::entry::ControllerEntry;
+use crate::engine::setup::{self, Assembly, Plumbing};
 use crate::metrics::Metrics;
 use crate::model::{ObjectKey, Record, ReplicaSet, Resource};
 use crate::runtime::api::Api;
@@ -24,7 +25,7 @@ use crate::runtime::rate_limiter::RateLimiter;
 use crate::runtime::store::Change;
 
 /// The controllers of the registry, whose informers do not run: a test fills their stores.
-pub(super) struct Rig {
+pub(crate) struct Rig {
     pub context: Arc<Context>,
     pub replica_sets: Arc<Driver<ReplicaController<ReplicaSet>>>,
     /// The others live as long as the handlers do.
@@ -53,7 +54,7 @@ impl Rig {
 }
 
 /// Controllers whose API server calls `before_answer` and then answers with this code.
-pub(super) fn rig(code: u16, before_answer: impl Fn(&Request<Body>) + Clone + Send + 'static) -> Rig {
+pub(crate) fn rig(code: u16, before_answer: impl Fn(&Request<Body>) + Clone + Send + 'static) -> Rig {
     answering(move |request| {
         before_answer(request);
         code
@@ -61,7 +62,7 @@ pub(super) fn rig(code: u16, before_answer: impl Fn(&Request<Body>) + Clone + Se
 }
 
 /// Controllers whose API server answers each request with the code that `code` chooses.
-pub(super) fn answering(code: impl Fn(&Request<Body>) -> u16 + Clone + Send + 'static) -> Rig {
+pub(crate) fn answering(code: impl Fn(&Request<Body>) -> u16 + Clone + Send + 'static) -> Rig {
     let service = tower::service_fn(move |request: Request<Body>| {
         let code = code(&request);
         let body = json!({"metadata": {"resourceVersion": "50"}}).to_string().into_bytes();
@@ -88,14 +89,14 @@ pub(super) fn answering(code: impl Fn(&Request<Body>) -> u16 + Clone + Send + 's
         field_manager: "windlass".to_owned(),
         failed_pod_backoff: true,
         namespace_deletion_delay: std::time::Duration::ZERO,
-        garbage_resources: Default::default(),
+        resources: Default::default(),
         garbage_record: None,
         seed: 1,
         relists_after_breaks: false,
         root_ca: "".into(),
     };
     let Assembly { context, mut setup, mut informers, .. } =
-        setup::assemble(&Registry::standard(), settings, plumbing);
+        setup::assemble(&registry::standard(), settings, plumbing);
     let is_typed = |entry: &&ControllerEntry| entry.kind == ReplicaSet::RESOURCE;
     let (mut workers, mut replica_sets) = (Vec::new(), None);
     for entry in CONTROLLERS {

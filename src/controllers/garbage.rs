@@ -28,12 +28,13 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::context::Context;
-use super::driver::Worker;
-use super::error::SyncError;
 use super::namespace_content::NamespaceContent;
-use super::registry::{ControllerEntry, OF_ANY_KIND, Requests};
-use super::setup::Setup;
+use super::registry::OF_ANY_KIND;
+use crate::engine::context::Context;
+use crate::engine::driver::Worker;
+use crate::engine::entry::{ControllerEntry, Requests};
+use crate::engine::error::SyncError;
+use crate::engine::setup::Setup;
 use crate::metrics::set_gauge;
 use crate::model::{ObjectKey, Resource, Uid};
 use crate::plan::garbage::graph::{Emptied, Graph, Look, Wake};
@@ -43,7 +44,6 @@ use crate::runtime::worker::{Next, WorkQueue, run_workers};
 use barrier::{Barrier, Deletion};
 use finalizers::Waiting;
 use judge::Turns;
-pub use kinds::GarbageResources;
 use kinds::Kinds;
 use recent::Recent;
 use record::Record;
@@ -85,7 +85,7 @@ fn install(setup: &mut Setup) -> Box<dyn Worker> {
     let context = setup.context().clone();
     let metrics = context.metrics().clone();
     let control = context.control_of(&ENTRY);
-    if let Some(limits) = context.settings().garbage_resources.limits() {
+    if let Some(limits) = context.settings().resources.limits() {
         tracing::warn!("{limits}");
     }
     let collector = Arc::new(Collector {
@@ -96,10 +96,7 @@ fn install(setup: &mut Setup) -> Box<dyn Worker> {
         foregrounds: WorkQueue::new(FOREGROUND_QUEUE, &metrics),
         graph: Mutex::default(),
         changes: monitor::GraphChanges::new(&metrics),
-        kinds: Kinds::new(
-            context.settings().garbage_resources.clone(),
-            context.settings().scope.namespace.clone(),
-        ),
+        kinds: Kinds::new(context.settings().resources.clone(), context.settings().scope.namespace.clone()),
         kinds_changed: Notify::new(),
         turns: ListTurns::new(watch::LISTS_AT_ONCE),
         turns_of_owners: Turns::default(),

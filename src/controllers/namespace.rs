@@ -12,13 +12,13 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::context::Context;
-use super::controller::{Controller, Executed, Settled, Status};
-use super::driver::{Driver, Worker};
 use super::namespace_content::NamespaceContent;
 use super::patch;
-use super::registry::{ControllerEntry, Requests};
-use super::setup::Setup;
+use crate::engine::context::Context;
+use crate::engine::controller::{Controller, Executed, Settled, Status};
+use crate::engine::driver::{Driver, Worker};
+use crate::engine::entry::{ControllerEntry, Requests};
+use crate::engine::setup::Setup;
 use crate::metrics::set_gauge;
 use crate::model::{Condition, Namespace, NamespaceStatus, ObjectKey, Record};
 use crate::plan::Urgency;

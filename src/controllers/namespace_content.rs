@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use super::owner_memory::Forget;
+use crate::engine::owner_memory::Forget;
 use crate::model::Uid;
 
 /// A resource by group and name.

@@ -9,31 +9,12 @@ use serde_json::{Map, Value, json};
 
 use crate::model::{
     CONTROLLER_REVISION_HASH, Condition, DaemonSetStatus, DeploymentStatus, Meta, NamespaceStatus,
-    ReplicaSetStatus, Uid,
+    ReplicaSetStatus,
 };
 use crate::plan::daemonset::revisions::RevisionChange;
 use crate::plan::deployment::Change;
 use crate::plan::deployment::revision::ROLLBACK_TO;
 use crate::plan::deployment::rollback::RollBack;
-use crate::plan::replicaset::new_pod::OwnerReference;
-
-/// Adopts an object (strategic merge: the list of owners is merged by UID).
-pub fn adopt(object: &Meta, owner: &OwnerReference<'_>) -> Value {
-    json!({"metadata": {
-        "uid": object.uid,
-        "resourceVersion": object.resource_version.to_string(),
-        "ownerReferences": [owner],
-    }})
-}
-
-/// Releases an object; its other owners stay.
-pub fn release(object: &Meta, owner: &Uid) -> Value {
-    json!({"metadata": {
-        "uid": object.uid,
-        "resourceVersion": object.resource_version.to_string(),
-        "ownerReferences": [{"$patch": "delete", "uid": owner}],
-    }})
-}
 
 /// Scales a ReplicaSet and updates its annotations (merge patch).
 pub fn change(replica_set: &Meta, change: &Change) -> Value {
@@ -82,7 +63,7 @@ pub fn roll_back(deployment: &Meta, rollback: &RollBack) -> Value {
 
 /// The status of a Deployment, and the revision annotation, which `/status` takes too (upstream's
 /// strategy keeps spec and labels of the old object, but not its annotations). `None` when it would
-/// change nothing. For `keeps_terminating` see [`super::gated_field`].
+/// change nothing. For `keeps_terminating` see [`crate::engine::gated_field`].
 pub fn deployment_status(
     deployment: &Meta,
     before: &DeploymentStatus,
@@ -115,7 +96,7 @@ pub fn deployment_status(
 }
 
 /// The status of a ReplicaSet. `None` when it would change nothing. For `keeps_terminating` see
-/// [`super::gated_field`].
+/// [`crate::engine::gated_field`].
 pub fn set_status(
     replica_set: &Meta,
     before: &ReplicaSetStatus,

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::context::Context;
-use super::controller::{Controller, Executed, Settled};
-use super::driver::{Driver, Worker};
 use super::patch;
-use super::registry::{ControllerEntry, Requests};
-use super::setup::Setup;
+use crate::engine::SyncError;
+use crate::engine::context::Context;
+use crate::engine::driver::Worker;
+use crate::engine::entry::{ControllerEntry, Requests};
+use crate::engine::one_write::{OneWrite, install};
+use crate::engine::setup::Setup;
 use crate::model::{PersistentVolume, Record};
 use crate::plan::protection::{self as planner, Protection};
 
@@ -30,7 +31,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     requests: Requests::AS_CONFIGURED,
     install: |setup: &mut Setup| -> Box<dyn Worker> {
         let controller = VolumeProtection { context: setup.context().clone() };
-        Box::new(Driver::new(Arc::new(controller), &ENTRY, setup))
+        install(controller, &ENTRY, setup)
     },
 };
 
@@ -39,52 +40,29 @@ pub struct VolumeProtection {
     context: Arc<Context>,
 }
 
-impl Controller for VolumeProtection {
+impl OneWrite for VolumeProtection {
     type Object = PersistentVolume;
-    type Status = ();
-    type Observed<'a> = &'a PersistentVolume;
-    type Plan = Protection;
-    type Outcome = ();
+    type Write = Arc<[Arc<str>]>;
 
     fn in_scope(&self, _: &PersistentVolume) -> bool {
         self.context.settings().scope.includes_the_cluster()
     }
 
-    fn observe<'a>(&self, volume: &'a PersistentVolume, _: bool) -> &'a PersistentVolume {
-        volume
+    fn decide(&self, volume: &PersistentVolume) -> Option<Self::Write> {
+        match planner::of_volume(volume) {
+            Protection::Keep => None,
+            Protection::Add(finalizers) | Protection::Remove(finalizers) => Some(finalizers.into()),
+        }
     }
 
-    fn plan(&self, volume: &&PersistentVolume) -> Protection {
-        planner::of_volume(volume)
-    }
-
-    fn writes(&self, plan: &Protection) -> bool {
-        *plan != Protection::Keep
-    }
-
-    fn execute<'a>(
+    fn write<'a>(
         &'a self,
         volume: &'a PersistentVolume,
-        _: &'a &PersistentVolume,
-        plan: &'a Protection,
-    ) -> BoxFuture<'a, Executed<()>> {
+        finalizers: &'a Self::Write,
+    ) -> BoxFuture<'a, Result<(), SyncError>> {
         Box::pin(async move {
-            let finalizers = match plan {
-                Protection::Keep => return Executed::new((), None),
-                Protection::Add(finalizers) | Protection::Remove(finalizers) => finalizers,
-            };
             let body = patch::finalizers(&volume.meta, finalizers);
-            let key = &volume.meta.key;
-            let written = self.context.merge_as::<PersistentVolume>(&ENTRY, volume, key, &body).await;
-            Executed::new((), written.err())
+            self.context.merge_as::<PersistentVolume>(&ENTRY, volume, &volume.meta.key, &body).await
         })
-    }
-
-    fn settle(&self, _: &&PersistentVolume, _: &Protection, _: &Executed<()>) -> Settled<()> {
-        Settled::default()
-    }
-
-    fn status<'a>(&self, _: &'a PersistentVolume) -> &'a () {
-        &()
     }
 }

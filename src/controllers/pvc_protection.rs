@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::context::Context;
-use super::controller::{Controller, Executed, Settled};
-use super::driver::{Driver, Worker};
-use super::error::SyncError;
 use super::patch;
-use super::registry::{ControllerEntry, Requests};
-use super::setup::{HandlerOrder, Setup};
+use crate::engine::context::Context;
+use crate::engine::driver::Worker;
+use crate::engine::entry::{ControllerEntry, Requests};
+use crate::engine::error::SyncError;
+use crate::engine::one_write::{OneWrite, install};
+use crate::engine::setup::{HandlerOrder, Setup};
 use crate::model::{ObjectKey, PersistentVolumeClaim, Pod, Record};
 use crate::plan::protection::{self as planner, Protection};
 use crate::runtime::live_list;
@@ -34,7 +34,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     install: |setup: &mut Setup| -> Box<dyn Worker> {
         let context = setup.context().clone();
         let controller = ClaimProtection { pods: context.store(), context };
-        Box::new(Driver::new(Arc::new(controller), &ENTRY, setup))
+        install(controller, &ENTRY, setup)
     },
 };
 
@@ -44,14 +44,11 @@ pub struct ClaimProtection {
     pods: Arc<Store<Pod>>,
 }
 
-impl Controller for ClaimProtection {
+impl OneWrite for ClaimProtection {
     type Object = PersistentVolumeClaim;
-    type Status = ();
-    type Observed<'a> = &'a PersistentVolumeClaim;
-    type Plan = Protection;
-    type Outcome = ();
+    type Write = Protection;
 
-    fn watch(self: &Arc<Self>, setup: &mut Setup) {
+    fn watch(&self, setup: &mut Setup) {
         // Pods change often, and are watched for others, too.
         if !setup.is_enabled(&ENTRY) {
             return;
@@ -65,7 +62,7 @@ impl Controller for ClaimProtection {
             };
             let namespace = &change.object().meta.key.namespace;
             for claim in planner::freed(before, after) {
-                let key = ObjectKey::new(namespace.clone(), claim);
+                let key = ObjectKey::new(namespace.clone(), claim.clone());
                 context.queue_of_controller(&ENTRY).add(key);
             }
         });
@@ -75,52 +72,30 @@ impl Controller for ClaimProtection {
         true
     }
 
-    fn observe<'a>(&self, claim: &'a PersistentVolumeClaim, _: bool) -> &'a PersistentVolumeClaim {
-        claim
+    fn decide(&self, claim: &PersistentVolumeClaim) -> Option<Protection> {
+        let plan = planner::of_claim(claim, || self.pods.in_namespace(&claim.meta.key.namespace));
+        (plan != Protection::Keep).then_some(plan)
     }
 
-    fn plan(&self, claim: &&PersistentVolumeClaim) -> Protection {
-        planner::of_claim(claim, || self.pods.in_namespace(&claim.meta.key.namespace))
-    }
-
-    fn writes(&self, plan: &Protection) -> bool {
-        *plan != Protection::Keep
-    }
-
-    fn execute<'a>(
+    fn write<'a>(
         &'a self,
         claim: &'a PersistentVolumeClaim,
-        _: &'a &PersistentVolumeClaim,
         plan: &'a Protection,
-    ) -> BoxFuture<'a, Executed<()>> {
-        Box::pin(async move { Executed::new((), self.carry_out(claim, plan).await.err()) })
-    }
-
-    fn settle(&self, _: &&PersistentVolumeClaim, _: &Protection, _: &Executed<()>) -> Settled<()> {
-        Settled::default()
-    }
-
-    fn status<'a>(&self, _: &'a PersistentVolumeClaim) -> &'a () {
-        &()
+    ) -> BoxFuture<'a, Result<(), SyncError>> {
+        Box::pin(async move {
+            let finalizers = match plan {
+                Protection::Keep => return Ok(()),
+                Protection::Add(finalizers) => finalizers,
+                Protection::Remove(_) if self.is_used(claim).await? => return Ok(()),
+                Protection::Remove(finalizers) => finalizers,
+            };
+            let body = patch::finalizers(&claim.meta, finalizers);
+            self.context.merge_as::<PersistentVolumeClaim>(&ENTRY, claim, &claim.meta.key, &body).await
+        })
     }
 }
 
 impl ClaimProtection {
-    async fn carry_out(&self, claim: &PersistentVolumeClaim, plan: &Protection) -> Result<(), SyncError> {
-        let finalizers = match plan {
-            Protection::Keep => return Ok(()),
-            Protection::Add(finalizers) => finalizers,
-            Protection::Remove(finalizers) => {
-                if self.is_used(claim).await? {
-                    return Ok(());
-                }
-                finalizers
-            }
-        };
-        let body = patch::finalizers(&claim.meta, finalizers);
-        self.context.merge_as::<PersistentVolumeClaim>(&ENTRY, claim, &claim.meta.key, &body).await
-    }
-
     /// Whether a pod uses a claim, past the cache. The change that sets the claim free wakes it again.
     async fn is_used(&self, claim: &PersistentVolumeClaim) -> Result<bool, SyncError> {
         let api = self.context.api_of_controller(&ENTRY, claim);

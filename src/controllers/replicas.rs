@@ -11,15 +11,15 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::context::Context;
-use super::controller::{Controller, Executed, Settled, Status};
-use super::driver::{Driver, Worker};
-use super::error::SyncError;
-use super::event_handlers::{gathering, may_be_adopted_anew};
-use super::past_caches::{Children, OwnedBy};
 use super::patch;
-use super::registry::ControllerEntry;
-use super::setup::{HandlerOrder, Setup};
+use crate::engine::context::Context;
+use crate::engine::controller::{Controller, Executed, Settled, Status};
+use crate::engine::driver::{Driver, Worker};
+use crate::engine::entry::ControllerEntry;
+use crate::engine::error::SyncError;
+use crate::engine::event_handlers::{gathering, may_be_adopted_anew};
+use crate::engine::past_caches::{Children, OwnedBy};
+use crate::engine::setup::{HandlerOrder, Setup};
 use crate::model::{Condition, ObjectKey, Phase, Pod, Record, ReplicaSet, ReplicaSetStatus, Resource};
 use crate::plan::Urgency;
 use crate::plan::replicaset::status::Failure;
@@ -340,7 +340,7 @@ mod tests {
 
     use super::*;
     use crate::controllers::fixture::{answering, rig};
-    use crate::controllers::status_throttle::SPACING;
+    use crate::engine::status_throttle::SPACING;
     use crate::model::{Interner, Meta};
     use crate::runtime::store::{Change, Store};
 

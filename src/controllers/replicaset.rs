@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::context::Context;
-use super::registry::{ControllerEntry, Requests};
 use super::replicas::{self, ReplicaController, ReplicaKind};
-use super::setup::{HandlerOrder, Setup};
+use crate::engine::context::Context;
+use crate::engine::entry::{ControllerEntry, Requests};
+use crate::engine::setup::{HandlerOrder, Setup};
 use crate::model::{Deployment, Pod, Record, ReplicaSet};
 use crate::runtime::store::Change;
 

@@ -1,7 +1,7 @@
 //! The ReplicationController controller: the ReplicaSet's predecessor, which the same core serves.
 
-use super::registry::{ControllerEntry, Requests};
 use super::replicas::{self, ReplicaKind};
+use crate::engine::entry::{ControllerEntry, Requests};
 use crate::model::{Pod, Record, ReplicaSet, ReplicaSetStatus, ReplicationController};
 
 /// Its entry in the registry.

@@ -1,16 +1,17 @@
 //! The publisher of the CA's certificate: a ConfigMap in each namespace.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::context::Context;
-use super::controller::{Controller, Executed, Settled};
-use super::driver::{Driver, Worker};
-use super::error::SyncError;
-use super::registry::{ControllerEntry, Requests};
-use super::setup::{HandlerOrder, Setup};
+use crate::engine::context::Context;
+use crate::engine::driver::Worker;
+use crate::engine::entry::{ControllerEntry, Requests};
+use crate::engine::error::SyncError;
+use crate::engine::one_write::{OneWrite, install};
+use crate::engine::setup::{HandlerOrder, Setup};
 use crate::model::{ConfigMap, Namespace, ObjectKey, Record};
 use crate::plan::root_ca_cert::{self as planner, Plan};
 use crate::runtime::store::{Change, Store};
@@ -33,7 +34,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     install: |setup: &mut Setup| -> Box<dyn Worker> {
         let context = setup.context().clone();
         let controller = RootCaPublisher { maps: context.store(), context };
-        Box::new(Driver::new(Arc::new(controller), &ENTRY, setup))
+        install(controller, &ENTRY, setup)
     },
 };
 
@@ -43,14 +44,11 @@ pub struct RootCaPublisher {
     maps: Arc<Store<ConfigMap>>,
 }
 
-impl Controller for RootCaPublisher {
+impl OneWrite for RootCaPublisher {
     type Object = Namespace;
-    type Status = ();
-    type Observed<'a> = (&'a Namespace, Option<Arc<ConfigMap>>);
-    type Plan = Plan;
-    type Outcome = ();
+    type Write = Plan;
 
-    fn watch(self: &Arc<Self>, setup: &mut Setup) {
+    fn watch(&self, setup: &mut Setup) {
         let context = self.context.clone();
         setup.on_change(HandlerOrder::Owner, move |change: &Change<ConfigMap>| {
             let namespace = ObjectKey::new("", change.object().meta.key.namespace.clone());
@@ -62,54 +60,37 @@ impl Controller for RootCaPublisher {
         self.context.settings().scope.includes_namespace(&namespace.meta.key.name)
     }
 
-    fn observe<'a>(&self, namespace: &'a Namespace, _: bool) -> Self::Observed<'a> {
-        let key = ObjectKey::new(namespace.meta.key.name.clone(), planner::NAME);
-        (namespace, self.maps.get(&key))
+    fn decide(&self, namespace: &Namespace) -> Option<Plan> {
+        let map = self.maps.get(&ObjectKey::new(namespace.meta.key.name.clone(), planner::NAME));
+        let plan = planner::plan(namespace, map.as_deref(), &self.context.settings().root_ca);
+        if plan == Plan::Nothing {
+            self.count(Duration::ZERO, None);
+        }
+        (plan != Plan::Nothing).then_some(plan)
     }
 
-    fn plan(&self, (namespace, map): &Self::Observed<'_>) -> Plan {
-        planner::plan(namespace, map.as_deref(), &self.context.settings().root_ca)
-    }
-
-    fn writes(&self, plan: &Plan) -> bool {
-        *plan != Plan::Nothing
-    }
-
-    fn execute<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        _: &'a Self::Observed<'_>,
-        plan: &'a Plan,
-    ) -> BoxFuture<'a, Executed<()>> {
+    fn write<'a>(&'a self, namespace: &'a Namespace, plan: &'a Plan) -> BoxFuture<'a, Result<(), SyncError>> {
         Box::pin(async move {
             let begin = Instant::now();
-            let error = self.carry_out(namespace, plan).await.err();
-            let code = error.as_ref().map_or(200, SyncError::code).to_string();
-            let metrics = self.context.metrics();
-            metrics.root_ca_syncs.with_label_values(&[&*code]).inc();
-            metrics.root_ca_sync_duration.with_label_values(&[&*code]).observe(begin.elapsed().as_secs_f64());
-            Executed::new((), error)
+            let key = ObjectKey::new(namespace.meta.key.name.clone(), planner::NAME);
+            let written = match plan {
+                Plan::Nothing => Ok(()),
+                Plan::Create(map) => self.context.create_in::<ConfigMap>(&ENTRY, namespace, map).await,
+                Plan::Repair(patch) => {
+                    self.context.merge_as::<ConfigMap>(&ENTRY, namespace, &key, patch).await
+                }
+            };
+            self.count(begin.elapsed(), written.as_ref().err());
+            written
         })
-    }
-
-    fn settle(&self, _: &Self::Observed<'_>, _: &Plan, _: &Executed<()>) -> Settled<()> {
-        Settled::default()
-    }
-
-    fn status<'a>(&self, _: &'a Namespace) -> &'a () {
-        &()
     }
 }
 
 impl RootCaPublisher {
-    async fn carry_out(&self, namespace: &Namespace, plan: &Plan) -> Result<(), SyncError> {
-        match plan {
-            Plan::Nothing => Ok(()),
-            Plan::Create(map) => self.context.create_in::<ConfigMap>(&ENTRY, namespace, map).await,
-            Plan::Repair(patch) => {
-                let key = ObjectKey::new(namespace.meta.key.name.clone(), planner::NAME);
-                self.context.merge_as::<ConfigMap>(&ENTRY, namespace, &key, patch).await
-            }
-        }
+    fn count(&self, elapsed: Duration, error: Option<&SyncError>) {
+        let code = error.map_or(200, SyncError::code).to_string();
+        let metrics = self.context.metrics();
+        metrics.root_ca_syncs.with_label_values(&[&*code]).inc();
+        metrics.root_ca_sync_duration.with_label_values(&[&*code]).observe(elapsed.as_secs_f64());
     }
 }

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use serde_json::Value;
 
-use super::context::Context;
-use super::controller::{Controller, Executed, Settled};
-use super::driver::{Driver, Worker};
-use super::registry::{ControllerEntry, Requests};
-use super::setup::{HandlerOrder, Setup};
+use crate::engine::SyncError;
+use crate::engine::context::Context;
+use crate::engine::driver::Worker;
+use crate::engine::entry::{ControllerEntry, Requests};
+use crate::engine::one_write::{OneWrite, install};
+use crate::engine::setup::{HandlerOrder, Setup};
 use crate::model::{Namespace, ObjectKey, Record, ServiceAccount};
 use crate::plan::serviceaccount as planner;
 use crate::runtime::store::{Change, Store};
@@ -31,7 +33,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     install: |setup: &mut Setup| -> Box<dyn Worker> {
         let context = setup.context().clone();
         let controller = ServiceAccountController { accounts: context.store(), context };
-        Box::new(Driver::new(Arc::new(controller), &ENTRY, setup))
+        install(controller, &ENTRY, setup)
     },
 };
 
@@ -41,14 +43,11 @@ pub struct ServiceAccountController {
     accounts: Arc<Store<ServiceAccount>>,
 }
 
-impl Controller for ServiceAccountController {
+impl OneWrite for ServiceAccountController {
     type Object = Namespace;
-    type Status = ();
-    type Observed<'a> = (&'a Namespace, Option<Arc<ServiceAccount>>);
-    type Plan = bool;
-    type Outcome = ();
+    type Write = Value;
 
-    fn watch(self: &Arc<Self>, setup: &mut Setup) {
+    fn watch(&self, setup: &mut Setup) {
         let context = self.context.clone();
         setup.on_change(HandlerOrder::Owner, move |change: &Change<ServiceAccount>| {
             if let Change::Deleted(account) = change {
@@ -62,40 +61,17 @@ impl Controller for ServiceAccountController {
         self.context.settings().scope.includes_namespace(&namespace.meta.key.name)
     }
 
-    fn observe<'a>(&self, namespace: &'a Namespace, _: bool) -> Self::Observed<'a> {
+    fn decide(&self, namespace: &Namespace) -> Option<Value> {
         let key = ObjectKey::new(namespace.meta.key.name.clone(), planner::NAME);
-        (namespace, self.accounts.get(&key))
+        let account = self.accounts.get(&key);
+        planner::is_missing(namespace, account.as_deref()).then(|| planner::new_account(namespace))
     }
 
-    fn plan(&self, (namespace, account): &Self::Observed<'_>) -> bool {
-        planner::is_missing(namespace, account.as_deref())
-    }
-
-    fn writes(&self, is_missing: &bool) -> bool {
-        *is_missing
-    }
-
-    fn execute<'a>(
+    fn write<'a>(
         &'a self,
         namespace: &'a Namespace,
-        _: &'a Self::Observed<'_>,
-        is_missing: &'a bool,
-    ) -> BoxFuture<'a, Executed<()>> {
-        Box::pin(async move {
-            if !is_missing {
-                return Executed::new((), None);
-            }
-            let account = planner::new_account(namespace);
-            let created = self.context.create_in::<ServiceAccount>(&ENTRY, namespace, &account).await;
-            Executed::new((), created.err())
-        })
-    }
-
-    fn settle(&self, _: &Self::Observed<'_>, _: &bool, _: &Executed<()>) -> Settled<()> {
-        Settled::default()
-    }
-
-    fn status<'a>(&self, _: &'a Namespace) -> &'a () {
-        &()
+        account: &'a Value,
+    ) -> BoxFuture<'a, Result<(), SyncError>> {
+        Box::pin(self.context.create_in::<ServiceAccount>(&ENTRY, namespace, account))
     }
 }

@@ -20,6 +20,10 @@ use std::fmt;
 
 use serde::Serialize;
 
+pub use deployment::explain::shorten;
+pub use replicaset::new_pod::OwnerReference;
+pub use replicaset::status::REPLICA_FAILURE;
+
 /// A reason of a plan, of any controller. Serialized and displayed as the controller's own.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]

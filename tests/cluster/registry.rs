@@ -7,7 +7,8 @@ use std::path::Path;
 
 use serde_json::json;
 use windlass::app::Controllers;
-use windlass::controllers::registry::{CONTROLLERS, KINDS, KindEntry, Registry};
+use windlass::controllers::registry::{self, CONTROLLERS, KINDS};
+use windlass::engine::entry::{KindEntry, Registry};
 use windlass_testkit::cluster::{Cluster, Daemon, unlimited};
 
 /// The first file: what the controller knows of its kind.
@@ -66,11 +67,12 @@ mod controller {
 
     use futures::future::BoxFuture;
     use serde_json::json;
-    use windlass::controllers::controller::{Executed, Settled};
-    use windlass::controllers::driver::Driver;
-    use windlass::controllers::registry::Requests;
-    use windlass::controllers::setup::Setup;
-    use windlass::controllers::{Context, Controller, ControllerEntry, Worker};
+    use windlass::engine::controller::{Executed, Settled};
+    use windlass::engine::driver::Driver;
+    use windlass::engine::entry::ControllerEntry;
+    use windlass::engine::entry::Requests;
+    use windlass::engine::setup::Setup;
+    use windlass::engine::{Context, Controller, Worker};
     use windlass::model::Record;
     use windlass::runtime::request::PatchType;
 
@@ -149,7 +151,7 @@ mod controller {
 }
 
 fn registry() -> Registry {
-    Registry::standard().with_kind(KindEntry::of::<model::Secret>(99)).with_controller(&controller::ENTRY)
+    registry::standard().with_kind(KindEntry::of::<model::Secret>(99)).with_controller(&controller::ENTRY)
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 use windlass::app::{Controllers, Parts};
 use windlass::clock::Clock;
 use windlass::config::{ControllerConfig, Enabled};
-use windlass::controllers::registry::{CONTROLLERS, ControllerEntry};
+use windlass::controllers::registry::CONTROLLERS;
+use windlass::engine::entry::ControllerEntry;
 use windlass::metrics::Metrics;
 
 /// The server is in this process: a rate limit would only slow the demonstration down.

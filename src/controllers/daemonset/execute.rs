@@ -9,10 +9,10 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{DaemonSetController, ENTRY};
-use crate::controllers::controller::Executed;
-use crate::controllers::error::SyncError;
-use crate::controllers::execute::{AT_ONCE, Written, path, raw};
 use crate::controllers::patch;
+use crate::engine::controller::Executed;
+use crate::engine::error::SyncError;
+use crate::engine::execute::{AT_ONCE, Written, path, raw};
 use crate::model::{AnnotatedDaemonSet, ControllerRevision, DaemonSet, Meta, Pod, Record};
 use crate::plan::EventNote;
 use crate::plan::daemonset::body::pod_body;

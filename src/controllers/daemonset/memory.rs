@@ -10,8 +10,8 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
-use crate::controllers::in_doubt_writes::LATEST;
-use crate::controllers::owner_memory::Forget;
+use crate::engine::in_doubt_writes::LATEST;
+use crate::engine::owner_memory::Forget;
 use crate::model::{DaemonSet, Meta, Node, ObjectKey, Uid};
 use crate::plan::daemonset::backoff::FailedPodBackoff;
 use crate::plan::daemonset::names::{Marks, Names};

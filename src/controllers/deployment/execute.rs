@@ -4,10 +4,10 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{DeploymentController, ENTRY};
-use crate::controllers::controller::Executed;
-use crate::controllers::error::SyncError;
-use crate::controllers::execute::{Written, path, raw};
 use crate::controllers::patch;
+use crate::engine::controller::Executed;
+use crate::engine::error::SyncError;
+use crate::engine::execute::{Written, path, raw};
 use crate::model::{Deployment, Record, ReplicaSet};
 use crate::plan::EventNote;
 use crate::plan::deployment::progress::{Failed, Outcome};

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
+use crate::engine::owner_memory::Forget;
 use crate::model::Uid;
 use crate::plan::deployment::NewReplicaSet;
 
@@ -69,14 +70,15 @@ impl LostCreations {
         }
     }
 
-    /// The owner was deleted.
-    pub fn forget(&self, deployment: &Uid) {
-        self.0.lock().remove(deployment);
-    }
-
     /// Whether nothing is kept.
     pub fn is_empty(&self) -> bool {
         self.0.lock().is_empty()
+    }
+}
+
+impl Forget for LostCreations {
+    fn forget(&self, deployment: &Uid) {
+        self.0.lock().remove(deployment);
     }
 }
 

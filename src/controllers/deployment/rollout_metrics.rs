@@ -14,6 +14,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
+use crate::engine::owner_memory::Forget;
 use crate::metrics::{WorkloadMetrics, set_gauge};
 use crate::model::{Condition, Deployment, DeploymentStatus, ReplicaSet, Uid, condition};
 use crate::plan::deployment::progress::{
@@ -181,9 +182,10 @@ impl RolloutMetrics {
             }
         }
     }
+}
 
-    /// The Deployment was deleted.
-    pub fn forget(&self, deployment: &Uid) {
+impl Forget for RolloutMetrics {
+    fn forget(&self, deployment: &Uid) {
         self.0.lock().remove(deployment);
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::Collector;
 use super::owners::is_about;
-use crate::controllers::error::SyncError;
+use crate::engine::error::SyncError;
 use crate::model::discovered::{DiscoveredResource, is_path_segment};
 use crate::model::metadata::{Metadata, OwnerReference};
 use crate::model::{ObjectKey, Uid};

@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::Collector;
 use super::execute::Target;
 use super::owners::Owner;
-use crate::controllers::error::SyncError;
+use crate::engine::error::SyncError;
 use crate::model::Uid;
 use crate::model::metadata::Metadata;
 use crate::plan::garbage::fate::{Fate, OwnerState, Policy, fate};

@@ -10,23 +10,15 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::barrier::Unread;
+use crate::engine::context::ResourceFilter;
 use crate::model::discovered::{Discovered, DiscoveredResource, FailedGroup, Verb};
 use crate::plan::garbage::graph::ResourceId;
 use crate::runtime::reachability::Reachability;
 
-/// The resources that the collector looks after.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GarbageResources {
-    /// These alone, as `plural.group`; empty: all.
-    pub only: Vec<String>,
-    /// All but these.
-    pub ignored: Vec<String>,
-}
-
 /// Nobody owns events, nobody is owned by one, and there are millions.
 const IGNORED: [&str; 2] = ["events", "events.events.k8s.io"];
 
-impl GarbageResources {
+impl ResourceFilter {
     /// Whether a resource is looked after.
     pub fn include(&self, resource: &DiscoveredResource) -> bool {
         let name = name(resource);
@@ -94,7 +86,7 @@ impl Monitor {
 
 /// What is served, and what of it is watched.
 pub(super) struct Kinds {
-    resources: GarbageResources,
+    resources: ResourceFilter,
     /// The only namespace, if there is one.
     pub(super) namespace: Option<String>,
     state: RwLock<State>,
@@ -119,7 +111,7 @@ pub(super) enum Served {
 }
 
 impl Kinds {
-    pub(super) fn new(resources: GarbageResources, namespace: Option<String>) -> Self {
+    pub(super) fn new(resources: ResourceFilter, namespace: Option<String>) -> Self {
         Kinds { resources, namespace, state: RwLock::default() }
     }
 
@@ -296,19 +288,19 @@ mod tests {
 
     #[test]
     fn flags_bound_what_is_looked_after() {
-        let all = GarbageResources::default();
+        let all = ResourceFilter::default();
         assert!(all.include(&resource("apps", "deployments")) && !all.include(&resource("", "events")));
         assert!(!all.include(&resource("events.k8s.io", "events")));
         let some =
-            GarbageResources { only: vec!["pods".into(), "jobs.batch".into()], ignored: vec!["pods".into()] };
+            ResourceFilter { only: vec!["pods".into(), "jobs.batch".into()], ignored: vec!["pods".into()] };
         assert!(some.include(&resource("batch", "jobs")));
         assert!(!some.include(&resource("", "jobs")) && !some.include(&resource("", "pods")));
     }
 
     #[test]
     fn a_bounded_collector_says_what_it_leaves_undone() {
-        assert_eq!(GarbageResources::default().limits(), None);
-        let some = GarbageResources { only: vec!["pods".into(), "jobs.batch".into()], ..Default::default() };
+        assert_eq!(ResourceFilter::default().limits(), None);
+        let some = ResourceFilter { only: vec!["pods".into(), "jobs.batch".into()], ..Default::default() };
         let said = some.limits().unwrap();
         for words in
             ["--gc-resources", "pods, jobs.batch", "never deleted", "not seen as dependents", "orphan"]
@@ -319,7 +311,7 @@ mod tests {
 
     #[test]
     fn only_groups_that_may_hold_dependents_are_missed() {
-        let missed = |resources: GarbageResources, failed: Vec<FailedGroup>| {
+        let missed = |resources: ResourceFilter, failed: Vec<FailedGroup>| {
             let kinds = Kinds::new(resources, None);
             kinds.found(Arc::new(Discovered { resources: vec![resource("", "pods")], failed }));
             kinds.unknown_groups().into_iter().map(|(name, _)| name).collect::<Vec<_>>()
@@ -330,21 +322,21 @@ mod tests {
             message: "down".into(),
             last_good,
         };
-        let all = GarbageResources::default;
+        let all = ResourceFilter::default;
         assert_eq!(missed(all(), vec![failed("x.io", None), failed("metrics.k8s.io", None)]), ["x.io/v1"]);
         let mut unwatched = resource("x.io", "things");
         unwatched.verbs = Verbs::named(["get"]);
         assert!(missed(all(), vec![failed("x.io", Some(vec![unwatched]))]).is_empty());
         let known = vec![failed("x.io", Some(vec![resource("x.io", "things")]))];
         assert_eq!(missed(all(), known), ["x.io/v1"], "it is not watched yet");
-        let only = |name: &str| GarbageResources { only: vec![name.into()], ..all() };
+        let only = |name: &str| ResourceFilter { only: vec![name.into()], ..all() };
         assert_eq!(missed(only("things.x.io"), vec![failed("x.io", None)]), ["x.io/v1"]);
         assert!(missed(only("pods"), vec![failed("x.io", None)]).is_empty());
     }
 
     #[test]
     fn what_discovery_cannot_read_is_neither_gone_nor_unknown() {
-        let kinds = Kinds::new(GarbageResources::default(), None);
+        let kinds = Kinds::new(ResourceFilter::default(), None);
         let failed = FailedGroup {
             group: "x.io".into(),
             version: "v1".into(),

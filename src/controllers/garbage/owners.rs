@@ -6,7 +6,7 @@ use super::kinds::Served;
 use super::unwatched::Unwatched;
 use super::watch::fixed;
 use super::{Collector, ENTRY};
-use crate::controllers::error::SyncError;
+use crate::engine::error::SyncError;
 use crate::model::discovered::{DiscoveredResource, is_path_segment};
 use crate::model::metadata::{Metadata, OwnerReference};
 use crate::model::{ObjectKey, Uid};

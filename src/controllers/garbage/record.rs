@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::Collector;
-use crate::controllers::error::SyncError;
+use crate::engine::error::SyncError;
 use crate::model::Uid;
 use crate::runtime::api::ApiError;
 

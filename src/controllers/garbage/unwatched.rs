@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::owners::is_about;
 use super::{Collector, key};
-use crate::controllers::error::SyncError;
+use crate::engine::error::SyncError;
 use crate::model::Uid;
 use crate::model::discovered::DiscoveredResource;
 use crate::model::metadata::Metadata;

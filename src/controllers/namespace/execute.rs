@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::NamespaceController;
-use crate::controllers::error::SyncError;
-use crate::controllers::execute::{AT_ONCE, path};
+use crate::engine::error::SyncError;
+use crate::engine::execute::{AT_ONCE, path};
 use crate::model::discovered::{Discovered, DiscoveredResource, Verb, is_path_segment};
 use crate::model::namespace::KUBERNETES;
 use crate::model::{Namespace, Record};

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Waiting;
-use crate::controllers::owner_memory::Forget;
+use crate::engine::owner_memory::Forget;
 use crate::model::{Namespace, Uid};
 use crate::plan::namespace::{Cause, Last, Outcome, Verdict};
 

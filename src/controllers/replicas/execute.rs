@@ -9,9 +9,9 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{ReplicaController, ReplicaKind};
-use crate::controllers::controller::Executed;
-use crate::controllers::error::SyncError;
-use crate::controllers::execute::{AT_ONCE, Written, first_refusal, owner_of, raw};
+use crate::engine::controller::Executed;
+use crate::engine::error::SyncError;
+use crate::engine::execute::{AT_ONCE, Written, first_refusal, owner_of, raw};
 use crate::model::{Meta, Pod, Record};
 use crate::plan::EventNote;
 use crate::plan::replicaset::new_pod::pod_body;

@@ -12,7 +12,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{ReplicaController, ReplicaKind};
-use crate::controllers::in_doubt_writes::LATEST;
+use crate::engine::in_doubt_writes::LATEST;
+use crate::engine::owner_memory::Forget;
 use crate::model::{Meta, ObjectKey, Owner, Pod, Record, Uid};
 use crate::plan::replicaset::names::{OwnerNames, Sequence, owner_names};
 use crate::plan::replicaset::used_names::{Between, UsedNames};
@@ -48,11 +49,6 @@ struct Known {
 }
 
 impl PodNames {
-    /// The owner was deleted.
-    pub fn forget(&self, owner: &Uid) {
-        self.known.lock().remove(owner);
-    }
-
     /// Whether nothing is kept.
     pub fn is_empty(&self) -> bool {
         self.known.lock().is_empty()
@@ -60,6 +56,12 @@ impl PodNames {
 
     fn is_known(&self, owner: &Uid) -> bool {
         self.known.lock().contains_key(owner)
+    }
+}
+
+impl Forget for PodNames {
+    fn forget(&self, owner: &Uid) {
+        self.known.lock().remove(owner);
     }
 }
 

@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::controllers::context::Context;
-use crate::controllers::error::SyncError;
+use crate::engine::context::Context;
+use crate::engine::error::SyncError;
 use crate::model::{ObjectKey, Resource};
 
 type QueuedOwner = (Resource, ObjectKey);

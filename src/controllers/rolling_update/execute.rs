@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{ENTRY, Observed, RollingUpdates, patches};
-use crate::controllers::error::SyncError;
-use crate::controllers::execute::Written;
 use crate::controllers::patch::set_status;
+use crate::engine::error::SyncError;
+use crate::engine::execute::Written;
 use crate::model::{Meta, Record, ReplicaSetStatus, ReplicationController};
 use crate::plan::EventNote;
 use crate::plan::rolling_update::job::{Plan, Side, Write, resized, second};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-use crate::controllers::owner_memory::Forget;
+use crate::engine::owner_memory::Forget;
 use crate::model::{ReplicaSet, Uid};
 use crate::plan::EventNote;
 use crate::plan::rolling_update::job::changed_by_another;

@@ -3,8 +3,8 @@
 use http::Method;
 use serde_json::json;
 use windlass::config::ControllerConfig;
-use windlass::controllers::garbage::GarbageResources;
-use windlass::controllers::scope::Scope;
+use windlass::engine::context::ResourceFilter;
+use windlass::engine::scope::Scope;
 use windlass_apiserver::{FaultDecision, RequestInfo};
 use windlass_testkit::cluster::{Cluster, Faults, USER_AGENT, inject_faults};
 
@@ -24,7 +24,7 @@ fn reads(cluster: &Cluster, kind: &str) -> usize {
 #[tokio::test(start_paused = true)]
 async fn an_owner_of_a_kind_that_is_not_listed_is_read_every_five_minutes_for_all_its_dependents() {
     let cluster = Cluster::without_collectors(Faults::default()).await;
-    let garbage_resources = GarbageResources { only: vec!["configmaps".into()], ..Default::default() };
+    let garbage_resources = ResourceFilter { only: vec!["configmaps".into()], ..Default::default() };
     let _daemon = cluster.start_with(1, ControllerConfig { garbage_resources, ..config() }, |router| router);
     let owner = cluster.call(Method::POST, SECRETS, &json!({"metadata": {"name": "owner"}})).await;
     let reference =

@@ -1,13 +1,13 @@
 //! With the garbage collector in the same daemon, the end of what is in a namespace starts the next round.
 
-use windlass::controllers::garbage::GarbageResources;
+use windlass::engine::context::ResourceFilter;
 
 use super::*;
 
 const SECRETS: &str = "/api/v1/namespaces/shop/secrets";
 
 /// Both controllers in one daemon.
-async fn cluster_with(garbage_resources: GarbageResources) -> (Cluster, Daemon) {
+async fn cluster_with(garbage_resources: ResourceFilter) -> (Cluster, Daemon) {
     let cluster = Cluster::without_namespace_controller(Faults::default()).await;
     let base = config(0);
     let enabled = base.enabled.clone().with("garbage-collector-controller");
@@ -33,7 +33,7 @@ async fn release(cluster: &Cluster, path: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn a_namespace_goes_within_a_second_of_what_is_in_it_and_is_not_polled_until_then() {
-    let (cluster, _daemon) = cluster_with(GarbageResources::default()).await;
+    let (cluster, _daemon) = cluster_with(ResourceFilter::default()).await;
     create_map(&cluster, "held", &["example.com/keep"]).await;
     create_map(&cluster, "free", &[]).await;
     create(&cluster, SECRETS, "held", &["example.com/keep"]).await;
@@ -56,7 +56,7 @@ async fn a_namespace_goes_within_a_second_of_what_is_in_it_and_is_not_polled_unt
 
 #[tokio::test(start_paused = true)]
 async fn what_the_collector_does_not_watch_is_polled() {
-    let ignored = GarbageResources { ignored: vec!["secrets".into()], ..Default::default() };
+    let ignored = ResourceFilter { ignored: vec!["secrets".into()], ..Default::default() };
     let (cluster, _daemon) = cluster_with(ignored).await;
     create(&cluster, SECRETS, "held", &["example.com/keep"]).await;
     tokio::time::sleep(Duration::from_secs(5)).await;

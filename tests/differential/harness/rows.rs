@@ -307,12 +307,12 @@ pub static UNSEEN: &[(&Row, &str)] = &[
     (&NO_CONFLICTS, "src/controllers/replicas.rs::a_status_does_not_meet_a_resize_that_is_under_way"),
     (
         &RECREATED_CHILDREN,
-        "src/controllers/recreate_guard.rs::a_creation_is_a_repetition_for_the_same_generation_within_a_minute",
+        "src/engine/recreate_guard.rs::a_creation_is_a_repetition_for_the_same_generation_within_a_minute",
     ),
     (&ONE_PLAN, "tests/planner/rollout.rs::surge_of_one_and_no_unavailability"),
     (
         &CURRENT_MESSAGES,
-        "src/controllers/status_throttle.rs::the_text_of_a_failure_is_updated_every_30_seconds_and_a_new_reason_at_once",
+        "src/engine/status_throttle.rs::the_text_of_a_failure_is_updated_every_30_seconds_and_a_new_reason_at_once",
     ),
     (
         &RETRIED_FOR_EVER,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use windlass::controllers::explanations::{Explanation, Explanations};
+use windlass::engine::explanations::{Explanation, Explanations};
 use windlass::model::{Deployment, Interner, Record as _};
 use windlass::plan::deployment::PlanReason;
 

@@ -39,7 +39,7 @@ pub struct Pods {
 /// A pod that the rollout waits for.
 ///
 /// Two are equal if name and reason are. Messages contain counters (`back-off 20s`, `0/12 nodes`), which must not
-/// turn an explanation into a new one; see `controllers/explanations.rs`.
+/// turn an explanation into a new one; see `engine/explanations.rs`.
 #[derive(Clone, Debug, Eq, Serialize)]
 pub struct NamedPod {
     /// Its name.

@@ -13,7 +13,7 @@ use crate::garbage::truth::{GROUP, KINDS};
 use crate::server::NAMESPACE;
 use windlass::app::{Controllers, Parts};
 use windlass::config::{ControllerConfig, Enabled, OnConflict};
-use windlass::controllers::garbage::GarbageResources;
+use windlass::engine::context::ResourceFilter;
 use windlass::metrics::Metrics;
 use windlass::model::ObjectKey;
 use windlass_nodes::namespaces;
@@ -80,7 +80,7 @@ impl Daemons {
             garbage_record: Some(ObjectKey::new("kube-system", "windlass")),
             ..ControllerConfig::default()
         };
-        let resources = |only: Vec<String>, ignored| GarbageResources { only, ignored };
+        let resources = |only: Vec<String>, ignored| ResourceFilter { only, ignored };
         match self.scenario.scope {
             Scope::All => {}
             Scope::Only(kinds) => {

@@ -11,9 +11,8 @@ use tokio::time::Instant;
 
 use super::context::Context;
 use super::error::SyncError;
-use super::patch;
-use crate::model::{Meta, Record, Resource};
-use crate::plan::replicaset::new_pod::OwnerReference;
+use crate::model::{Meta, Record, Resource, Uid};
+use crate::plan::OwnerReference;
 use crate::runtime::api::ApiError;
 use crate::runtime::request::{self, PatchType};
 use crate::runtime::store::Store;
@@ -23,11 +22,11 @@ pub const FIELD_MANAGER: &str = "windlass";
 
 /// How many creations or deletions of one batch are in flight at once. The client's rate limiter delays
 /// them anyway; this bounds the memory and the connections of a batch of 500.
-pub(super) const AT_ONCE: usize = 32;
+pub(crate) const AT_ONCE: usize = 32;
 
 /// The metadata of an answer, as far as it is decoded.
 #[derive(serde::Deserialize)]
-pub(super) struct Written {
+pub(crate) struct Written {
     metadata: Option<WrittenMeta>,
 }
 
@@ -39,30 +38,48 @@ struct WrittenMeta {
 }
 
 impl Written {
-    pub(super) fn resource_version(&self) -> Option<u64> {
+    pub(crate) fn resource_version(&self) -> Option<u64> {
         self.metadata.as_ref()?.resource_version.as_ref()?.parse().ok()
     }
 
     /// The version of a deletion that has begun. An object that is removed at once is returned as it was, from
     /// older servers with the version that it had: that version does not tell when it was removed.
-    pub(super) fn deletion_version(&self) -> Option<u64> {
+    pub(crate) fn deletion_version(&self) -> Option<u64> {
         self.metadata.as_ref()?.deletion_timestamp.as_ref()?;
         self.resource_version()
     }
 }
 
-pub(super) fn path(resource: Resource, object: &Meta) -> String {
+pub(crate) fn path(resource: Resource, object: &Meta) -> String {
     resource.path_of(&object.key)
 }
 
-pub(super) fn owner_of<'a, T: Record>(owner: &'a T, api_version: &'a str) -> OwnerReference<'a> {
+pub(crate) fn owner_of<'a, T: Record>(owner: &'a T, api_version: &'a str) -> OwnerReference<'a> {
     let meta = owner.meta();
     OwnerReference::controller(api_version, T::RESOURCE.kind, &meta.key.name, &meta.uid)
 }
 
+/// Adopts an object (strategic merge: the list of owners is merged by UID).
+fn adoption(object: &Meta, owner: &OwnerReference<'_>) -> Value {
+    json!({"metadata": {
+        "uid": object.uid,
+        "resourceVersion": object.resource_version.to_string(),
+        "ownerReferences": [owner],
+    }})
+}
+
+/// Releases an object; its other owners stay.
+fn release_of(object: &Meta, owner: &Uid) -> Value {
+    json!({"metadata": {
+        "uid": object.uid,
+        "resourceVersion": object.resource_version.to_string(),
+        "ownerReferences": [{"$patch": "delete", "uid": owner}],
+    }})
+}
+
 impl Context {
     /// The field manager, as a query parameter.
-    pub(super) fn field_manager(&self) -> (&'static str, &str) {
+    pub(crate) fn field_manager(&self) -> (&'static str, &str) {
         ("fieldManager", &self.settings.field_manager)
     }
 
@@ -87,23 +104,23 @@ impl Context {
     }
 
     /// Whether the cache still shows an owner as it was at the decision, and the daemon is not shutting down.
-    pub(super) fn is_unchanged<T: Record>(&self, owners: &Store<T>, owner: &Meta) -> bool {
+    pub(crate) fn is_unchanged<T: Record>(&self, owners: &Store<T>, owner: &Meta) -> bool {
         let Meta { key, uid, generation, .. } = owner;
         let now = owners.get(key).filter(|_| !self.draining.is_cancelled());
         now.is_some_and(|now| (&now.meta().uid, &now.meta().generation) == (uid, generation))
     }
 
-    /// Patches a ReplicaSet, unless another write of this process to it comes first; see [`super::write_lock`].
-    pub(super) async fn in_turn(
+    /// Patches an object, unless another write of this process to it comes first; see [`super::write_lock`].
+    pub(crate) async fn in_turn(
         &self,
         owner: &impl Record,
-        replica_set: &Meta,
+        object: &Meta,
         what: impl Fn() -> String,
         path: &str,
         kind: PatchType,
         body: &impl Serialize,
     ) -> Result<u64, SyncError> {
-        let Some(write_lock) = self.write_locks.take(replica_set, Instant::now()) else {
+        let Some(write_lock) = self.write_locks.take(object, Instant::now()) else {
             return Err(SyncError::Overtaken { what: what() });
         };
         let version = self.patch(owner, what, path, kind, body).await?;
@@ -111,9 +128,9 @@ impl Context {
         Ok(version)
     }
 
-    pub(super) async fn adopt<O: Record, T: Record>(&self, owner: &O, object: &T) -> Result<(), SyncError> {
+    pub(crate) async fn adopt<O: Record, T: Record>(&self, owner: &O, object: &T) -> Result<(), SyncError> {
         let api_version = O::RESOURCE.api_version();
-        let body = patch::adopt(object.meta(), &owner_of(owner, &api_version));
+        let body = adoption(object.meta(), &owner_of(owner, &api_version));
         let what = || format!("adopting {} {}", T::RESOURCE.kind, object.meta().key);
         let version =
             self.patch(owner, what, &path(T::RESOURCE, object.meta()), PatchType::Strategic, &body).await?;
@@ -121,8 +138,8 @@ impl Context {
         Ok(())
     }
 
-    pub(super) async fn release<O: Record, T: Record>(&self, owner: &O, object: &T) -> Result<(), SyncError> {
-        let body = patch::release(object.meta(), &owner.meta().uid);
+    pub(crate) async fn release<O: Record, T: Record>(&self, owner: &O, object: &T) -> Result<(), SyncError> {
+        let body = release_of(object.meta(), &owner.meta().uid);
         let what = || format!("releasing {} {}", T::RESOURCE.kind, object.meta().key);
         match self.patch(owner, what, &path(T::RESOURCE, object.meta()), PatchType::Strategic, &body).await {
             Ok(version) => self.expectations.expect_write(&owner.meta().uid, T::RESOURCE, version),
@@ -135,7 +152,7 @@ impl Context {
 
     /// Deletes exactly the observed object. One that does not exist counts as deleted; another object of the same
     /// name is a conflict.
-    pub(super) async fn delete_while<T: Record>(
+    pub(crate) async fn delete_while<T: Record>(
         &self,
         owner: &impl Record,
         object: &T,
@@ -162,13 +179,13 @@ impl Context {
 }
 
 /// A body that is JSON already, to be sent as it is.
-pub(super) fn raw(json: Vec<u8>) -> Result<Box<RawValue>, serde_json::Error> {
+pub(crate) fn raw(json: Vec<u8>) -> Result<Box<RawValue>, serde_json::Error> {
     Box::<RawValue>::deserialize(&mut serde_json::Deserializer::from_slice(&json))
 }
 
 /// The result of concurrent calls: where several failed, a refusal before an unknown outcome, because the status
 /// reports it.
-pub(super) fn first_refusal(results: Vec<Result<(), SyncError>>) -> Result<(), SyncError> {
+pub(crate) fn first_refusal(results: Vec<Result<(), SyncError>>) -> Result<(), SyncError> {
     let mut errors: Vec<SyncError> = results.into_iter().filter_map(Result::err).collect();
     let first = errors.iter().position(SyncError::is_refusal).unwrap_or(0);
     if errors.is_empty() { Ok(()) } else { Err(errors.swap_remove(first)) }

@@ -21,8 +21,9 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::context::Context;
-use super::registry::{CONTROLLERS, ControllerEntry};
+use super::context::{Context, Control};
+use super::entry::ControllerEntry;
+
 use crate::model::{Meta, ObjectKey, Record, Resource};
 use crate::runtime::api::{Api, ApiError};
 use crate::runtime::events::{EventTarget, EventType, create_once};
@@ -152,9 +153,10 @@ fn is_proof(namespaces: &BTreeSet<&str>, scope: Option<&str>) -> bool {
 
 /// The values of `--controllers` that switch our controllers off in a kube-controller-manager: those that run by default,
 /// and that of this kind.
-fn without_ours(kind: &str) -> String {
-    let concerns = |entry: &&&ControllerEntry| entry.is_on_by_default || entry.kind.kind == kind;
-    let ours = CONTROLLERS.iter().filter(|entry| entry.is_upstream).filter(concerns);
+fn without_ours(controls: &[Control], kind: &str) -> String {
+    let concerns = |entry: &&ControllerEntry| entry.is_on_by_default || entry.kind.kind == kind;
+    let ours =
+        controls.iter().map(|control| control.entry).filter(|entry| entry.is_upstream).filter(concerns);
     ours.map(|controller| format!("-{}", controller.name)).collect::<Vec<_>>().join(",")
 }
 
@@ -162,8 +164,7 @@ fn without_ours(kind: &str) -> String {
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{manager:?} also writes the status of {kind} {key}: switch its controllers off, for \
-     kube-controller-manager by adding {without} to its list of --controllers, or run Windlass with --on-conflict=warn",
-    without = without_ours(kind)
+     kube-controller-manager by adding {without} to its list of --controllers, or run Windlass with --on-conflict=warn"
 )]
 pub struct Conflict {
     /// Its field manager.
@@ -172,6 +173,8 @@ pub struct Conflict {
     pub kind: &'static str,
     /// Its name.
     pub key: String,
+    /// The values of `--controllers` that end it.
+    pub without: String,
 }
 
 /// Watches for other controllers for as long as ours act. Returns only where a conflict must end the program.
@@ -192,7 +195,7 @@ pub async fn guard(context: Arc<Context>, on_conflict: OnConflict) -> Conflict {
         tracing::warn!(
             "{holder} renews the Lease of {UPSTREAM}: if it runs the same controllers, both act on the same objects; \
              add {} to its list of --controllers unless that is done",
-            without_ours("")
+            without_ours(&context.controls, "")
         );
     }
     tokio::time::sleep(WINDOW).await;
@@ -223,7 +226,7 @@ struct LeaseSpec {
 
 impl Context {
     /// A status write of ours was answered with this version: the cache must reach it.
-    pub(super) fn wrote_status(&self, object: &Meta, resource: Resource, version: u64) {
+    pub(crate) fn wrote_status(&self, object: &Meta, resource: Resource, version: u64) {
         self.expectations.expect_write(&object.uid, resource, version);
         self.status_throttle.wrote(&object.uid, tokio::time::Instant::now());
     }
@@ -257,7 +260,8 @@ impl Context {
             self.recorder.record(target, EventType::Warning, "ConflictingController", message, "windlass");
         }
         let (manager, target) = found.swap_remove(0);
-        Some(Conflict { manager, kind: target.resource.kind, key: target.key.to_string() })
+        let (kind, key) = (target.resource.kind, target.key.to_string());
+        Some(Conflict { manager, kind, key, without: without_ours(&self.controls, kind) })
     }
 
     /// Whether no process has ended for a conflict within the last hour: whoever can fake one must not end each new leader.

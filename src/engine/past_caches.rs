@@ -37,7 +37,7 @@ impl Context {
     ///
     /// # Errors
     /// When the API server cannot be read.
-    pub(super) async fn read_past_caches<O: Record>(
+    pub(crate) async fn read_past_caches<O: Record>(
         &self,
         owner: &O,
         children: &[Children],
@@ -81,7 +81,7 @@ impl Context {
     }
 
     /// Parks a key until the caches of these kinds are complete, and show the state at the election.
-    pub(super) fn wait_for_caches(
+    pub(crate) fn wait_for_caches(
         &self,
         key: &ObjectKey,
         kinds: &[Resource],
@@ -102,7 +102,7 @@ impl Context {
     }
 
     /// Whether an owner was read past the caches since the election.
-    pub(super) fn was_read(&self, owner: &Uid) -> bool {
+    pub(crate) fn was_read(&self, owner: &Uid) -> bool {
         self.barrier.is_read(owner)
     }
 }

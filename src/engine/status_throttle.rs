@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::model::{Condition, Uid};
-use crate::plan::replicaset::status::REPLICA_FAILURE;
+use crate::plan::REPLICA_FAILURE;
 
 /// The shortest time between two writes of one status that are not urgent.
 pub const SPACING: Duration = Duration::from_secs(1);

@@ -12,7 +12,7 @@ use crate::runtime::store::Change;
 
 /// Whether an object without an owner may be adopted by an owner that could not adopt it before: it is new, or its
 /// labels or its owner have changed (upstream: `updatePod` of `replica_set.go`).
-pub(super) fn may_be_adopted_anew<T: Record>(change: &Change<T>) -> bool {
+pub(crate) fn may_be_adopted_anew<T: Record>(change: &Change<T>) -> bool {
     match change {
         Change::Added(_) => true,
         Change::Updated { old, new } => {
@@ -27,7 +27,7 @@ pub(super) fn may_be_adopted_anew<T: Record>(change: &Change<T>) -> bool {
 /// 20 ms for a thousand. A sync visits each pod for some 120 ns (`benches/sync.rs`), so that however fast
 /// the pods change, a ReplicaSet keeps a core busy for less than a hundredth of the time, and the cost of a change
 /// does not grow with the ReplicaSet.
-pub(super) fn gathering(pods: usize) -> Duration {
+pub(crate) fn gathering(pods: usize) -> Duration {
     Duration::from_micros(20).saturating_mul(u32::try_from(pods).unwrap_or(u32::MAX)).min(LONGEST_GATHERING)
 }
 

@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::context::{Context, Control, Settings};
 use super::driver::Worker;
+use super::entry::{ControllerEntry, KindEntry, Registry};
 use super::owner_memory::OwnerMemory;
-use super::registry::{ControllerEntry, KindEntry, Registry};
 use crate::clock::Clock;
 use crate::metrics::{Metrics, set_gauge};
 use crate::model::{Record, Resource};
@@ -64,7 +64,7 @@ pub enum HandlerOrder {
     Indirect,
 }
 
-pub(super) type ByResource = BTreeMap<Resource, Box<dyn AnyInformer>>;
+pub(crate) type ByResource = BTreeMap<Resource, Box<dyn AnyInformer>>;
 type Attach = Box<dyn FnOnce(&mut ByResource)>;
 
 /// The parts that a controller is built from.
@@ -107,7 +107,7 @@ impl Setup {
     }
 
     /// Passes the handlers to the informers.
-    pub(super) fn attach(self, informers: &mut ByResource) {
+    pub(crate) fn attach(self, informers: &mut ByResource) {
         let Setup { mut handlers, .. } = self;
         // A stable sort: equal values stay in the order of the registry.
         handlers.sort_by_key(|(order, _)| *order);
@@ -127,7 +127,7 @@ impl Setup {
 }
 
 /// The parts that exist before the controllers.
-pub(super) struct Assembly {
+pub(crate) struct Assembly {
     pub context: Arc<Context>,
     pub setup: Setup,
     pub informers: ByResource,
@@ -152,17 +152,11 @@ pub fn build(registry: &Registry, settings: Settings, plumbing: Plumbing<'_>) ->
     Shell { context, informers, workers }
 }
 
-pub(super) fn assemble(registry: &Registry, settings: Settings, plumbing: Plumbing<'_>) -> Assembly {
+pub(crate) fn assemble(registry: &Registry, settings: Settings, plumbing: Plumbing<'_>) -> Assembly {
     let Plumbing { clock, metrics, recorder, draining, api, watch_api, informers, switched_off } = plumbing;
-    let control = |entry: &&ControllerEntry| {
+    let control = |entry: &&'static ControllerEntry| {
         let queue = WorkQueue::new(entry.queue, &metrics);
-        Control {
-            controller: entry.name,
-            kind: entry.kind,
-            parked_keys: ParkedKeys::new(queue.clone()),
-            queue,
-            api: api(entry),
-        }
+        Control { entry, parked_keys: ParkedKeys::new(queue.clone()), queue, api: api(entry) }
     };
     let controls: Vec<Control> = registry.controllers().iter().map(control).collect();
     let (mut stores, mut by_resource) = (BTreeMap::new(), ByResource::new());

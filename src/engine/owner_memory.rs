@@ -5,12 +5,9 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use super::deployment::lost_creations::LostCreations;
-use super::deployment::rollout_metrics::RolloutMetrics;
 use super::explanations::Explanations;
 use super::in_doubt_writes::InDoubtWrites;
 use super::recreate_guard::RecreateGuard;
-use super::replicas::pod_names::PodNames;
 use super::status_throttle::{FailureTextThrottle, StatusThrottle};
 use super::write_lock::WriteLocks;
 use crate::model::Uid;
@@ -63,10 +60,7 @@ forgets!(
     RecreateGuard,
     StatusThrottle,
     WriteLocks,
-    FailureTextThrottle,
-    LostCreations,
-    RolloutMetrics,
-    PodNames
+    FailureTextThrottle
 );
 
 #[cfg(test)]

@@ -16,8 +16,7 @@ use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
 
 use crate::model::{ContainerText, Meta, Resource, Uid};
-use crate::plan::Reason;
-use crate::plan::deployment::explain::shorten;
+use crate::plan::{Reason, shorten};
 
 /// The most bytes that all explanations may take.
 pub const MOST: usize = 16 << 20;

@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use super::context::Context;
 use super::controller::{Controller, Settled, Status};
+use super::entry::ControllerEntry;
 use super::error::SyncError;
 use super::execute::path;
 use super::explanations::Explanation;
-use super::registry::ControllerEntry;
 use super::setup::{HandlerOrder, Setup};
 use super::status_throttle::SPACING;
 use crate::model::{ObjectKey, Record, Resource};

@@ -33,7 +33,7 @@ impl Context {
     ///
     /// # Errors
     /// When one cannot. It is tried again until the object can be decoded or is deleted.
-    pub(super) fn all_readable<T: Record>(owner: &impl Record, children: &Store<T>) -> Result<(), SyncError> {
+    pub(crate) fn all_readable<T: Record>(owner: &impl Record, children: &Store<T>) -> Result<(), SyncError> {
         let unreadable = children.unreadable_of(&owner.as_owner());
         let Some(first) = unreadable.first() else { return Ok(()) };
         let what = format!("planning {} {}", owner.resource().kind, owner.meta().key);
@@ -80,7 +80,7 @@ impl Context {
     ///
     /// # Errors
     /// When the API server cannot be read; what is not resolved is kept.
-    pub(super) async fn resolve_named<O: Record, T: Record>(
+    pub(crate) async fn resolve_named<O: Record, T: Record>(
         &self,
         parent: &O,
         created: impl Fn(&T) + Send + Sync,

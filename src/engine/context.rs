@@ -9,14 +9,13 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::entry::ControllerEntry;
 use super::explanations::Explanations;
 use super::foreign_writers::ForeignWriters;
-use super::garbage::GarbageResources;
 use super::gated_field::GatedField;
 use super::in_doubt_writes::InDoubtWrites;
 use super::owner_memory::OwnerMemory;
 use super::recreate_guard::RecreateGuard;
-use super::registry::ControllerEntry;
 use super::scope::Scope;
 use super::status_throttle::{FailureTextThrottle, StatusThrottle};
 use super::write_lock::WriteLocks;
@@ -37,45 +36,45 @@ use crate::runtime::worker::{Next, WorkQueue};
 /// What all controllers share. One per daemon, handed to each controller behind an `Arc`.
 #[derive(Debug)]
 pub struct Context {
-    pub(super) clock: Clock,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) recorder: EventRecorder,
-    pub(super) draining: CancellationToken,
-    pub(super) settings: Settings,
+    pub(crate) clock: Clock,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) recorder: EventRecorder,
+    pub(crate) draining: CancellationToken,
+    pub(crate) settings: Settings,
     /// The store of each kind of the registry.
-    pub(super) stores: BTreeMap<Resource, Arc<dyn Any + Send + Sync>>,
+    pub(crate) stores: BTreeMap<Resource, Arc<dyn Any + Send + Sync>>,
     /// The queue of each controller, in the order of the registry.
-    pub(super) controls: Vec<Control>,
+    pub(crate) controls: Vec<Control>,
     /// The caches, as far as expectations read them.
-    pub(super) caches: Caches,
+    pub(crate) caches: Caches,
     /// What the caches must show before the next decision about an owner.
-    pub(super) expectations: Expectations,
+    pub(crate) expectations: Expectations,
     /// Which caches can be relied on since this process leads.
-    pub(super) barrier: Arc<LazyReadBarrier>,
+    pub(crate) barrier: Arc<LazyReadBarrier>,
     /// Reads past the cache of each kind.
-    pub(super) fresh_lists: BTreeMap<Resource, FreshList>,
+    pub(crate) fresh_lists: BTreeMap<Resource, FreshList>,
     /// Everything that is kept per owner, to be dropped with the owner.
-    pub(super) memory: OwnerMemory,
+    pub(crate) memory: OwnerMemory,
     /// Writes whose outcome is unknown.
-    pub(super) in_doubt_writes: Arc<InDoubtWrites>,
+    pub(crate) in_doubt_writes: Arc<InDoubtWrites>,
     /// Recent creations, by owner.
-    pub(super) recreate_guard: Arc<RecreateGuard>,
+    pub(crate) recreate_guard: Arc<RecreateGuard>,
     /// When each status was last written.
-    pub(super) status_throttle: Arc<StatusThrottle>,
+    pub(crate) status_throttle: Arc<StatusThrottle>,
     /// When the text of each failure last changed.
-    pub(super) failure_text_throttle: Arc<FailureTextThrottle>,
+    pub(crate) failure_text_throttle: Arc<FailureTextThrottle>,
     /// Serializes the writes to objects that two controllers write.
-    pub(super) write_locks: Arc<WriteLocks>,
+    pub(crate) write_locks: Arc<WriteLocks>,
     /// The reasons for the last plans.
-    pub(super) explanations: Arc<Explanations>,
+    pub(crate) explanations: Arc<Explanations>,
     /// Whether the API server stores the counts of terminating pods.
-    pub(super) terminating_field: GatedField,
+    pub(crate) terminating_field: GatedField,
     /// Evidence of another controller that acts on the same objects.
-    pub(super) foreign_writers: ForeignWriters,
+    pub(crate) foreign_writers: ForeignWriters,
     /// Who has noticed that the API server has lost its history.
-    pub(super) lost_history: LostHistory,
+    pub(crate) lost_history: LostHistory,
     /// How often the API server has lost its history, for caches that are not among [`Context::caches`].
-    pub(super) lost_histories: tokio::sync::watch::Sender<u64>,
+    pub(crate) lost_histories: tokio::sync::watch::Sender<u64>,
 }
 
 /// The settings of the controllers.
@@ -89,8 +88,8 @@ pub struct Settings {
     pub failed_pod_backoff: bool,
     /// How long after its deletion a namespace stays at least.
     pub namespace_deletion_delay: Duration,
-    /// The resources that the garbage collector looks after.
-    pub garbage_resources: GarbageResources,
+    /// The resources that a controller of objects of any kind looks after.
+    pub resources: ResourceFilter,
     /// The Lease on which it keeps what a restart must not make it forget, if there is one.
     pub garbage_record: Option<ObjectKey>,
     /// Seeds the jitter of what is started while the program runs.
@@ -101,13 +100,20 @@ pub struct Settings {
     pub root_ca: Arc<str>,
 }
 
+/// The resources that a controller of objects of any kind looks after.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResourceFilter {
+    /// These alone, as `plural.group`; empty: all.
+    pub only: Vec<String>,
+    /// All but these.
+    pub ignored: Vec<String>,
+}
+
 /// The queue of a controller, and its client.
 #[derive(Debug)]
-pub(super) struct Control {
-    /// The name of the controller.
-    pub controller: &'static str,
-    /// The kind of the keys. Several controllers may share it.
-    pub kind: Resource,
+pub(crate) struct Control {
+    /// The controller. Several may share the kind of their keys.
+    pub entry: &'static ControllerEntry,
     /// Keys to sync.
     pub queue: WorkQueue<ObjectKey>,
     /// Keys that wait for a cache.
@@ -149,13 +155,13 @@ impl Context {
         self.control_of(entry).api.on_behalf_of(&owner.meta().uid)
     }
 
-    pub(super) fn control(&self, kind: Resource) -> &Control {
-        let control = self.controls.iter().find(|control| control.kind == kind);
+    pub(crate) fn control(&self, kind: Resource) -> &Control {
+        let control = self.controls.iter().find(|control| control.entry.kind == kind);
         control.unwrap_or_else(|| panic!("the registry lists no controller of {}", kind.plural))
     }
 
-    pub(super) fn control_of(&self, entry: &ControllerEntry) -> &Control {
-        let control = self.controls.iter().find(|control| control.controller == entry.name);
+    pub(crate) fn control_of(&self, entry: &ControllerEntry) -> &Control {
+        let control = self.controls.iter().find(|control| control.entry.name == entry.name);
         control.unwrap_or_else(|| panic!("the registry lists no {}", entry.name))
     }
 
