@@ -14,11 +14,11 @@ use super::entry::ControllerEntry;
 use super::error::SyncError;
 use super::execute::path;
 use super::explanations::Explanation;
+use super::gate::{self, Gate, Pass};
 use super::setup::{HandlerOrder, Setup};
 use super::status_throttle::SPACING;
 use crate::model::{ObjectKey, Record, Resource};
 use crate::plan::Urgency;
-use crate::runtime::lazy_read_barrier::CacheState;
 use crate::runtime::parked_keys::ParkedKeys;
 use crate::runtime::request::PatchType;
 use crate::runtime::store::{Change, Store};
@@ -48,25 +48,14 @@ pub trait Worker: Send + Sync {
     fn drop_deleted_keys(&self);
 }
 
-/// How often a key looks whether the caches are listed anew after the API server has lost its history.
-const LISTED_ANEW: Duration = Duration::from_secs(1);
-
-/// What must happen before a write.
-enum First {
-    /// Wait for a cache.
-    Wait(Next),
-    /// Read the object, and what it owns, past the caches.
-    Read,
-}
-
 /// A controller with its queue.
 pub struct Driver<C: Controller> {
-    controller: Arc<C>,
-    context: Arc<Context>,
-    entry: &'static ControllerEntry,
-    objects: Arc<Store<C::Object>>,
+    pub(super) controller: Arc<C>,
+    pub(super) context: Arc<Context>,
+    pub(super) entry: &'static ControllerEntry,
+    pub(super) objects: Arc<Store<C::Object>>,
     queue: WorkQueue<ObjectKey>,
-    parked_keys: ParkedKeys<ObjectKey>,
+    pub(super) parked_keys: ParkedKeys<ObjectKey>,
 }
 
 impl<C: Controller> Driver<C> {
@@ -129,99 +118,27 @@ impl<C: Controller> Driver<C> {
         result
     }
 
+    /// Observe and plan behind the gate, until a plan may be carried out or the key must wait.
     async fn decide(&self, object: &C::Object) -> Result<Next, SyncError> {
-        let Driver { controller, context, .. } = self;
+        let controller = &self.controller;
         controller.resolve(object).await?;
-        let cache_state = context.barrier.cache_state(self.entry.watches, &context.caches);
-        if cache_state == CacheState::Incomplete {
-            let awaited = context.barrier.cache_state(self.awaited_kinds(), &context.caches);
-            if awaited == CacheState::Incomplete || !controller.is_unsettled(object) {
-                return Ok(self.wait_for_caches(object, self.entry.watches));
-            }
+        let mut gate = Gate::new(self);
+        if let Pass::Wait(next) = gate.enter(object).await? {
+            return Ok(next);
         }
-        if cache_state == CacheState::Incomplete
-            && !context.was_read(&object.meta().uid)
-            && !self.read_past_caches(object).await?
-        {
-            return Ok(Next::Settled);
-        }
-        let adopts = controller.wants_to_adopt(object);
-        let mut may_adopt = adopts && context.may_adopt(object).await?;
-        let mut has_asked = adopts;
         loop {
-            // The reads took time: the decision is made on what the caches show now, the object included.
-            let now = self.objects.get(&object.meta().key);
-            let Some(object) = now.filter(|now| now.meta().uid == object.meta().uid) else {
-                return Ok(Next::Settled);
+            let object = match gate.before_decision(object.meta()) {
+                Ok(object) => object,
+                Err(next) => return Ok(next),
             };
-            let object = &*object;
-            if context.barrier.is_history_lost(self.entry.watches, &context.caches) {
-                return Ok(Next::After(LISTED_ANEW));
-            }
-            if let Some(wait) = context.behind(object, &self.parked_keys) {
-                let Resource { group, plural, .. } = C::Object::RESOURCE;
-                if let Some(skips) = self.entry.stale_skips {
-                    skips(context.metrics()).with_label_values(&[group, plural]).inc();
-                }
-                return Ok(wait);
-            }
-            let observed = controller.observe(object, may_adopt);
+            let observed = controller.observe(&object, gate.may_adopt());
             let plan = controller.plan(&observed);
-            if controller.writes(&plan) {
-                if cache_state == CacheState::Incomplete && !controller.may_run_on_incomplete_caches(&plan) {
-                    return Ok(self.wait_for_caches(object, self.entry.watches));
-                }
-                match self.first_before_writing(object) {
-                    None => {}
-                    Some(First::Wait(wait)) => return Ok(wait),
-                    Some(First::Read) => {
-                        if !self.read_past_caches(object).await? {
-                            return Ok(Next::Settled);
-                        }
-                        // That may have taken long, and whether the owner is still there must be the latest news.
-                        may_adopt = may_adopt && context.may_adopt(object).await?;
-                        continue;
-                    }
-                }
+            match gate.before_write(&object, &plan).await? {
+                Pass::Open => return self.carry_out(&object, &observed, plan).await,
+                Pass::Wait(next) => return Ok(next),
+                Pass::Again => {}
             }
-            let repeats = || context.recreate_guard.was_just_created(object.meta(), Instant::now());
-            if has_asked || !controller.creates(&plan) || !repeats() {
-                return self.carry_out(object, &observed, plan).await;
-            }
-            context.still_exists(object).await?;
-            has_asked = true;
         }
-    }
-
-    /// What must happen before a write; `None` where the caches can be relied on: they show the state at the
-    /// election, or the object and its children were read past them since.
-    fn first_before_writing(&self, object: &C::Object) -> Option<First> {
-        let Driver { context, entry, .. } = self;
-        let is_current =
-            |kinds: &[Resource]| context.barrier.cache_state(kinds, &context.caches) == CacheState::Current;
-        if is_current(entry.watches) {
-            None
-        } else if !is_current(self.awaited_kinds()) {
-            Some(First::Wait(self.wait_for_caches(object, self.awaited_kinds())))
-        } else {
-            (!context.was_read(&object.meta().uid)).then_some(First::Read)
-        }
-    }
-
-    /// Reads an object, and what it owns, past the caches. Whether to go on then: after a request to stop, a sync that
-    /// has written nothing yet leaves it to the next leader.
-    async fn read_past_caches(&self, object: &C::Object) -> Result<bool, SyncError> {
-        let Driver { controller, context, .. } = self;
-        context.read_past_caches(object, &controller.children(object)).await?;
-        Ok(!context.draining().is_cancelled())
-    }
-
-    fn awaited_kinds(&self) -> &'static [Resource] {
-        C::AWAITED_KINDS.unwrap_or(self.entry.watches)
-    }
-
-    fn wait_for_caches(&self, object: &C::Object, kinds: &[Resource]) -> Next {
-        self.context.wait_for_caches(&object.meta().key, kinds, &self.parked_keys)
     }
 
     async fn carry_out(
@@ -256,14 +173,11 @@ impl<C: Controller> Driver<C> {
                 Urgency::Postponed => context.status_throttle.postpone(&meta.uid, now),
             };
             if later.is_none() {
-                match self.first_before_writing(object) {
-                    None => written = self.write_status(object, &patch).await,
-                    Some(First::Wait(wait)) => return Ok(wait),
-                    Some(First::Read) => {
-                        self.read_past_caches(object).await?;
-                        // The status is computed from what the caches show then.
-                        return Ok(Next::After(Duration::ZERO));
-                    }
+                match self.before_status_write(object).await? {
+                    Pass::Open => written = self.write_status(object, &patch).await,
+                    Pass::Wait(next) => return Ok(next),
+                    // The status is computed from what the caches show then.
+                    Pass::Again => return Ok(Next::After(Duration::ZERO)),
                 }
             }
         }
@@ -366,7 +280,7 @@ impl<C: Controller> Worker for Arc<Driver<C>> {
     }
 
     fn awaited_kinds(&self) -> &'static [Resource] {
-        Driver::awaited_kinds(self)
+        gate::awaited_kinds(self)
     }
 
     fn drop_deleted_keys(&self) {

@@ -6,6 +6,7 @@
 //! * [`entry`]: the entries of kinds and of controllers, and their registry.
 //! * [`controller`], [`driver`]: the interface of a controller, and what runs its steps. [`one_write`] is the interface of
 //!   those that write one thing.
+//! * `gate`: may a controller decide, may it write? All reasons to wait, or to read past the caches first.
 //! * [`setup`], [`context`]: how controllers are built and wired, and the services that they use.
 //! * [`event_handlers`]: a change in a store becomes the keys that it concerns.
 //! * [`execute`], [`owned_writes`]: the writes.
@@ -30,6 +31,7 @@ pub mod event_handlers;
 pub mod execute;
 pub mod explanations;
 pub mod foreign_writers;
+mod gate;
 pub mod gated_field;
 pub mod in_doubt_writes;
 pub mod live_reads;
