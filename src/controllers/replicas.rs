@@ -105,8 +105,6 @@ impl<O: ReplicaKind> Controller for ReplicaController<O> {
     type Outcome = Option<Failure>;
 
     /// A ReplicaSet's Deployment scales it.
-    const SHARES_OBJECTS: bool = true;
-
     const AWAITED_KINDS: Option<&'static [Resource]> = Some(&[]);
 
     fn watch(self: &Arc<Self>, setup: &mut Setup) {
@@ -340,7 +338,6 @@ mod tests {
 
     use super::*;
     use crate::controllers::fixture::{answering, rig};
-    use crate::engine::status_throttle::SPACING;
     use crate::model::{Interner, Meta};
     use crate::runtime::store::{Change, Store};
 
@@ -517,43 +514,6 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn pods_that_the_cache_has_yet_to_show_cause_no_read() {
         assert_eq!(requests_of_a_second_sync(true).await, Vec::<http::Method>::new());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_status_does_not_meet_a_resize_that_is_under_way() {
-        let requests = Arc::new(Mutex::new(0));
-        let count = requests.clone();
-        let rig = rig(200, move |_| *count.lock() += 1);
-        rig.context.store::<ReplicaSet>().put(replica_set_at(1, 0));
-        let meta = replica_set().meta;
-        let resize = rig.context.write_locks.take(&meta, Instant::now());
-        let ended = rig.replica_sets.sync(&meta.key).await;
-        assert!(matches!(ended, Err(SyncError::Overtaken { .. })), "{ended:?}");
-        assert_eq!(*requests.lock(), 0);
-        drop(resize);
-        assert!(rig.replica_sets.sync(&meta.key).await.is_ok());
-        assert_eq!(*requests.lock(), 1);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_status_overtaken_by_a_resize_waits_less_than_a_refused_one() {
-        let requests = Arc::new(Mutex::new(0));
-        let count = requests.clone();
-        let rig = rig(200, move |_| *count.lock() += 1);
-        rig.context.store::<ReplicaSet>().put(replica_set_at(1, 0));
-        let meta = replica_set().meta;
-        for _ in 0..12 {
-            tokio::time::sleep(rig.context.queue_of::<ReplicaSet>().retry(meta.key.clone())).await;
-        }
-        rig.context.queue_of::<ReplicaSet>().retain(|_| false);
-        let resize = rig.context.write_locks.take(&meta, Instant::now());
-        rig.context.queue_of::<ReplicaSet>().add(meta.key.clone());
-        let _workers = tokio::spawn(rig.replica_sets.run(1));
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        drop(resize);
-        assert_eq!(*requests.lock(), 0);
-        tokio::time::sleep(SPACING).await;
-        assert_eq!(*requests.lock(), 1);
     }
 
     #[tokio::test(start_paused = true)]

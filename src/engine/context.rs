@@ -18,7 +18,6 @@ use super::owner_memory::OwnerMemory;
 use super::recreate_guard::RecreateGuard;
 use super::scope::Scope;
 use super::status_throttle::{FailureTextThrottle, StatusThrottle};
-use super::write_lock::WriteLocks;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::model::{Meta, ObjectKey, Record, Resource, Uid};
@@ -63,8 +62,6 @@ pub struct Context {
     pub(crate) status_throttle: Arc<StatusThrottle>,
     /// When the text of each failure last changed.
     pub(crate) failure_text_throttle: Arc<FailureTextThrottle>,
-    /// Serializes the writes to objects that two controllers write.
-    pub(crate) write_locks: Arc<WriteLocks>,
     /// The reasons for the last plans.
     pub(crate) explanations: Arc<Explanations>,
     /// Whether the API server stores the counts of terminating pods.

@@ -30,10 +30,6 @@ pub trait Controller: Send + Sync + 'static {
     /// The outcome of a plan, as far as the status depends on it.
     type Outcome: Send + Sync;
 
-    /// Whether another controller of this process writes the objects too: then each waits for the other's writes
-    /// instead of sending a write that would conflict ([`super::write_lock`]).
-    const SHARES_OBJECTS: bool = false;
-
     /// The kinds that [`Controller::children`] does not list: no decision is made before their caches are complete, and
     /// no write before they show the state at the election. `None` for all that the controller watches.
     const AWAITED_KINDS: Option<&'static [Resource]> = None;

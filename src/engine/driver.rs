@@ -16,7 +16,6 @@ use super::execute::path;
 use super::explanations::Explanation;
 use super::gate::{self, Gate, Pass};
 use super::setup::{HandlerOrder, Setup};
-use super::status_throttle::SPACING;
 use crate::model::{ObjectKey, Record, Resource};
 use crate::plan::Urgency;
 use crate::runtime::parked_keys::ParkedKeys;
@@ -184,12 +183,9 @@ impl<C: Controller> Driver<C> {
         if written.is_ok() && later.is_none() && !stale {
             controller.reported(observed, &plan, &settled);
         }
-        // The other error may be retried only after a minute.
-        let overtaken = matches!(written, Err(SyncError::Overtaken { .. })) && executed.error().is_some();
-        let overtaken = overtaken.then_some(SPACING);
         let later = later.filter(|_| !planted!("a throttled status write is dropped"));
         let more = controller.requeue_after(object, observed, &plan);
-        let requeue_after = [settled.requeue_after, more, later, overtaken].into_iter().flatten().min();
+        let requeue_after = [settled.requeue_after, more, later].into_iter().flatten().min();
         settled.requeue_after = requeue_after;
         let explanation = controller.explain(observed, plan, &settled);
         let error = executed.into_error().or(written.err());
@@ -215,10 +211,7 @@ impl<C: Controller> Driver<C> {
         let (context, meta, resource) = (&self.context, object.meta(), C::Object::RESOURCE);
         let what = || format!("writing the status of {} {}", resource.kind, meta.key);
         let target = path(resource, meta) + "/status";
-        let version = match C::SHARES_OBJECTS {
-            true => context.in_turn(object, meta, what, &target, PatchType::Strategic, patch).await?,
-            false => context.patch(object, what, &target, PatchType::Strategic, patch).await?,
-        };
+        let version = context.patch(object, what, &target, PatchType::Strategic, patch).await?;
         let before = self.controller.status(object).terminating();
         context.terminating_field.wrote(before, patch, version != meta.resource_version);
         context.wrote_status(meta, resource, version);

@@ -59,10 +59,8 @@ pub enum SyncError {
         /// What the API server said.
         error: ApiError,
     },
-    /// Another write of this process to the same object is under way, or has not reached the cache yet.
-    #[error(
-        "{what}: not sent, because an earlier write to the same object is under way; it is retried once the cache shows that write"
-    )]
+    /// The object has changed since the decision, which the cache does not show yet.
+    #[error("{what}: not sent, because the object has changed; it is retried once the cache shows that")]
     Overtaken {
         /// What was being done.
         what: String,

@@ -7,7 +7,6 @@
 use serde::{Deserialize as _, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::context::Context;
 use super::error::SyncError;
@@ -108,24 +107,6 @@ impl Context {
         let Meta { key, uid, generation, .. } = owner;
         let now = owners.get(key).filter(|_| !self.draining.is_cancelled());
         now.is_some_and(|now| (&now.meta().uid, &now.meta().generation) == (uid, generation))
-    }
-
-    /// Patches an object, unless another write of this process to it comes first; see [`super::write_lock`].
-    pub(crate) async fn in_turn(
-        &self,
-        owner: &impl Record,
-        object: &Meta,
-        what: impl Fn() -> String,
-        path: &str,
-        kind: PatchType,
-        body: &impl Serialize,
-    ) -> Result<u64, SyncError> {
-        let Some(write_lock) = self.write_locks.take(object, Instant::now()) else {
-            return Err(SyncError::Overtaken { what: what() });
-        };
-        let version = self.patch(owner, what, path, kind, body).await?;
-        write_lock.wrote(version, Instant::now());
-        Ok(version)
     }
 
     pub(crate) async fn adopt<O: Record, T: Record>(&self, owner: &O, object: &T) -> Result<(), SyncError> {

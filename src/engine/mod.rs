@@ -18,7 +18,6 @@
 //! * [`explanations`]: the explanations of the last plans.
 //! * [`status_throttle`]: how often a status is written, and how often the text of a failure in it.
 //! * [`gated_field`]: a field of statuses that older API servers drop.
-//! * [`write_lock`]: serializes the writes of two controllers to one object.
 //! * [`scope`], [`resync`]: which objects to act on, and a periodic sync of all of them.
 //! * [`foreign_writers`]: detects another controller that acts on the same objects.
 
@@ -44,7 +43,6 @@ pub mod resync;
 pub mod scope;
 pub mod setup;
 pub mod status_throttle;
-pub mod write_lock;
 
 pub use context::Context;
 pub use controller::Controller;

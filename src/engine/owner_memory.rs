@@ -9,7 +9,6 @@ use super::explanations::Explanations;
 use super::in_doubt_writes::InDoubtWrites;
 use super::recreate_guard::RecreateGuard;
 use super::status_throttle::{FailureTextThrottle, StatusThrottle};
-use super::write_lock::WriteLocks;
 use crate::model::Uid;
 use crate::runtime::expectations::Expectations;
 use crate::runtime::lazy_read_barrier::LazyReadBarrier;
@@ -59,7 +58,6 @@ forgets!(
     InDoubtWrites,
     RecreateGuard,
     StatusThrottle,
-    WriteLocks,
     FailureTextThrottle
 );
 

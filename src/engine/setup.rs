@@ -185,7 +185,6 @@ pub(crate) fn assemble(registry: &Registry, settings: Settings, plumbing: Plumbi
         recreate_guard: Arc::default(),
         status_throttle: Arc::default(),
         failure_text_throttle: Arc::default(),
-        write_locks: Arc::default(),
         explanations: Arc::default(),
         terminating_field: Default::default(),
         foreign_writers: Default::default(),
@@ -206,7 +205,6 @@ fn remember(context: &Arc<Context>) {
     memory.includes(context.in_doubt_writes.clone());
     memory.includes(context.recreate_guard.clone());
     memory.includes(context.status_throttle.clone());
-    memory.includes(context.write_locks.clone());
     memory.includes(context.failure_text_throttle.clone());
     memory.includes(context.explanations.clone());
     let explanations = Arc::downgrade(&context.explanations);

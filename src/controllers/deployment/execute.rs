@@ -100,10 +100,7 @@ impl DeploymentController {
                 let what = || format!("changing ReplicaSet {}", replica_set.meta.key);
                 let body = patch::change(&replica_set.meta, change);
                 let target = path(ReplicaSet::RESOURCE, &replica_set.meta);
-                let version = self
-                    .context
-                    .in_turn(deployment, &replica_set.meta, what, &target, PatchType::Merge, &body)
-                    .await?;
+                let version = self.context.patch(deployment, what, &target, PatchType::Merge, &body).await?;
                 if !planted!("writes to ReplicaSets are not expected in the cache") {
                     self.context.expectations.expect_write(owner, ReplicaSet::RESOURCE, version);
                 }

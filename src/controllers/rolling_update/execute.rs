@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::{ENTRY, Observed, RollingUpdates, patches};
 use crate::controllers::patch::set_status;
@@ -163,18 +162,13 @@ impl RollingUpdates {
         body: &Value,
     ) -> Result<u64, SyncError> {
         let context = &self.context;
-        let Some(write_lock) = context.write_locks.take(on, Instant::now()) else {
-            return Err(SyncError::Overtaken { what: what() });
-        };
         let path = ReplicationController::RESOURCE.path_of(&on.key) + subresource;
         let request = request::patch(&path, &[context.field_manager()], kind, body)
             .map(request::metadata_only)
             .map_err(|error| SyncError::Json { what: what(), error })?;
         let written = context.api_of_controller(&ENTRY, own).call::<Written>(request).await;
         let written = written.map_err(|error| SyncError::api(what(), error))?;
-        let version = written.resource_version().unwrap_or(0);
-        write_lock.wrote(version, Instant::now());
-        Ok(version)
+        Ok(written.resource_version().unwrap_or(0))
     }
 
     /// Deletes exactly what was observed. It owns nothing, so that no garbage collector is needed.

@@ -67,11 +67,6 @@ rows! {
         "While a rollout is under way, no more pods of a ReplicaSet count as available than the pod cache shows",
         "`maxUnavailable` holds at every moment"
     }
-    NO_CONFLICTS {
-        "The Deployment controller's scaling of a ReplicaSet and the ReplicaSet's own status update sometimes conflict",
-        "The second writer waits locally for the first",
-        "No wasted requests"
-    }
     RECREATED_CHILDREN {
         "While a watch lags, recreates pods and ReplicaSets of a deleted owner as fast as they are collected",
         "Before children are created again for the same generation within a minute, the owner is read from the API server",
@@ -304,7 +299,6 @@ pub static UNSEEN: &[(&Row, &str)] = &[
         &REPLICA_SETS_BY_PODS,
         "tests/planner/planning.rs::a_replica_set_whose_status_counts_deleted_pods_does_not_free_the_budget",
     ),
-    (&NO_CONFLICTS, "src/controllers/replicas.rs::a_status_does_not_meet_a_resize_that_is_under_way"),
     (
         &RECREATED_CHILDREN,
         "src/engine/recreate_guard.rs::a_creation_is_a_repetition_for_the_same_generation_within_a_minute",
