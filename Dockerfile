@@ -32,7 +32,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry,id=windlass-crates-$TARG
       *) echo "not built for $TARGETARCH" >&2; exit 1 ;; \
     esac
 
-# What a release has besides the image: `docker buildx build --target programs --output dist .`
+# The parts of a release besides the image: `docker buildx build --target programs --output dist .`
 FROM scratch AS programs
 COPY --from=build /programs/ /
 

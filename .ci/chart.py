@@ -19,7 +19,7 @@ DEPLOY = pathlib.Path("deploy")
 KUBERNETES = ["v1.30.0", "v1.37.0"]
 MONITORING = ["monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PrometheusRule"]
 
-# What is in each file of deploy/: templates of the chart, with these values.
+# The contents of each file in deploy/: templates of the chart, with these values.
 MONITORED = {
     "metrics": {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}},
     "grafanaDashboard": {"enabled": True},
@@ -113,7 +113,7 @@ REFUSED = [
     ("test: {image: {repository: null}}", "at '/test/image': missing property 'repository'"),
     ("networkPolicy: {apiServer: {ports: null}}", "at '/networkPolicy/apiServer': missing property 'ports'"),
     ("extraArgs: [null]", "at '/extraArgs/0'"),
-    # What a schema cannot express.
+    # Rules that a schema cannot express.
     ("authentication: {enabled: false}\nmetrics: {serviceMonitor: {enabled: true}}", "authentication.enabled=false"),
     ("authentication: {enabled: false}\nmetrics: {readers: [{kind: User, name: a}]}", "authentication.enabled=false"),
     ("tls: {secretName: a}\nmetrics: {serviceMonitor: {enabled: true, namespace: b}}", "serviceMonitor.namespace=b"),
@@ -165,7 +165,8 @@ SCOPES = [
     ({"scope": {"selector": "team=shop"}, "test": {"enabled": False}, "deploymentLabels": {"team": "web"}}, True),
 ]
 
-# What bounds the garbage collector, and the rules that it gets: kind and namespace of the role, and each rule in one line.
+# Bounds of the garbage collector, and the rules that it gets: kind and namespace of the role, and each rule in one
+# line.
 ALL = "get list watch patch delete"
 COLLECTED = [
     ({}, {("ClusterRole", None): [f"* */* {ALL}"]}),
@@ -181,7 +182,8 @@ COLLECTED = [
      {("Role", "shop"): [f"* */* {ALL}"], ("ClusterRole", None): [" nodes get"]}),
 ]
 
-# Who may connect, and the rules of ingress: an empty list of peers would be none in some languages, and is all in this one.
+# The peers that may connect, and the rules of ingress: an empty list of peers would be none in some languages, and is
+# all in this one.
 PEERS = [
     ([], [{"ports": [{"port": "https", "protocol": "TCP"}]}]),
     ([{"podSelector": {"matchLabels": {"app": "prometheus"}}}, {"ipBlock": {"cidr": "10.0.0.0/8"}}],
@@ -425,7 +427,7 @@ def check_sets(windlass, out):
 
 
 def policies_of(controllers):
-    """What is rendered for these controllers and judges requests."""
+    """The policies rendered for these controllers, which judge requests."""
     texts = render({"controllers": controllers})
     files = ("admissionpolicy.yaml", "garbage-collector.yaml", "namespace-controller.yaml")
     return [found for file in files for found in documents(texts[file])]

@@ -109,7 +109,7 @@ REQUESTS = [
     ("adds the annotation itself", "deployments", scaled(), scaled(image="own:1", **ROLLBACK), "only be rolled back"),
     ("rolls back and scales", "deployments", scaled(**ROLLBACK), scaled(replicas=9), "replicas of a Deployment"),
 ]
-# What the status subresource lets through: all of the metadata.
+# Changes that the status subresource lets through: all of the metadata.
 BY_STATUS = "may not be changed through the status"
 GONE = owner("ConfigMap", "v1", controller=False)
 OF_STATUS = [
@@ -237,7 +237,7 @@ OF_THE_COLLECTOR = [
      pod(name="other", namespace="kube-system") | {"spec": {"renewTime": "now"}}, ONLY_REFERENCES),
 ]
 
-# What the controllers of a test bed write, beside the garbage collector.
+# Objects that the controllers of a test bed write, beside the garbage collector.
 PROTECTED = {"finalizers": ["kubernetes.io/pvc-protection"]}
 OF_A_TEST_BED = [
     ("protects a claim", "persistentvolumeclaims", pod(), pod(**PROTECTED), None),

@@ -1,5 +1,5 @@
-//! What DaemonSets on many nodes cost the daemon: memory, and the CPU time of a heartbeat, of a changed label and of a new
-//! node. `cargo bench --bench daemonsets`.
+//! The cost of DaemonSets on many nodes for the daemon: memory, and the CPU time of a heartbeat, of a changed label and
+//! of a new node. `cargo bench --bench daemonsets`.
 //!
 //! 50 DaemonSets have a pod on each node, served by a server in this process that keeps nothing. All is settled: only a new
 //! node may lead to writes, its pods. The run fails above 200 MB, at a heartbeat of more than 20 µs, at a new node that waits
@@ -216,7 +216,7 @@ impl Cluster {
 fn measure(nodes: usize) -> Result<Figures, String> {
     let forms = Arc::new(forms(nodes));
     let of_objects = forms.clone();
-    // What is read past the cache before pods are created again.
+    // The answers to reads past the cache, which precede the re-creation of pods.
     let object = move |path: &str| {
         let (_, number) = path.split_once("/daemonsets/agent-")?;
         Some(of_objects.object.filled(&[number.parse().ok()?, 0, 2, 0]))

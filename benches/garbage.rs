@@ -1,4 +1,4 @@
-//! What the graph of the garbage collector costs: resident memory and CPU time with a million objects, 70 % of them owned.
+//! The cost of the garbage collector's graph: resident memory and CPU time with a million objects, 70 % of them owned.
 //! `cargo bench --bench garbage`.
 //!
 //! A server in this process, which keeps nothing, lists the metadata of the objects in protobuf, managed fields included.
@@ -130,7 +130,7 @@ fn discovery(path: &str) -> Option<Bytes> {
     Some(document.to_string().into())
 }
 
-/// What a collector has come to.
+/// The measurements of one collector after it has settled.
 struct Figures {
     resident: f64,
     cpu: Duration,

@@ -87,7 +87,7 @@ async fn cached<T: Record>(total: usize, object: fn(usize) -> String) -> usize {
     let bytes = live() - before;
     let mut recorded = 0;
     store.for_each(|object| recorded += object.heap_bytes());
-    // What the metric tells may leave out what is shared, and may not make anything up.
+    // The metric may leave out shared memory, but must not count memory that does not exist.
     let recorded = recorded / total;
     let measured = bytes / total;
     assert!(
@@ -100,7 +100,7 @@ async fn cached<T: Record>(total: usize, object: fn(usize) -> String) -> usize {
 }
 
 /// The most bytes of heap that a ReplicaSet of 1.5 MB takes for each byte of its JSON, whatever its user filled it with.
-/// What the metric tells of it is at most what the allocator tells.
+/// The metric reports at most as much as the allocator.
 fn largest() -> f64 {
     let filled = |before: &str, after: &str, entry: &dyn Fn(usize) -> String| {
         let (mut entries, mut n) = (String::new(), 0);

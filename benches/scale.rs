@@ -1,4 +1,4 @@
-//! What a large cluster costs the daemon: memory, the CPU time until it has settled, and that of an event.
+//! The cost of a large cluster for the daemon: memory, the CPU time until it has settled, and that of an event.
 //! `cargo bench --bench scale`.
 //!
 //! Two clusters, served by a server in this process that keeps nothing: 150,000 pods of 3,000 Deployments on 5,000 nodes,
@@ -34,7 +34,7 @@ struct Shape {
     /// ReplicaSets of each Deployment that have no pods any more.
     history: usize,
     namespaces: usize,
-    /// What changes in an event.
+    /// The change that an event brings.
     changes: &'static str,
     /// The most resident memory that it may cost, in megabytes.
     most: f64,

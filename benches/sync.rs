@@ -1,4 +1,4 @@
-//! What one pod event costs the daemon, for ReplicaSets of 10 to 5000 pods, alone in their namespace and among
+//! The cost of one pod event for the daemon, for ReplicaSets of 10 to 5000 pods, alone in their namespace and among
 //! 10,000 pods of other ReplicaSets. `cargo bench --bench sync`.
 //!
 //! The real controllers run over a transport that answers as an API server does and costs next to
@@ -305,7 +305,7 @@ struct Subject {
     stop: CancellationToken,
     task: JoinHandle<()>,
     syncs_before: f64,
-    /// What an event cost in each round, in microseconds.
+    /// The cost of an event in each round, in microseconds.
     costs: Vec<f64>,
 }
 

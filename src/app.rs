@@ -169,7 +169,7 @@ pub struct Controllers {
     config: ControllerConfig,
     /// The read barriers of a new leader; empty without an election.
     read_barriers: Vec<Arc<ReadBarrier>>,
-    /// What the controllers wait for.
+    /// The kinds that the controllers wait for.
     kinds: Arc<WatchedKinds>,
     /// Seeds the jitter of what is started later.
     seed: u64,

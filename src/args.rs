@@ -30,7 +30,7 @@ pub use serving::{AuthenticationArgs, AuthorizationArgs, InsecureArgs, SecureArg
 #[derive(Clone, Debug, Parser, Serialize)]
 #[command(name = "windlass", version, about, max_term_width = 100, args_override_self = true)]
 pub struct Args {
-    /// What all controllers share.
+    /// The flags that all controllers share.
     #[command(flatten)]
     #[serde(flatten)]
     pub generic: GenericArgs,
@@ -46,7 +46,7 @@ pub struct Args {
     #[command(flatten)]
     #[serde(flatten)]
     pub scope: ScopeArgs,
-    /// What namespaces get.
+    /// The flags for the objects that each namespace gets.
     #[command(flatten)]
     #[serde(flatten)]
     pub accounts: AccountArgs,
@@ -93,7 +93,7 @@ pub struct SourceArgs {
     pub print_config: bool,
 }
 
-/// What is written to stderr.
+/// The flags for the log on stderr.
 #[derive(Clone, Debug, Group, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Logs flags")]
@@ -120,7 +120,7 @@ pub enum LoadError {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
 }

@@ -26,7 +26,7 @@ pub enum Clock {
     /// `start` plus what has passed on tokio's clock since `since`. Under a paused runtime this is
     /// virtual time, so that ten minutes of a rollout cost a millisecond.
     Virtual {
-        /// What the wall clock said at `since`.
+        /// The time of the wall clock at `since`.
         start: Timestamp,
         /// The instant of tokio's clock that `start` belongs to.
         since: Instant,

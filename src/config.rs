@@ -54,9 +54,9 @@ pub enum ConfigError {
     Value {
         /// The flag.
         flag: &'static str,
-        /// What is allowed.
+        /// The values that are allowed.
         allowed: String,
-        /// What was given.
+        /// The value that was given.
         given: String,
     },
     /// Flags that cannot go together.

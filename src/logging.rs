@@ -24,7 +24,7 @@ pub enum Format {
     Json,
 }
 
-/// What to log.
+/// Verbosity, format and filter of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogOptions {
     /// `-v`, on the scale of other Kubernetes programs: up to 3 events, from 4 on reasons, from 6 on

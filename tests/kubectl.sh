@@ -479,7 +479,7 @@ check "its rollout completes" k rollout status ds/runs --timeout=60s
 check "as revision 4" history_is '3 4'
 refuse "an unknown revision is refused" 'unable to find specified revision 9 in history' \
   k rollout undo ds/runs --to-revision=9
-# What kubectl compares are bytes, and before 1.34 it adds `creationTimestamp: null` to them.
+# kubectl compares bytes, and before 1.34 it adds `creationTimestamp: null` to them.
 if (($(k version --client -o json | sed -n 's/.*"minor": "\([0-9]*\).*/\1/p') >= 34)); then
   says "rollout undo --to-revision of the same is skipped" 'skipped rollback' k rollout undo ds/runs --to-revision=4
 fi

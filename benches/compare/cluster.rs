@@ -21,7 +21,7 @@ const USERS: [User; 2] = [
     User { token: "token-of-windlass", name: "windlass", groups: "system:masters" },
 ];
 
-/// What both sides run.
+/// The controllers that both sides run.
 const CONTROLLERS: &str = "deployment-controller,replicaset-controller";
 
 /// No step of a row takes this long.
@@ -187,7 +187,7 @@ impl Cluster {
         calls
     }
 
-    /// Who holds the Lease of a side, if anybody does.
+    /// The holder of a side's Lease, if it has one.
     pub async fn leader(&self, side: Side) -> Option<String> {
         let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
         let path = format!("{leases}/{}", side.name());

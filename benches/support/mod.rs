@@ -5,7 +5,7 @@ pub mod watched;
 
 use serde_json::{Value, json};
 
-/// What a server's field tracking adds to an object: two writers, nearly all fields.
+/// The fields that a server's field tracking adds to an object: two writers, nearly all fields.
 pub fn managed_fields(depth: usize) -> Value {
     let leaf = |n: usize| (format!("f:field{n}"), json!({}));
     let fields: serde_json::Map<String, Value> =

@@ -173,7 +173,7 @@ impl WatchedKind {
         self.elected.get_or_init(record).await;
     }
 
-    /// What cannot be listed, and why; `None` if the controllers have what they need.
+    /// The kind that cannot be listed, and the reason; `None` if the controllers have the kinds that they need.
     fn missing(&self) -> Option<String> {
         let plural = self.resource.plural;
         let error = self.error.lock().clone();

@@ -22,7 +22,7 @@ use crate::model::{DaemonSet, Deployment, ObjectKey, Record};
 use crate::runtime::client::{self, ClientOptions, Connection};
 use crate::runtime::worker::SYNCS_PER_WORKER;
 
-/// What is served, and on which addresses.
+/// The content to serve, and the addresses.
 pub(super) struct Serving {
     pub secure: Option<ServingConfig>,
     pub insecure_address: Option<SocketAddr>,

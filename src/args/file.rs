@@ -46,7 +46,7 @@ pub struct File {
     pub leader_elect_resource_name: Option<String>,
     pub leader_elect_resource_namespace: Option<String>,
 
-    /// What the controllers bring. It takes every key that stands nowhere else here, and refuses what it does not know.
+    /// The keys of the controllers. It takes every key that is not a field of this struct, and refuses unknown keys.
     #[serde(flatten)]
     pub concurrency: Concurrency,
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::path;
 use crate::controllers::registry::CONTROLLERS;
 
-/// What all controllers share.
+/// The flags that all controllers share.
 #[derive(Clone, Debug, Group, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Generic flags")]
@@ -140,7 +140,7 @@ pub struct ScopeArgs {
     /// Deployments, and on matching ReplicaSets without a Deployment. Such as 'team=shop,tier!=db'.
     #[arg(long, value_name = "SELECTOR", env = "WINDLASS_SELECTOR")]
     pub selector: Option<String>,
-    /// What to do if another controller acts on the same objects: warn, exit with an error, or ignore it.
+    /// Reaction to another controller that acts on the same objects: warn, exit with an error, or ignore it.
     #[arg(long, value_name = "ACTION", value_parser = ["warn", "exit", "ignore"], default_value = "warn",
           env = "WINDLASS_ON_CONFLICT")]
     pub on_conflict: String,
@@ -176,7 +176,7 @@ pub struct ScopeArgs {
     pub field_manager: String,
 }
 
-/// What the controllers put into each namespace.
+/// The objects that the controllers put into each namespace.
 #[derive(Clone, Debug, Group, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Serviceaccount controller flags")]

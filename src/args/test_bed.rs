@@ -1,4 +1,4 @@
-//! What `--test-bed` changes about the defaults of other flags. A flag that is set anywhere keeps its value.
+//! The changes that `--test-bed` makes to the defaults of other flags. A flag that is set anywhere keeps its value.
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};

@@ -32,7 +32,7 @@ pub struct ControllerConfig {
     pub resync_period: Option<Duration>,
     /// The objects to act on.
     pub scope: Scope,
-    /// What to do when another controller acts on the same objects.
+    /// The reaction to another controller that acts on the same objects.
     pub on_conflict: OnConflict,
     /// Whether a broken watch is followed by a list; see [`crate::runtime::informer::InformerOptions`]. The program sets it
     /// where it runs without an election.

@@ -26,7 +26,7 @@ struct Requirement<'a> {
 /// object without the key satisfies `!=` and `notin`.
 ///
 /// # Errors
-/// What could not be parsed, as text for a user.
+/// The error says what could not be parsed, as text for a user.
 pub fn parse_selector(text: &str) -> Result<Selector, String> {
     if text.len() > LONGEST {
         return Err(format!("it is longer than {LONGEST} bytes"));

@@ -155,7 +155,7 @@ pub struct Collector {
     /// Owners that wait for a barrier.
     waiting: Waiting,
     barrier: Barrier,
-    /// Who waits for the last object of a kind.
+    /// The namespaces that wait for the last object of a kind.
     namespaces: Arc<NamespaceContent>,
     stop: CancellationToken,
 }
@@ -177,7 +177,7 @@ impl Collector {
             Look::Nothing | Look::Foreground { .. } => None,
         };
         let _slot = match namespace {
-            // What was granted to an object that needs no worker is passed on when this sync ends, which is now.
+            // A slot granted to an object that needs no worker is passed on when this sync ends, which is now.
             None => granted,
             Some(namespace) => match granted.or_else(|| self.shares.take(&namespace, &key(uid))) {
                 None => return Ok(Next::Unfinished),

@@ -60,9 +60,9 @@ fn install(setup: &mut Setup) -> Box<dyn Worker> {
 pub struct NamespaceController {
     context: Arc<Context>,
     discovery: SharedDiscovery,
-    /// What is kept of each namespace between rounds.
+    /// The memory of each namespace between rounds.
     memory: Arc<NamespaceMemory>,
-    /// What the garbage collector sees, if it runs.
+    /// The content that the garbage collector sees, if it runs.
     content: Arc<NamespaceContent>,
 }
 

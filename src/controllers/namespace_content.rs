@@ -1,4 +1,4 @@
-//! What the garbage collector sees in the namespaces that the namespace controller empties.
+//! The content that the garbage collector sees in the namespaces that the namespace controller empties.
 //!
 //! The one guarantee: whoever was promised to be woken is woken when the last object of a kind has gone, or is told that
 //! nobody watches the kind and must look by itself.

@@ -48,7 +48,8 @@ pub static CONTROLLERS: [&ControllerEntry; 12] = [
     &rolling_update::ENTRY,
 ];
 
-/// What a controller of objects of any kind has as its kind. Its keys are UIDs, and none of its objects are cached here.
+/// Placeholder for the kind of a controller of objects of any kind. Its keys are UIDs, and none of its objects are
+/// cached here.
 pub const OF_ANY_KIND: Resource = Resource { group: "", version: "", kind: "GarbageCollector", plural: "" };
 
 /// The daemon's registry.

@@ -36,7 +36,7 @@ pub trait ReplicaKind: Record {
     /// The object as the planner knows it.
     fn as_replica_set(&self) -> &ReplicaSet;
 
-    /// What the kind can report of a status.
+    /// The part of a status that the kind can report.
     fn reportable(status: ReplicaSetStatus) -> ReplicaSetStatus {
         status
     }
@@ -355,7 +355,7 @@ mod tests {
         ReplicaSet::decode(&json.to_string(), &mut Interner::default()).unwrap()
     }
 
-    /// What the caches show: a pod of the ReplicaSet with this UID, or of nobody.
+    /// A cached pod of the ReplicaSet with this UID, or without an owner.
     fn named_pod(name: &str, owner: Option<&str>) -> Pod {
         let reference = owner.map(|uid| {
             json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": uid, "controller": true})

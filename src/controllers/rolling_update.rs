@@ -225,7 +225,8 @@ impl RollingUpdates {
             .for_each(|key| self.wake(key));
     }
 
-    /// What could have adopted the pods of an update, and was in its way, may be gone: wakes the updates of its namespace.
+    /// Wakes the updates of a deleted controller's namespace: it could have adopted the pods of an update, and was in
+    /// its way.
     fn rival_changed<T: Record>(&self, change: &Change<T>) {
         if let Change::Deleted(rival) = change {
             let updates = self.participants.of_namespace(&rival.meta().key.namespace);

@@ -32,7 +32,7 @@ use crate::runtime::parked_keys::ParkedKeys;
 use crate::runtime::store::Store;
 use crate::runtime::worker::{Next, WorkQueue};
 
-/// What all controllers share. One per daemon, handed to each controller behind an `Arc`.
+/// The state that all controllers share. One per daemon, handed to each controller behind an `Arc`.
 #[derive(Debug)]
 pub struct Context {
     pub(crate) clock: Clock,
@@ -46,7 +46,7 @@ pub struct Context {
     pub(crate) controls: Vec<Control>,
     /// The caches, as far as expectations read them.
     pub(crate) caches: Caches,
-    /// What the caches must show before the next decision about an owner.
+    /// The writes that the caches must show before the next decision about an owner.
     pub(crate) expectations: Expectations,
     /// Which caches can be relied on since this process leads.
     pub(crate) barrier: Arc<LazyReadBarrier>,
@@ -68,7 +68,7 @@ pub struct Context {
     pub(crate) terminating_field: GatedField,
     /// Evidence of another controller that acts on the same objects.
     pub(crate) foreign_writers: ForeignWriters,
-    /// Who has noticed that the API server has lost its history.
+    /// The parts of the daemon that have noticed that the API server has lost its history.
     pub(crate) lost_history: LostHistory,
     /// How often the API server has lost its history, for caches that are not among [`Context::caches`].
     pub(crate) lost_histories: tokio::sync::watch::Sender<u64>,

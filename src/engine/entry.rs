@@ -122,7 +122,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// What the flags say.
+    /// The limits that the flags set.
     pub const AS_CONFIGURED: Requests = Requests { qps: 1.0, burst: 1 };
 }
 

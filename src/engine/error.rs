@@ -6,63 +6,63 @@ use super::status_throttle::SPACING;
 use crate::runtime::api::ApiError;
 use crate::runtime::worker::SyncFailure;
 
-/// What ended a sync early.
+/// The reason why a sync ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
     /// The object has changed since the cache saw it; the retry sees the new state.
     #[error("{what}: {error}")]
     Conflict {
-        /// What was being done.
+        /// The operation, in words.
         what: String,
-        /// What the API server said.
+        /// The API server's answer.
         error: ApiError,
     },
     /// The object does not exist; the cache will show it.
     #[error("{what}: {error}")]
     Gone {
-        /// What was being done.
+        /// The operation, in words.
         what: String,
-        /// What the API server said.
+        /// The API server's answer.
         error: ApiError,
     },
     /// The namespace is being deleted; nothing can be created in it.
     #[error("{what}: {error}")]
     NamespaceTerminating {
-        /// What was being done.
+        /// The operation, in words.
         what: String,
-        /// What the API server said.
+        /// The API server's answer.
         error: ApiError,
     },
     /// There was no conclusive answer to the write. Its outcome is read before the next
     /// decision.
     #[error("{what}: {error}; the outcome is unknown until the cache shows it")]
     OutcomeUnknown {
-        /// What was being done.
+        /// The operation, in words.
         what: String,
-        /// What went wrong.
+        /// The failure.
         error: ApiError,
     },
     /// There was no answer, and the request certainly was not carried out.
     #[error("{what}: {error}")]
     Unsent {
-        /// What was being done.
+        /// The operation, in words.
         what: String,
-        /// What went wrong.
+        /// The failure.
         error: ApiError,
     },
     /// The API server refused: a quota, a webhook that refuses or cannot be called, a missing permission. Behind
     /// some refusals the write may have happened all the same: see [`SyncError::may_have_happened`].
     #[error("{what}: {error}")]
     Refused {
-        /// What was being done.
+        /// The operation, in words.
         what: String,
-        /// What the API server said.
+        /// The API server's answer.
         error: ApiError,
     },
     /// The object has changed since the decision, which the cache does not show yet.
     #[error("{what}: not sent, because the object has changed; it is retried once the cache shows that")]
     Overtaken {
-        /// What was being done.
+        /// The operation, in words.
         what: String,
     },
     /// The name of the new ReplicaSet or revision is taken; the next sync tries the next name.
@@ -71,20 +71,20 @@ pub enum SyncError {
         /// The name.
         name: String,
     },
-    /// What a decision needs could not be read; nothing was written.
+    /// An object that a decision needs could not be read; nothing was written.
     #[error("{what}: {reason}")]
     Unread {
-        /// What was being done.
+        /// The operation, in words.
         what: String,
-        /// What the API server said, or what is wrong with its answer.
+        /// The API server's answer, or the defect in it.
         reason: String,
     },
     /// An object could not be encoded as JSON, or an answer has an unexpected shape.
     #[error("{what}: {error}")]
     Json {
-        /// What was being done.
+        /// The operation, in words.
         what: String,
-        /// What was wrong.
+        /// The defect.
         error: serde_json::Error,
     },
 }

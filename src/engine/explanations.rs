@@ -59,7 +59,7 @@ pub struct Explanation {
     /// authenticated clients that may read them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub termination_messages: BTreeMap<String, String>,
-    /// What the plan writes, by name and size, in order.
+    /// The plan's writes, by name and size, in order.
     pub writes: Vec<String>,
     /// Which of the writes failed, and how; the rest of them was not sent.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -52,7 +52,7 @@ const UPSTREAM: &str = "kube-controller-manager";
 /// Nobody but administrators writes here.
 const OF_ADMINISTRATORS: &str = "kube-system";
 
-/// What to do when another controller acts on the same objects.
+/// The reaction to another controller that acts on the same objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnConflict {
     /// Report it: an event, a metric, a log line.
@@ -216,7 +216,7 @@ struct Lease {
     spec: LeaseSpec,
 }
 
-/// What a renewal changes, and who renews.
+/// The fields that a renewal changes, and the holder that renews.
 #[derive(PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct LeaseSpec {

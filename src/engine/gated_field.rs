@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::Value;
 
-/// What is known about the server.
+/// The knowledge about the server.
 #[derive(Debug, Default)]
 pub struct GatedField {
     dropped: AtomicBool,

@@ -15,7 +15,7 @@ use crate::model::Record;
 pub trait OneWrite: Send + Sync + 'static {
     /// The kind of the keys in its queue.
     type Object: Record;
-    /// What is to be written.
+    /// The write to make.
     type Write: Send + Sync;
 
     /// Wake: registers handlers for changes of other objects. Its own objects wake their own keys.

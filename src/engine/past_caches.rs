@@ -16,9 +16,9 @@ use crate::runtime::worker::Next;
 pub struct Children {
     /// Their kind.
     pub resource: &'static Resource,
-    /// What selects them in the owner's namespace.
+    /// The selector of these objects in the owner's namespace.
     pub selector: Selector,
-    /// Who owns them.
+    /// Their owner.
     pub owned_by: OwnedBy,
 }
 

@@ -44,7 +44,7 @@ pub struct Plumbing<'a> {
 
 /// The controllers, built and not yet running.
 pub struct Shell {
-    /// What they share.
+    /// The state that they share.
     pub context: Arc<Context>,
     /// The informers, not started.
     pub informers: Informers,
@@ -76,7 +76,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// What all controllers share.
+    /// The state that all controllers share.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
@@ -114,7 +114,7 @@ impl Setup {
         handlers.into_iter().for_each(|(_, attach)| attach(informers));
     }
 
-    /// What several controllers share, built by the first caller. Whether this is the first.
+    /// State that several controllers share, built by the first caller; and whether this call is the first.
     pub fn shared<S: Default + Send + Sync + 'static>(&mut self) -> (Arc<S>, bool) {
         let mut is_first = false;
         let entry = self.shared.entry(TypeId::of::<S>()).or_insert_with(|| {

@@ -29,7 +29,7 @@ pub struct CertificateError {
     pub flag: &'static str,
     /// The file.
     pub file: PathBuf,
-    /// What is wrong with it.
+    /// The defect.
     pub reason: String,
 }
 
@@ -95,7 +95,7 @@ pub struct Certificates {
     default: Option<Pair>,
     sni: Vec<Pair>,
     shown: RwLock<Shown>,
-    /// What was read last, whether or not it could be used.
+    /// The content of the last read, whether or not it could be used.
     read: Mutex<Vec<Bytes>>,
     /// When the one in memory has to be replaced.
     renew_at: Mutex<Option<Timestamp>>,

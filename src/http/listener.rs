@@ -85,7 +85,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// What ends a connection from outside.
+/// The orders that end a connection from outside.
 #[derive(Clone)]
 struct Orders {
     finish: CancellationToken,
@@ -134,7 +134,7 @@ impl Server {
         }
         self.all.finish.cancel();
         tasks.close();
-        // What is still open then is closed by the guard.
+        // The guard closes the connections that are still open then.
         let _ = timeout(self.limits.drain, tasks.wait()).await;
     }
 

@@ -25,9 +25,9 @@ pub(super) const HTTP2: &[u8] = b"h2";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?} is not known; the allowed values are {allowed}")]
 pub struct UnknownName {
-    /// What was given.
+    /// The name that was given.
     pub given: String,
-    /// What is allowed, with commas.
+    /// The names that are allowed, with commas.
     pub allowed: String,
 }
 
@@ -55,7 +55,7 @@ pub enum TlsVersion {
 const VERSIONS: &[(&str, TlsVersion)] = &[
     ("VersionTLS12", TlsVersion::Tls12),
     ("VersionTLS13", TlsVersion::Tls13),
-    // What is at least 1.2 is at least these too.
+    // A minimum of 1.2 also meets a minimum of 1.1 or 1.0.
     ("VersionTLS11", TlsVersion::Tls12),
     ("VersionTLS10", TlsVersion::Tls12),
 ];
@@ -161,7 +161,7 @@ impl fmt::Display for Curve {
     }
 }
 
-/// What is negotiated with clients.
+/// The options of the TLS server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
     /// `--tls-min-version`.

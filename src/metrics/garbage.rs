@@ -7,7 +7,7 @@ use super::catalogue::Catalogue;
 /// Ten milliseconds to five minutes: a barrier is a list of each resource.
 const BARRIER_BUCKETS: &[f64] = &[0.01, 0.03, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
 
-/// What the garbage collector knows and does.
+/// Metrics of the garbage collector.
 pub struct GarbageMetrics {
     /// Objects in the graph.
     pub objects: IntGauge,

@@ -11,7 +11,7 @@ use super::record::{self, Record, Resource};
 use super::selector::{Selector, SelectorWire};
 use super::wire::MetaWire;
 
-/// What the controllers know of a ClusterRole.
+/// The fields of a ClusterRole that the controllers use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterRole {
     /// Metadata.

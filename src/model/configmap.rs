@@ -16,7 +16,7 @@ pub const CA: &str = "ca.crt";
 /// The annotation that says what the ConfigMap is for.
 pub const DESCRIPTION: &str = "kubernetes.io/description";
 
-/// What the controllers know of a ConfigMap. Only those with the certificate of the CA are cached.
+/// The fields of a ConfigMap that the controllers use. Only those with the certificate of the CA are cached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigMap {
     /// Metadata.

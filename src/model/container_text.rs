@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// What a container left as its termination message: the end of its log, or a file of its own.
+/// The termination message of a container: the end of its log, or a file of its own.
 ///
 /// It may hold a connection string or a key that the program printed when it crashed, and whoever may read a
 /// Deployment or a log collector need not be allowed to read that pod's log. So `Debug` and `Display` do not

@@ -16,7 +16,7 @@ use super::wire::MetaWire;
 /// The label that names the revision of a pod, and of the revision itself.
 pub const CONTROLLER_REVISION_HASH: &str = "controller-revision-hash";
 
-/// What the controllers know of a ControllerRevision.
+/// The fields of a ControllerRevision that the controllers use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerRevision {
     /// Metadata.

@@ -16,7 +16,8 @@ use super::wire::{MetaWire, Text};
 /// The annotation in which the API server counts the templates of a DaemonSet.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// What the controllers know of a DaemonSet. Its annotations, up to 256 KiB, are read afresh when a revision gets them.
+/// The fields of a DaemonSet that the controllers use. Its annotations, up to 256 KiB, are read afresh when a revision
+/// gets them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DaemonSet {
     /// Metadata.

@@ -17,7 +17,7 @@ use super::wire::{MetaWire, Text};
 /// The types of the conditions that the controller writes.
 const CONDITIONS: [&str; 3] = ["Progressing", "Available", "ReplicaFailure"];
 
-/// What the controllers know of a Deployment.
+/// The fields of a Deployment that the controllers use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deployment {
     /// Metadata.

@@ -1,10 +1,10 @@
-//! What the API server serves, as discovery found it.
+//! The resources that the API server serves, as discovery found them.
 //!
 //! The one guarantee: what could not be read is listed as failed, and never looks as if it did not exist.
 
 use std::fmt;
 
-/// What a client may do with a resource. Other verbs than these occur nowhere and are not kept.
+/// An operation on a resource. Other verbs than these occur nowhere and are not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Verb {
@@ -100,7 +100,7 @@ pub struct DiscoveredResource {
     pub plural: String,
     /// Whether its objects are in namespaces.
     pub namespaced: bool,
-    /// What clients may do with it.
+    /// The operations that clients may ask of it.
     pub verbs: Verbs,
     /// The other versions that serve the same kind, in the server's order.
     pub other_versions: Vec<String>,
@@ -136,7 +136,7 @@ pub struct FailedGroup {
     pub group: String,
     /// The version; empty if all of the group is unreadable.
     pub version: String,
-    /// What is wrong, as the server or our decoder says it.
+    /// The error, in the words of the server or of our decoder.
     pub message: String,
     /// The resources of this version when it was last read, in their own version. `None` if it has never been.
     pub last_good: Option<Vec<DiscoveredResource>>,
@@ -160,9 +160,9 @@ const STORE_NOTHING: [&str; 3] = ["metrics.k8s.io", "custom.metrics.k8s.io", "ex
 /// All resources of a server, without subresources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discovered {
-    /// What is served, each once, in the server's order of groups.
+    /// The served resources, each once, in the server's order of groups.
     pub resources: Vec<DiscoveredResource>,
-    /// What is unknown.
+    /// The groups and versions whose resources are unknown.
     pub failed: Vec<FailedGroup>,
 }
 

@@ -21,7 +21,7 @@ pub const CONDITIONS: [&str; 5] = [
     "NamespaceFinalizersRemaining",
 ];
 
-/// What the controllers know of a namespace.
+/// The fields of a namespace that the controllers use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace {
     /// Metadata.

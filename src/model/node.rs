@@ -9,7 +9,7 @@ use super::meta::Meta;
 use super::record::{self, Record, Resource};
 use super::wire::{MetaWire, Text};
 
-/// What the controllers know of a node.
+/// The fields of a node that the controllers use.
 ///
 /// `spec.unschedulable` and the conditions act through the taints that the node lifecycle controller sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,11 +41,11 @@ pub struct Taint {
     pub key: Arc<str>,
     /// The value; often empty.
     pub value: Arc<str>,
-    /// What happens to pods that do not tolerate it.
+    /// The effect on pods that do not tolerate it.
     pub effect: Effect,
 }
 
-/// What a taint does to pods that do not tolerate it.
+/// The effect of a taint on pods that do not tolerate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// New pods are not scheduled to the node.

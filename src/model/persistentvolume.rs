@@ -8,7 +8,7 @@ use super::record::{self, Record, Resource};
 use super::texts::Texts;
 use super::wire::{MetaWire, Text, texts};
 
-/// What the controllers know of a PersistentVolume.
+/// The fields of a PersistentVolume that the controllers use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PersistentVolume {
     /// Metadata.

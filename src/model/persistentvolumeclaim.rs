@@ -8,7 +8,7 @@ use super::record::{self, Record, Resource};
 use super::texts::Texts;
 use super::wire::{MetaWire, texts};
 
-/// What the controllers know of a PersistentVolumeClaim.
+/// The fields of a PersistentVolumeClaim that the controllers use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PersistentVolumeClaim {
     /// Metadata.

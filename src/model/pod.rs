@@ -36,7 +36,7 @@ pub enum Phase {
     Failed,
 }
 
-/// What the controllers know of a pod.
+/// The fields of a pod that the controllers use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
     /// Metadata.
@@ -230,7 +230,7 @@ impl Moment<'_> {
     }
 }
 
-/// What is reported of a pod that does not run.
+/// The report about a pod that does not run.
 struct Reported<'a> {
     /// The reason, in one word.
     reason: &'a str,

@@ -35,7 +35,7 @@ pub fn nanos(text: &str) -> Option<i128> {
     Some(if negative { -value } else { value })
 }
 
-/// What a suffix multiplies by: a factor, and a power of ten.
+/// The factor of a suffix: a number, and a power of ten.
 fn scale(suffix: &str) -> Option<(i128, i32)> {
     Some(match suffix {
         "n" => (1, -9),

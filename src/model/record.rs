@@ -82,7 +82,7 @@ impl Encoded<'_> {
     }
 }
 
-/// What an `Arc` keeps beside its value, twice: for the record and for its name.
+/// The bytes that an `Arc` keeps beside its value, twice: for the record and for its name.
 const REFERENCE_COUNTS: usize = 4 * size_of::<usize>();
 
 /// A trimmed object of one kind, as an informer stores it.
@@ -171,7 +171,7 @@ mod tests {
     fn check_size<T: Record>(shape: &str, entry: impl Fn(usize) -> String) {
         let json = object(shape, &half_a_megabyte(entry));
         let (took, size) = check_json::<T>(shape, &json);
-        // What the record keeps is counted: only owner references are left out, as no controller needs them.
+        // Everything that the record keeps is counted: only owner references are left out, as no controller needs them.
         assert!(
             took >= size / 10 || shape == "ownerReferences",
             "{} {shape}: {took} bytes",
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// What a record takes, and the size of its object.
+    /// The memory that a record takes, and the size of its object.
     #[track_caller]
     fn check_json<T: Record>(what: &str, json: &str) -> (usize, usize) {
         let record = T::decode(json, &mut Interner::default()).unwrap();

@@ -13,7 +13,7 @@ use super::selector::{Selector, SelectorWire};
 use super::template::Template;
 use super::wire::MetaWire;
 
-/// What the controllers know of a ReplicaSet.
+/// The fields of a ReplicaSet that the controllers use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaSet {
     /// The resource on the server: plans are made for a ReplicationController in this form, too.

@@ -11,7 +11,7 @@ use super::replicaset::{self, ReplicaSet, ReplicaSetStatus};
 use super::selector::Selector;
 use super::wire::Pairs;
 
-/// What the controllers know of a ReplicationController, in the form that plans are made for.
+/// The fields of a ReplicationController that the controllers use, in the form that plans are made for.
 ///
 /// The selector has labels only, and the status counts no terminating pods.
 #[derive(Clone, Debug, PartialEq, Eq)]

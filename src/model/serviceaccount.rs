@@ -7,7 +7,7 @@ use super::meta::Meta;
 use super::record::{Record, Resource};
 use super::wire::MetaWire;
 
-/// What the controllers know of a ServiceAccount.
+/// The fields of a ServiceAccount that the controllers use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceAccount {
     /// Metadata.

@@ -68,14 +68,14 @@ impl Template {
         }
     }
 
-    /// What the template means.
+    /// The fingerprint of the template's meaning.
     pub fn meaning(&self) -> Fingerprint {
         self.meaning
     }
 
     /// The template's JSON.
     pub fn json(&self) -> String {
-        // What was packed here can be unpacked. Were it not so, readers would find no object and say so.
+        // Text that was packed here can be unpacked. Were it not so, readers would find no object and say so.
         let json = lz4_flex::decompress_size_prepended(&self.packed).unwrap_or_default();
         String::from_utf8(json).unwrap_or_default()
     }

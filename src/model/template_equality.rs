@@ -155,7 +155,7 @@ impl Place {
     }
 }
 
-// What kinds of values begin with, so that `1`, `"1"` and `[1]` differ.
+// The tags that start the fingerprint of each kind of value, so that `1`, `"1"` and `[1]` differ.
 const NULL: u128 = 1;
 const FALSE: u128 = 2;
 const TRUE: u128 = 3;

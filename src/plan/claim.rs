@@ -3,7 +3,7 @@
 
 use crate::model::{Meta, Record, Selector};
 
-/// What an owner does about an object of its namespace.
+/// The decision of an owner about an object of its namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// The owner already controls it.

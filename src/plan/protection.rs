@@ -14,7 +14,7 @@ pub const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
 /// The finalizer of volumes.
 pub const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
 
-/// What to do about the finalizer of an object: the whole list that it should have then.
+/// A change of an object's finalizer, with the whole list that the object should have then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protection {
     /// Nothing.
@@ -38,7 +38,7 @@ impl Protection {
     }
 }
 
-/// What to do about a claim, as far as the cached pods of its namespace show who uses it. Before the finalizer is
+/// Decides about a claim, as far as the cached pods of its namespace show who uses it. Before the finalizer is
 /// removed, the pods are listed past the cache: it may not show yet a pod that has just got its node.
 pub fn of_claim<'a>(claim: &PersistentVolumeClaim, pods: impl FnOnce() -> Vec<Arc<Pod>> + 'a) -> Protection {
     match Protection::of(&claim.meta, &claim.finalizers, CLAIM_FINALIZER) {
@@ -47,7 +47,7 @@ pub fn of_claim<'a>(claim: &PersistentVolumeClaim, pods: impl FnOnce() -> Vec<Ar
     }
 }
 
-/// What to do about a volume. It is in use while it is bound to a claim.
+/// Decides about a volume. It is in use while it is bound to a claim.
 pub fn of_volume(volume: &PersistentVolume) -> Protection {
     match Protection::of(&volume.meta, &volume.finalizers, VOLUME_FINALIZER) {
         Protection::Remove(_) if volume.is_bound => Protection::Keep,

@@ -13,7 +13,7 @@ const WHAT_FOR: &str = "Contains a CA bundle that can be used to verify the kube
     internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed \
     across distributions of Kubernetes clusters.";
 
-/// What to do in a namespace.
+/// The write that a namespace needs, if any.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plan {
     /// Nothing.
@@ -24,7 +24,7 @@ pub enum Plan {
     Repair(Value),
 }
 
-/// What to do in a namespace with this ConfigMap. The data must be the certificate and nothing else; of the description
+/// Decides about a namespace with this ConfigMap. The data must be the certificate and nothing else; of the description
 /// it counts only that there is one (upstream: `syncNamespace`).
 pub fn plan(namespace: &Namespace, map: Option<&ConfigMap>, ca: &str) -> Plan {
     let Some(map) = map else {

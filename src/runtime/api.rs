@@ -66,7 +66,7 @@ pub enum ApiError {
     /// The connection failed.
     #[error("could not reach the API server: {}", innermost(error))]
     Transport {
-        /// What failed.
+        /// The error.
         #[source]
         error: Box<kube::Error>,
         /// Whether the request may have reached the server.

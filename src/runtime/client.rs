@@ -65,7 +65,7 @@ pub enum ClientError {
     Kubeconfig {
         /// The flag or variable, and the file.
         source_name: String,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// The service account of the pod we run in could not be used.
@@ -74,9 +74,9 @@ pub enum ClientError {
     /// `--master` is not a URL.
     #[error("--master {url:?} is not a URL: {reason}")]
     Master {
-        /// What was given.
+        /// The URL that was given.
         url: String,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// No source names the API server.
@@ -93,7 +93,7 @@ pub enum ClientError {
     Slow {
         /// Where the configuration came from.
         source_name: String,
-        /// What was awaited.
+        /// The answer that was awaited.
         what: String,
         /// For how long.
         limit: Duration,
@@ -103,7 +103,7 @@ pub enum ClientError {
     Build {
         /// Where the configuration came from.
         source_name: String,
-        /// What failed.
+        /// The failure.
         reason: String,
     },
 }

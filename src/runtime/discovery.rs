@@ -37,7 +37,7 @@ pub enum DiscoveryError {
     /// The server names no resource at all, which no working server does.
     #[error("discovery failed: the API server serves no resource{}", describe(failed))]
     Empty {
-        /// What may be the reason.
+        /// The groups that failed, one of which may be the reason.
         failed: Vec<FailedGroup>,
     },
 }
@@ -73,7 +73,7 @@ impl Discovery {
         Discovery { api, core, groups, history: History::default(), current: None }
     }
 
-    /// What the last refresh that succeeded has found.
+    /// The result of the last refresh that succeeded.
     pub fn current(&self) -> Option<&Arc<Discovered>> {
         self.current.as_ref()
     }

@@ -161,10 +161,10 @@ pub enum Freshness {
     Behind(Behind),
 }
 
-/// What the caches do not show yet.
+/// The changes that the caches do not show yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behind {
-    /// What is awaited, in the order of the kinds.
+    /// The missing changes, in the order of the kinds.
     pub awaited: Vec<Awaited>,
     /// When to check again at the latest, whatever the watch brings.
     pub check_again: Duration,
@@ -182,7 +182,7 @@ pub struct Awaited {
     pub object: Option<ObjectKey>,
 }
 
-/// What the caches must show, by owner. Clones share it.
+/// The changes that the caches must show, by owner. Clones share them.
 #[derive(Clone)]
 pub struct Expectations {
     shared: Arc<Shared>,

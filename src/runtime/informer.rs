@@ -43,7 +43,7 @@ pub struct InformerOptions {
     /// which would tell ([`super::leader_election::history`]). The price is a list of each kind after each
     /// restart of the API server.
     pub relists_after_breaks: bool,
-    /// Who else has noticed that the API server has lost its history.
+    /// The other parts that have noticed that the API server has lost its history.
     pub lost_history: LostHistory,
 }
 
@@ -244,7 +244,7 @@ impl Relist {
     }
 }
 
-/// What a store keeps of an object beside its record; see [`Store`].
+/// The bytes that a store keeps of an object beside its record; see [`Store`].
 const INDEX_BYTES: usize = 40;
 
 /// Exports the store's size and position whenever the metrics are read.

@@ -266,7 +266,7 @@ impl ListDecoder {
             };
             let byte = self.chunk[at];
             let begins_value = self.step(byte)?;
-            // What begins a value is part of it.
+            // The byte that begins a value is part of it.
             let _ = self.chunk.split_to(if begins_value { at } else { at + 1 });
             if begins_value {
                 self.scan = Scan::begin(byte);

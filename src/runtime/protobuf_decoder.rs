@@ -121,7 +121,7 @@ fn ends_list(bookmark: &[u8]) -> Result<bool, Malformed> {
     Ok(ends)
 }
 
-/// What identifies an object that could not be decoded.
+/// The identity of an object that could not be decoded.
 pub(crate) fn identity(object: &[u8]) -> Option<Identity> {
     let Partial { namespace, name, uid, version, .. } = Partial::of(object).ok()?;
     if name.as_str().is_empty() {

@@ -22,7 +22,7 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 struct Bucket {
     interval: Duration,
-    /// What it takes to fill an empty bucket.
+    /// The time that it takes to fill an empty bucket.
     capacity: Duration,
     full_at: Instant,
 }

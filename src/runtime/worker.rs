@@ -416,7 +416,7 @@ mod tests {
 
     const S: Duration = Duration::from_secs(1);
 
-    /// What ran, and when, in seconds and milliseconds from the start.
+    /// The runs, and their times, in seconds and milliseconds from the start.
     #[derive(Clone, Default)]
     struct Log(Arc<Mutex<Vec<(u32, Duration)>>>);
 

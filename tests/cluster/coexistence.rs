@@ -1,5 +1,5 @@
-//! What a daemon does not touch: objects of controllers that are switched off, objects outside of its scope, and
-//! objects of another controller, which it detects by itself.
+//! The objects that a daemon does not touch: objects of controllers that are switched off, objects outside of its
+//! scope, and objects of another controller, which it detects by itself.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ async fn a_scope_selector_excludes_other_deployments_and_includes_replica_sets_w
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(cluster.objects("ReplicaSet").len(), 1, "the other Deployment is not ours");
     assert_eq!(cluster.objects("Pod").len(), 2);
-    // What leaves the scope is left as it is.
+    // An object that leaves the scope is left as it is.
     cluster.patch("mine", json!({"metadata": {"labels": {"team": "else"}}, "spec": {"replicas": 5}})).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(cluster.objects("Pod").len(), 2);
@@ -207,7 +207,8 @@ async fn an_operator_that_adds_a_condition_is_no_conflict() {
     assert!(!daemon.task.is_finished() && !has_reported(&cluster));
 }
 
-/// What a daemon says in its first minute about a Lease of kube-controller-manager that somebody renews, or has renewed.
+/// The log lines of a daemon in its first minute about a Lease of kube-controller-manager that somebody renews, or has
+/// renewed.
 async fn said_of_a_lease(is_renewed: bool) -> String {
     let (log, _logs) = Log::capture();
     let cluster = Cluster::new().await;

@@ -312,7 +312,7 @@ async fn the_workers_stop_at_the_fence_without_a_signal() {
     .await;
     let (controllers, _) = rig.cluster.controllers(1, A, Some(options(A)));
     let stalled = Arc::new(AtomicBool::new(false));
-    // What would end the workers hangs; they, and the events, are tasks of their own and go on.
+    // The future that would end the workers hangs; they, and the events, are tasks of their own and go on.
     let run = controllers.run(CancellationToken::new(), S);
     let run = tokio::spawn(gated(run, stalled.clone()));
     let _unrest = rig.unrest().await;

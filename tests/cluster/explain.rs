@@ -1,4 +1,4 @@
-//! What the daemon explains over HTTP: why each Deployment is as it is and what it waits for.
+//! The daemon's explanations over HTTP: why each Deployment is as it is and what it waits for.
 
 use serde_json::{Value, json};
 use windlass_apiserver::FaultDecision;

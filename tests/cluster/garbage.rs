@@ -81,7 +81,7 @@ fn are_gone(cluster: &Cluster, names: &[&str]) -> bool {
     names.iter().all(|name| stored(cluster, name).is_none())
 }
 
-/// What the collector has sent so far besides lists and watches.
+/// The collector's requests so far, besides lists and watches.
 fn requests(cluster: &Cluster) -> Vec<RequestInfo> {
     let log = cluster.log.lock().unwrap();
     let is_own = |request: &&RequestInfo| {

@@ -1,4 +1,4 @@
-//! What the program logs at its default verbosity.
+//! The program's log at its default verbosity.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tracing::subscriber::DefaultGuard;
 
-/// What is logged on this thread.
+/// The log of this thread.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 

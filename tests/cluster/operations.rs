@@ -1,4 +1,4 @@
-//! What operators see and rely on while the controllers run: metrics, priorities, resyncs, rights.
+//! Facts that operators rely on while the controllers run: metrics, priorities, resyncs, rights.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

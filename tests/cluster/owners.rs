@@ -1,4 +1,4 @@
-//! Whose objects count: those that name their owner by UID, kind and API group from within its namespace.
+//! The objects that count for an owner: those that name it by UID, kind and API group from within its namespace.
 //! The real app against the sandbox, in virtual time, with a tenant who forges owner references. The garbage
 //! collector is kept from what was forged: a tenant can make it again and again, and a test bed may have no
 //! collector at all.

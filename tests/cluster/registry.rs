@@ -1,4 +1,4 @@
-//! What it takes to add a controller: a model, a plan, a file that implements `Controller`, and one entry. Here they
+//! The parts of a new controller: a model, a plan, a file that implements `Controller`, and one entry. Here they
 //! are the three modules of this file, and they run beside the daemon's own.
 //!
 //! And the tables of the documentation and of the chart are those of the registry.

@@ -1,4 +1,4 @@
-//! What a status reports, and when: each field is present exactly where upstream's is, `observedGeneration` shows
+//! The content of a status, and its time: each field is present exactly where upstream's is, `observedGeneration` shows
 //! which generation was acted on, and a lost pod is reported at once.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a new leader and a new process read before they write: what the work needs, and nothing else (H5).
+//! The reads of a new leader and of a new process before they write: those that the work needs, and no others (H5).
 
 use std::time::Duration;
 

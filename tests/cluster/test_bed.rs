@@ -212,7 +212,7 @@ async fn a_role_follows_the_roles_that_it_aggregates() {
         cluster.call(Method::DELETE, &format!("{roles}/{name}"), &DELETE).await;
     }
     cluster.eventually(1, "none is left", |c| verbs("view", c).is_empty()).await;
-    // What somebody else writes into it does not stay.
+    // Rules that somebody else writes into it do not stay.
     let forged = json!({"rules": part("x", "delete")["rules"]});
     cluster.call(Method::PATCH, &format!("{roles}/view"), &forged).await;
     cluster.eventually(1, "it is undone", |c| verbs("view", c).is_empty()).await;

@@ -1,4 +1,4 @@
-//! What operators rely on is what the code has: metrics, flags, dashboards and alerts.
+//! The names that operators rely on exist in the code: metrics, flags, dashboards and alerts.
 //!
 //! `UPDATE_EXPECT=1 cargo test --test house operations` writes the list of metrics and the tables of `docs/flags.md`
 //! and `docs/metrics.md` anew.
@@ -72,7 +72,7 @@ fn names(expression: &str) -> BTreeSet<String> {
     {
         text = without(&text, pattern);
     }
-    // What a parenthesis follows is a function.
+    // A name with a parenthesis behind it is a function.
     let name = regex_lite::Regex::new(r"[a-zA-Z_:][a-zA-Z0-9_:]*\s*\(?").unwrap();
     name.find_iter(&text)
         .map(|found| found.as_str().trim().to_owned())

@@ -32,7 +32,7 @@ fn archive(target: &str) -> String {
     format!("kubectl-windlass-{}-{target}.{ending}", env!("CARGO_PKG_VERSION"))
 }
 
-/// What .ci/dist leaves, with a plugin of these bytes.
+/// Writes the files that .ci/dist leaves, with a plugin of these bytes.
 fn built(directory: &Path, suffix: &str, plugin: &[u8]) {
     for (name, content) in
         [("windlass", b"daemon".as_slice()), ("windlass-sandbox", b"sandbox"), ("kubectl-windlass", plugin)]

@@ -149,7 +149,7 @@ fn only_what_is_published_is_written() {
     assert_eq!(writes, expected);
 }
 
-/// Who may push a tag does not publish alone: the environment has reviewers, see CONTRIBUTING.md.
+/// Nobody who may push a tag publishes alone: the environment has reviewers, see CONTRIBUTING.md.
 #[test]
 fn what_publishes_waits_for_a_second_person() {
     for (place, job) in jobs() {
@@ -226,7 +226,7 @@ fn helm_test_does_not_request_logs_of_deleted_pods() {
     }
 }
 
-/// What the registry or the mirror of a wheel serves may have changed since its version was chosen.
+/// The file that the registry or the mirror of a wheel serves may have changed since its version was chosen.
 #[test]
 fn every_wheel_is_installed_by_its_checksum() {
     let files: Vec<String> = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci"))

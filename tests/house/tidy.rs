@@ -339,7 +339,7 @@ fn only_their_own_files_name_a_kind() {
         "controllers/fixture.rs",
         // The API server keeps its client CAs in one.
         "http/authentication/client_ca.rs",
-        // What is explained at /debug/deployments.
+        // The explanations at /debug/deployments.
         "app/serving.rs",
         "mutations.rs",
     ];
@@ -414,7 +414,7 @@ fn prose(page: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What GitHub makes of a heading, for links to it.
+/// The anchor that GitHub makes of a heading, for links to it.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));

@@ -293,7 +293,7 @@ async fn the_configmap_is_read_while_the_reviews_are_used_up() {
     assert!(reads >= 5, "{reads}");
 }
 
-/// What plain HTTP at this address answers to a request with this head.
+/// The answer of plain HTTP at this address to a request with this head.
 async fn answer_to(address: std::net::SocketAddr, head: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).await.unwrap();

@@ -19,7 +19,7 @@ use windlass::metrics::Metrics;
 
 use windlass_testkit::serving::{ApiServer, Authority, Identity, Options, Serving};
 
-/// What the API server publishes, with these authorities.
+/// The ConfigMap that the API server publishes, with these authorities.
 fn published(clients: &Authority, proxies: &Authority) -> serde_json::Value {
     json!({
         "client-ca-file": clients.pem,

@@ -1,4 +1,4 @@
-//! What a status says of a generation that was acted on in part, what of it is urgent, and where a rollback leads.
+//! The status for a generation that was acted on in part, which parts of it are urgent, and where a rollback leads.
 
 use serde_json::{Value, json};
 use windlass::model::{Deployment, DeploymentStatus, condition as conditions};
@@ -207,7 +207,7 @@ fn numbers_on_the_way_wait_for_the_next_step_and_a_fall_does_not() {
     assert_eq!(paused, Urgency::Throttled, "no step follows");
 }
 
-/// What a rollback to `revision` does: the image that it leads to, or why it does nothing.
+/// The effect of a rollback to `revision`: the image that it leads to, or why it does nothing.
 fn rolled_back(object: &Value, replica_sets: &[ReplicaSetBuilder], revision: &str) -> String {
     let mut object = object.clone();
     object["metadata"]["annotations"] = json!({"deprecated.deployment.rollback.to": revision});

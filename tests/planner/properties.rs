@@ -1,4 +1,4 @@
-//! What holds in every history: safety after each write, and the end state once edits stop.
+//! Properties of every history: safety after each write, and the end state once edits stop.
 //!
 //! The histories are the same in every run. `HISTORY_SEED=7 cargo test --test planner properties` plays others;
 //! a failure names its seed, and the shortest history that still fails.

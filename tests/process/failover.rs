@@ -116,7 +116,7 @@ async fn a_frozen_leader_that_resumes_after_a_takeover_writes_nothing_and_exits(
     let field = Field::new().await;
     let (mut a, _b) = field.two().await;
     a.signal("-STOP");
-    sleep(S / 5).await; // What it had sent by then has arrived.
+    sleep(S / 5).await; // Requests that it sent before have arrived by now.
     let before = field.written_by("a");
     field.acts("b").await;
     // A rollout that the sleeper finds half done, so that it has every reason to act.

@@ -81,7 +81,7 @@ const SCRAPER: User = User { token: "token-of-the-scraper", name: "prometheus", 
 
 const STRANGER: User = User { token: "token-of-a-stranger", name: "stranger", groups: "monitoring" };
 
-/// What `deploy/rbac.yaml` grants and this test does not see used.
+/// The rights that `deploy/rbac.yaml` grants and whose use this test does not see.
 const UNSEEN: [(&str, &str); 5] = [
     (
         "get pods",
@@ -96,7 +96,7 @@ const UNSEEN: [(&str, &str); 5] = [
 const ADMISSION: &str = "asked by an admission plugin, which the audit log does not show; without it the \
                          plugin, which is on here, refuses";
 
-/// What it does by the rights that the API server ships, to which `deploy/rbac.yaml` binds it.
+/// The requests that it makes by the rights that the API server ships, to which `deploy/rbac.yaml` binds it.
 const BOUND: [&str; 3] = [
     "create subjectaccessreviews.authorization.k8s.io",
     "create tokenreviews.authentication.k8s.io",
@@ -109,7 +109,7 @@ pub(crate) fn the_daemon_needs_exactly_the_shipped_permissions() {
         let client = server.client().await;
         let objects = rights::manifest();
         rights::create(&client, &objects).await;
-        // What it refuses the daemon shows as a 403 below.
+        // The refusals by the policy show as a 403 below.
         rights::create(&client, &manifests::file("deploy/admissionpolicy.yaml")).await;
         rights::wait_for_the_admission_policy(&server).await;
         rights::wait_until_allowed(&client, DAEMON.name, &rights::one_of_each_binding()).await;

@@ -15,7 +15,7 @@ use windlass_testkit::user::send;
 
 use super::installation::SCOPED;
 
-/// What is to stay stays for so long.
+/// The time that a test waits to see that an object stays.
 const A_WHILE: Duration = Duration::from_secs(5);
 
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";

@@ -1,4 +1,4 @@
-//! What upstream's integration tests ask of a garbage collector, from outside: played with Windlass and with
+//! The demands of upstream's integration tests on a garbage collector, from outside: played with Windlass and with
 //! kube-controller-manager, each on a real API server of its own. `garbage/upstream.md` says which test of upstream's is
 //! which situation here.
 
@@ -30,7 +30,7 @@ const CONTROLLER: &str = "garbage-collector-controller";
 const COLLECTOR: User =
     User { token: "token-of-the-collector", name: "the-collector", groups: "system:masters" };
 
-/// What is played in a namespace of its own. It says how many objects the collector deletes there, if others delete none.
+/// A play in a namespace of its own. It says how many objects the collector deletes there, if others delete none.
 type Situation = (&'static str, Play);
 type Play = fn(Bed) -> BoxFuture<'static, Option<usize>>;
 
@@ -245,7 +245,7 @@ async fn judge(
     assert!(failures.is_empty(), "{side:?}: {} failed:\n{}\n{text}", failures.len(), failures.join("\n\n"));
 }
 
-/// What the collector sent about the objects of a situation, by the audit log.
+/// The collector's requests about the objects of a situation, by the audit log.
 #[derive(Debug, Default)]
 struct Deletions {
     /// How many objects it deleted.

@@ -26,7 +26,7 @@ use libtest_mimic::{Arguments, Trial};
 use windlass_testkit::apiserver::assets;
 use windlass_testkit::controllers;
 
-/// What a test cannot run without.
+/// The programs that a test cannot run without.
 #[derive(Clone, Copy)]
 enum Needs {
     Server,

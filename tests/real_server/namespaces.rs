@@ -226,7 +226,7 @@ async fn play(client: Client) {
     send(&client, Method::PATCH, map, &json!({"metadata": {"finalizers": null}})).await.unwrap();
     time_until_gone(&client, "kept", Duration::from_secs(5)).await;
 
-    // What cannot be discovered keeps a namespace until it is back.
+    // A group that cannot be discovered keeps a namespace until it is back.
     break_a_group(&client).await;
     create_namespace(&client, "unknown").await;
     fill(&client, "unknown").await;
@@ -291,7 +291,7 @@ pub(crate) fn the_conditions_are_those_of_kube_controller_manager() {
     });
 }
 
-/// What is said of namespaces that finalizers of two kinds, a pod, and an unknown group keep.
+/// The conditions of namespaces that finalizers of two kinds, a pod, and an unknown group keep.
 async fn what_is_said(client: &Client) -> [Vec<[String; 4]>; 3] {
     for name in ["finalizers", "pod", "unknown"] {
         create_namespace(client, name).await;

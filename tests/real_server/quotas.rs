@@ -242,7 +242,7 @@ fn of_ranges() -> Vec<Step> {
     ]
 }
 
-/// What a client sees of an answer: the code, the message, and of a pod what admission has to do with.
+/// The answer as a client sees it: the code, the message, and of a pod the fields that admission sets.
 #[derive(Debug, PartialEq)]
 struct Answer {
     code: u16,

@@ -50,7 +50,7 @@ pub(crate) fn a_clean_control_plane_with_the_test_bed_feels_like_a_cluster() {
     });
 }
 
-/// What the chart grants these controllers, and what of it an audit log shows in use.
+/// The rights that the chart grants these controllers, compared with those that an audit log shows in use.
 pub(crate) fn the_chart_gives_the_controllers_of_the_cluster_exactly_the_rights_that_they_need() {
     on_a_real_server(async |folder| {
         let (_, objects) =
@@ -141,7 +141,7 @@ async fn play(client: Client, began: Instant, certificate: std::path::PathBuf) {
     }
 }
 
-/// What `rollingupdate-controller` does: back and forth under one name, and on to another.
+/// The work of `rollingupdate-controller`: back and forth under one name, and on to another.
 #[allow(clippy::print_stdout)] // The figures are for whoever runs it.
 async fn rolling_updates(bed: &Bed) {
     let collection = "/api/v1/namespaces/one/replicationcontrollers";

@@ -1,4 +1,4 @@
-//! What a client can find out about the server: versions, groups, resources, health.
+//! Everything that a client can find out about the server: versions, groups, resources, health.
 
 use serde_json::{Value, json};
 

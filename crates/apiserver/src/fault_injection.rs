@@ -35,7 +35,7 @@ pub struct RequestInfo {
     pub body: Bytes,
 }
 
-/// What happens to a request.
+/// The treatment of one request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FaultDecision {
     /// The request is carried out.

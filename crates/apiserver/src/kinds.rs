@@ -42,7 +42,7 @@ impl Subresource {
     }
 }
 
-/// What raises `metadata.generation`.
+/// The changes that raise `metadata.generation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Generation {
     /// The kind has none.
@@ -97,7 +97,7 @@ pub(crate) struct Kind {
 const ALL_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// What most rows have in common.
+/// The fields that most rows have in common.
 const NAMESPACED: Kind = Kind {
     group: "",
     version: "v1",
@@ -405,7 +405,7 @@ pub(crate) static KINDS: &[Kind] = &[
     },
 ];
 
-/// What the rows of custom kinds have in common.
+/// The fields that the rows of custom kinds have in common.
 pub(crate) const fn custom_row() -> Kind {
     Kind { unconditional_update: false, ..NAMESPACED }
 }

@@ -98,7 +98,7 @@ pub(crate) enum Refused {
 
 /// The object that a configuration makes of `live`, its managedFields included.
 ///
-/// What the same manager applied before, and does not apply any more, goes, unless another owns it.
+/// A field that the same manager applied before and no longer applies is removed, unless another manager owns it.
 ///
 /// # Errors
 /// [`Refused`].

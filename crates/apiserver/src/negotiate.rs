@@ -41,7 +41,7 @@ impl Form {
     }
 }
 
-/// What there is at a path besides JSON.
+/// The forms that a path offers besides JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Offer {
     /// Discovery documents of all groups in one.

@@ -237,7 +237,7 @@ pub(crate) fn is_deleting(object: &Value) -> bool {
 /// Removes what means the same as absence: nulls anywhere, and empty lists and maps of the metadata.
 /// Without this, `kubectl apply` of an unchanged manifest with `annotations: {}` would count as a write.
 pub(crate) fn normalise(object: &mut Value) {
-    // What is in a revision is not the server's to tidy up.
+    // The content of a revision is not the server's to tidy up.
     let opaque =
         if object.get("kind").is_some_and(|kind| kind == "ControllerRevision") { "data" } else { "" };
     if let Some(map) = object.as_object_mut() {

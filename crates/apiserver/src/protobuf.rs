@@ -18,7 +18,7 @@ use table::message;
 /// The Content-Type of these bodies.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-/// What every body begins with.
+/// The first bytes of every body.
 const MAGIC: &[u8] = b"k8s\0";
 /// Deeper messages do not occur in the API; a body of nothing but nesting is an attack.
 const MAX_DEPTH: usize = 32;

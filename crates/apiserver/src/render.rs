@@ -15,7 +15,7 @@ use super::params::Include;
 use super::protobuf::write;
 use super::table;
 
-/// What an object is of which only the metadata are served.
+/// The kind of an object of which only the metadata are served.
 const METADATA_KIND: &str = "PartialObjectMetadata";
 const METADATA_VERSION: &str = "meta.k8s.io/v1";
 

@@ -1,4 +1,4 @@
-//! What must hold of the API semantics for every input, however strange: no panic, defaults that
+//! Properties of the API semantics that must hold for every input, however strange: no panic, defaults that
 //! settle, patches whose directives vanish, text forms that mean what they were parsed from.
 
 use proptest::prelude::*;
@@ -120,7 +120,7 @@ proptest! {
 
     #[test]
     fn directives_are_never_stored(kind in kinds(), current in values(), patch in values()) {
-        // What a patch makes of nothing is a fair object to patch.
+        // The object that a patch makes of nothing is a fair object to patch.
         let mut patched = Value::Object(Map::new());
         let _ = strategic::merge(kind, &mut patched, &current);
         prop_assert!(!has_directive(&patched), "{patched}");

@@ -37,7 +37,7 @@ impl LabelSelector {
     /// Parses the query syntax: `a=b,c!=d,e in (x,y),f notin (z),g,!h,i>1`.
     ///
     /// # Errors
-    /// What was found and what was expected instead, as kubectl prints it.
+    /// The error says what was found and what was expected instead, as kubectl prints it.
     pub fn parse(text: &str) -> Result<LabelSelector, String> {
         let mut parser = Parser { tokens: tokens(text), position: 0 };
         let mut requirements = Vec::new();

@@ -50,7 +50,7 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// What a DELETED event carries: the state before, under this change's revision.
+    /// The object that a DELETED event carries: the state before, under this change's revision.
     pub(crate) fn departed(&self) -> Option<Arc<Object>> {
         let before = self.before.as_ref()?;
         Some(
@@ -144,7 +144,7 @@ impl Store {
     ) -> Result<Arc<Object>, Raced> {
         let mut state = self.state.write();
         let revision = state.revision + 1;
-        // What a quota says is used is the server's to know.
+        // The usage in a quota's status is the server's to know.
         let value = if kind == QUOTA { state.counted(&key.namespace, value) } else { value };
         let shelf = state.shelves.get_mut(kind).ok_or(Raced)?;
         let stored = shelf.objects.get_key_value(key);

@@ -73,7 +73,7 @@ fn merge_object(
         let has_order = patch.contains_key(&format!("{SET_ORDER}{key}"));
         match (field, value) {
             (Field::Object(schema), Value::Object(patch)) => {
-                // What cannot be merged into is replaced; merging into nothing strips the directives.
+                // A value that cannot be merged into is replaced; merging into nothing strips the directives.
                 let target = slot(current, key, Value::is_object, || Value::Object(Map::new()));
                 if let Some(target) = target.as_object_mut() {
                     merge_object(target, patch, schema)?;

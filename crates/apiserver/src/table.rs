@@ -1,4 +1,4 @@
-//! What `kubectl get` prints: the columns and cells of server-side tables
+//! The output of `kubectl get`: the columns and cells of server-side tables
 //! (upstream `pkg/printers/internalversion/printers.go`).
 //!
 //! Columns of priority 1 show up with `-o wide` only. Cells are in the order of the columns.

@@ -1,4 +1,4 @@
-//! What an API server refuses, in the words that users know (upstream `pkg/apis/*/validation` and
+//! The objects that an API server refuses, in the words that users know (upstream `pkg/apis/*/validation` and
 //! apimachinery `api/validation`).
 //!
 //! Objects come here decoded ([`super::strict`]) and defaulted ([`super::defaults`]); shapes that the

@@ -272,7 +272,7 @@ impl Watcher {
     }
 }
 
-/// What a change looks like through a selection: an object that stops matching is DELETED for this
+/// The event that a watcher with this selection sees for a change: an object that stops matching is DELETED for this
 /// watcher, with the content that last matched, and one that starts matching is ADDED.
 fn event_of(selection: &Selection, change: &Change) -> Option<(&'static str, Arc<Object>)> {
     let matching =

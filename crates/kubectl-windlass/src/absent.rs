@@ -1,4 +1,4 @@
-//! What to say of an object that does not exist.
+//! The message about an object that does not exist.
 
 use windlass::model::{Namespace, ObjectKey, Record as _, Resource};
 

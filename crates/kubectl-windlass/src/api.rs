@@ -38,7 +38,7 @@ pub enum ApiError {
     /// The server answered with an error.
     #[error("{what}: {message}")]
     Refused {
-        /// What was asked for.
+        /// The request, in words.
         what: String,
         /// The HTTP code.
         code: u16,
@@ -52,9 +52,9 @@ pub enum ApiError {
     /// There is no answer.
     #[error("{what}: {message}")]
     Unanswered {
-        /// What was asked for.
+        /// The request, in words.
         what: String,
-        /// What the client reports.
+        /// The client's report.
         message: String,
     },
 }
@@ -93,7 +93,7 @@ impl ApiError {
 pub struct Answer {
     /// The object, or whatever else was asked for.
     pub object: Value,
-    /// What the server warns of. The texts are the server's, unchanged.
+    /// The server's warnings, in its own words.
     pub warnings: Vec<String>,
 }
 
@@ -182,7 +182,7 @@ impl Api {
         if code.is_success() {
             return Ok((body, warnings));
         }
-        // What is no Status is a sentence at most, such as that of a daemon.
+        // A body that is no Status is a sentence at most, such as that of a daemon.
         let status: Value = serde_json::from_slice(&body).unwrap_or_else(
             |_| serde_json::json!({"message": String::from_utf8_lossy(&body).lines().next().unwrap_or_default()}),
         );
@@ -267,7 +267,7 @@ fn warning_text(header: &str) -> Option<String> {
     }
 }
 
-/// What a `Status` says about the fields of an invalid object.
+/// The causes that a `Status` gives for the fields of an invalid object.
 fn causes(status: &Value) -> Vec<String> {
     let causes = status["details"]["causes"].as_array().into_iter().flatten();
     let text = |cause: &Value, field: &str| cause[field].as_str().unwrap_or_default().to_owned();

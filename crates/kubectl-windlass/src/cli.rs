@@ -87,7 +87,7 @@ pub struct GlobalArgs {
     /// Draw bars and branches without Unicode.
     #[arg(long, global = true)]
     pub ascii: bool,
-    /// What to log on stderr; from 6 on, each request with its answer's code and the time it took.
+    /// Log to stderr up to this level; from 6 on, log each request with its answer's code and the time it took.
     #[arg(short = 'v', long = "v", global = true, value_name = "LEVEL", default_value_t = 0)]
     pub verbosity: u8,
 }
@@ -112,7 +112,7 @@ pub enum Command {
     /// Follow rollouts to their end, with reasons and an estimate of the time left.
     #[command(visible_alias = "watch")]
     Status(StatusArgs),
-    /// What a change would do, step by step, before it is done.
+    /// Preview a change, step by step, before it is made.
     Plan(PlanArgs),
     /// Create the objects of files, directories, URLs or stdin, as kubectl create -f does.
     Create(CreateArgs),
@@ -132,7 +132,7 @@ pub enum Command {
     },
 }
 
-/// What completes the plugin.
+/// A way to complete command lines of the plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CompletionTarget {
     /// Put a link beside the plugin, by which kubectl completes `kubectl windlass`.
@@ -243,16 +243,16 @@ pub struct StatusArgs {
     /// Print lines in a terminal, too.
     #[arg(long)]
     pub plain: bool,
-    /// What a job of a CI gets of a rollout that does not complete. auto: in GitHub Actions an annotation, and a table in
+    /// Report to the CI about a rollout that does not complete. auto: in GitHub Actions an annotation, and a table in
     /// the summary of the job.
     #[arg(long, value_name = "WHAT", default_value = "auto")]
     pub ci: Ci,
 }
 
-/// What a job of a CI gets besides the exit code.
+/// The report that a CI job gets besides the exit code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Ci {
-    /// What the CI understands.
+    /// The form that the CI understands.
     #[default]
     Auto,
     /// Nothing.

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub struct Candidate {
     /// The word.
     pub word: String,
-    /// What it means; may be empty.
+    /// Its description; may be empty.
     pub help: String,
 }
 
@@ -38,7 +38,7 @@ impl Candidate {
     }
 }
 
-/// What the shell does besides. The numbers are those of the protocol.
+/// Instructions to the shell besides the candidates. The numbers are those of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Directive {
     /// Files may stand there, too.

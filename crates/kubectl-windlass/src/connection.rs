@@ -33,7 +33,7 @@ pub enum ConnectionError {
     Kubeconfig {
         /// The flag or variable, with the file.
         source_name: String,
-        /// What is wrong.
+        /// The defect.
         reason: String,
     },
     /// Nothing says where the API server is.

@@ -3,7 +3,7 @@
 /// The exit codes. `docs/plugin.md` has the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// What the user asked for holds.
+    /// The state that the user asked for is reached.
     Success,
     /// An error: a refused request, an object that does not exist, a file that cannot be read.
     Error,
@@ -69,7 +69,7 @@ pub enum CommandError {
     Unreadable {
         /// Such as `deployment shop/web`.
         object: String,
-        /// What is wrong with it.
+        /// The defect in it.
         error: serde_json::Error,
     },
     /// The terminal could not be used.

@@ -149,7 +149,7 @@ async fn assess(
     Ok(Some((assessment, workload.pods)))
 }
 
-/// What happens next, and what the user can do.
+/// The next steps of the rollout, and of the user.
 pub fn next(assessment: &Assessment) -> Vec<String> {
     let Assessment { name, now, .. } = assessment;
     let mut next = Vec::new();
@@ -251,7 +251,7 @@ fn text(assessment: &Assessment, plugin: Option<&str>) -> String {
     text
 }
 
-/// What could not be read, and what that means for the rest. It comes first.
+/// The objects that could not be read, and what that means for the rest. It comes first.
 fn notes(unreadable: &[String], is_partial: bool) -> String {
     let consequence = match is_partial {
         true => "no reasons can be told, only what the status says",
@@ -285,7 +285,7 @@ fn pod_table(pods: &[PodView], now: Timestamp) -> String {
     text
 }
 
-/// Who acts on an object.
+/// The controller that acts on an object, as text.
 fn acts(actor: Option<&Actor>, is_observed: bool, now: Timestamp) -> String {
     match actor {
         Some(Actor { manager, at }) => {

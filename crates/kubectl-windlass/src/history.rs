@@ -97,7 +97,7 @@ pub async fn read(
     Ok(Some((deployment, history)))
 }
 
-/// What differs between two revisions.
+/// The differences between two revisions.
 fn between(from: &Revision, to: &Revision, format: HistoryFormat) -> Result<String, String> {
     let (old, new) = (format!("revision {}", from.number), format!("revision {}", to.number));
     let difference = revisions::difference((&old, &from.template), (&new, &to.template))?;

@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// What the file of a plugin is called, before the name of the plugin.
+/// The start of a plugin's file name, before the name of the plugin.
 const PLUGIN: &str = "kubectl-";
 
-/// What kubectl calls for the completion of a plugin, before the name of the plugin.
+/// The start of the name of the program that kubectl calls to complete a plugin, before the name of the plugin.
 pub const COMPLETE: &str = "kubectl_complete-";
 
 /// The hidden command that completes, for shells and tests that call the program by its own name.

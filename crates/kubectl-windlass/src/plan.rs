@@ -49,7 +49,7 @@ struct Report {
     is_rolling_update: bool,
     /// The desired number of pods.
     replicas: i64,
-    /// What changes.
+    /// The changes, in words.
     said: Vec<String>,
     preview: Preview,
     /// The same if no new pod becomes ready.
@@ -63,11 +63,11 @@ struct Report {
     autoscaler: Option<String>,
     /// Why the server refuses each new pod.
     refusal: Option<String>,
-    /// What the server judged.
+    /// The parts that the server judged.
     checked: Vec<&'static str>,
-    /// What nobody judged, and why.
+    /// The parts that were not judged, and why.
     unjudged: Vec<String>,
-    /// What crosses a bound of the command line.
+    /// The bounds of the command line that the rollout crosses.
     crossed: Vec<String>,
     is_paused: bool,
 }
@@ -150,7 +150,7 @@ fn unknown(object: &str, unreadable: &[String]) -> CommandError {
     ))
 }
 
-/// What to preview.
+/// The object to preview.
 struct Wanted {
     kind: Kind,
     name: String,
@@ -274,7 +274,7 @@ fn unname(preview: &mut Preview, deployment: &str, exists: impl Fn(&str) -> bool
     }
 }
 
-/// What refuses each new pod, whatever the quotas leave.
+/// A quota without room for a new pod, if something refuses each new pod whatever the quotas leave.
 fn refuses_each(refusal: Option<&String>) -> Vec<Room> {
     refusal.map(|_| Room { free: 0, new_pod: 1, old_pod: 0 }).into_iter().collect()
 }
@@ -290,7 +290,7 @@ fn whole_seconds(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 
-/// What crosses the bounds of the command line.
+/// The bounds of the command line that the rollout crosses.
 fn crossed(args: &PlanArgs, preview: &Preview) -> Vec<String> {
     let mut crossed = Vec::new();
     if let (Some(least), Some((nth, step))) = (args.min_available, preview.lowest())

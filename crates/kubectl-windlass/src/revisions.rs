@@ -13,7 +13,7 @@ use crate::text::harmless;
 /// Why a revision was made, as its author says.
 const CHANGE_CAUSE: &str = "kubernetes.io/change-cause";
 
-/// What `kubectl apply` keeps: the configuration that it applied last.
+/// The annotation in which `kubectl apply` keeps the configuration that it applied last.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Annotations that say something about the Deployment as it is now, not about a revision: they stay when it goes back to
@@ -169,7 +169,7 @@ pub fn yaml(template: &Value) -> Result<String, String> {
     serde_saphyr::to_string(template).map_err(|error| error.to_string())
 }
 
-/// What differs between two templates, as a unified diff of their YAML; empty if nothing does.
+/// The difference between two templates, as a unified diff of their YAML; empty if there is none.
 ///
 /// # Errors
 /// As [`yaml`].
@@ -186,7 +186,7 @@ pub fn difference(from: (&str, &Value), to: (&str, &Value)) -> Result<String, St
 pub struct WayBack {
     /// The operations of a JSON patch of the Deployment; empty if it has that template already.
     pub operations: Vec<Value>,
-    /// What changes, as a unified diff.
+    /// The changes, as a unified diff.
     pub difference: String,
 }
 

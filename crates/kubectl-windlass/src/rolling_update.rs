@@ -41,7 +41,7 @@ use file::read_file;
 use prepare::name;
 use reporter::Reporter;
 
-/// What a command needs to reach one namespace.
+/// The means of a command to reach one namespace.
 struct Cluster<'a> {
     api: &'a Arc<Api>,
     namespace: &'a str,

@@ -82,7 +82,7 @@ async fn find_leaders(api: &Api) -> (Vec<Value>, Vec<String>) {
     (leaders, unreadable)
 }
 
-/// Who holds a Lease; `None` if nobody has renewed it for a minute.
+/// The holder of a Lease; `None` if nobody has renewed it for a minute.
 fn holder(lease: &Value, now: Timestamp) -> Option<String> {
     let renewed: Timestamp = lease["spec"]["renewTime"].as_str()?.parse().ok()?;
     let holder = lease["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty())?;

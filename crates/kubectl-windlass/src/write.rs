@@ -42,7 +42,7 @@ pub async fn try_create(api: &Api, what: &str, path: &str, body: &impl Serialize
 pub struct Creation<'a> {
     /// The field manager.
     pub manager: &'a str,
-    /// What happens to unknown and duplicate fields: `Strict`, `Warn` or `Ignore`.
+    /// The treatment of unknown and duplicate fields: `Strict`, `Warn` or `Ignore`.
     pub field_validation: &'a str,
     /// Whether the server only judges the object.
     pub dry_run: bool,

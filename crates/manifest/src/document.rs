@@ -111,8 +111,8 @@ fn read(text: &str, budget: &Budget, strict_booleans: bool, lines_before: u64) -
     })
 }
 
-/// What kubectl takes, within bounds. Aliases are counted where they are used, by [`Budget`]; a chain of them that
-/// comes to nothing, such as of empty lists, is counted by the reader.
+/// The options under which everything that kubectl accepts can be read, within bounds. Aliases are counted where they
+/// are used, by [`Budget`]; a chain of them that comes to nothing, such as of empty lists, is counted by the reader.
 fn options(strict_booleans: bool) -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -194,7 +194,7 @@ impl fmt::Display for Word {
     }
 }
 
-/// What kubectl reads as a boolean, besides `true` and `false`.
+/// Whether kubectl reads the word as a boolean, besides `true` and `false`.
 fn is_boolean_of_yaml_1_1(word: &str) -> bool {
     let lower =
         ["y", "yes", "on", "n", "no", "off"].into_iter().find(|known| known.eq_ignore_ascii_case(word));
@@ -502,7 +502,7 @@ mod tests {
         text.push_str("*a]\n");
         let error = refused(&text);
         assert!(error.contains("larger than 3 MiB"), "{error}");
-        // What stands for nothing, as often as one likes.
+        // An alias for nothing may be repeated as often as one likes.
         let mut text = "a0: &a0 []\n".to_owned();
         for level in 1..30 {
             let previous = format!("*a{}", level - 1);

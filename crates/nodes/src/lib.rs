@@ -1,5 +1,5 @@
-//! What a cluster has beside its API server and its workload controllers: nodes whose kubelet starts and ends pods, a
-//! scheduler, and the collectors of garbage and of namespaces, all simulated.
+//! The parts of a cluster beside its API server and its workload controllers: nodes whose kubelet starts and ends pods,
+//! a scheduler, and the collectors of garbage and of namespaces, all simulated.
 //!
 //! Everything here is a client of an API server, by a [`kube::Client`], and works beside any: the one of
 //! `windlass-apiserver` in this process, or a real one. Time is handed in, so that a test runs under a paused clock.

@@ -255,7 +255,7 @@ async fn clear(client: &Client, kind: &Kind, namespace: &str) -> Result<Vec<Valu
     listed().await
 }
 
-/// What is left in a namespace: kinds such as `pods.` with counts, and finalizers with counts.
+/// The remaining content of a namespace: kinds such as `pods.` with counts, and finalizers with counts.
 #[derive(Debug, Default)]
 struct Remains {
     kinds: BTreeMap<String, usize>,

@@ -44,7 +44,7 @@ impl Backoff for ReflectorBackoff {
     fn reset(&mut self) {}
 }
 
-/// What happened to the objects of one kind.
+/// A change to the objects of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change<K> {
     /// An object was created, changed, or seen for the first time.
@@ -92,7 +92,7 @@ impl Identity {
 pub struct Reflector<K> {
     /// [`Identity::packed`] to the resourceVersion.
     objects: BTreeMap<Box<str>, Box<str>>,
-    /// What a relist has named so far, in the server's order; `None` outside of one.
+    /// The objects that a relist has named so far, in the server's order; `None` outside of one.
     listed: Option<Vec<K>>,
     synced: bool,
 }

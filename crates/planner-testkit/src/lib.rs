@@ -1,4 +1,4 @@
-//! What tests of the planners share, compiled once and without an API server:
+//! Code that tests of the planners share, compiled once and without an API server:
 //!
 //! - [`objects`]: Deployments, ReplicaSets and pods, as builders. Every other test uses them, too.
 //! - [`situation`]: one moment of a Deployment or a ReplicaSet, and the plans for it.

@@ -33,12 +33,12 @@ impl Situation {
         }
     }
 
-    /// What the planner is given.
+    /// The planner's input.
     pub fn observed(&self) -> Observed<'_> {
         self.observed_at(now())
     }
 
-    /// What the planner is given at another time.
+    /// The planner's input at another time.
     pub fn observed_at(&self, now: Timestamp) -> Observed<'_> {
         Observed { owned: self.replica_sets.clone(), ..Observed::new(&self.deployment, now) }
     }

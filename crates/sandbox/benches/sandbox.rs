@@ -1,4 +1,4 @@
-//! What a rollout on the sandbox costs: CPU time and memory of everything that it is, the API server, the simulated nodes,
+//! The cost of a rollout on the sandbox: CPU time and memory of all its parts, the API server, the simulated nodes,
 //! the collectors and the controllers. `cargo bench --bench sandbox`, or with `-- 100 20` for 100 Deployments of 20 pods.
 //!
 //! The default is 500 Deployments of 20 pods. It fails above 10 s of CPU time or 150 MB of resident memory, and if a

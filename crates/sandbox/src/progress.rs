@@ -297,7 +297,7 @@ mod tests {
         cluster
     }
 
-    /// What a change of the Deployment leads to.
+    /// The verdict after a change of the Deployment.
     fn judged(progress: &mut Progress, cluster: &Cluster) -> Completion {
         let web = ("shop".to_owned(), "web".to_owned());
         progress.completion_after(Followed::Deployment, web, cluster)

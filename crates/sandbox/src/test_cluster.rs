@@ -21,12 +21,12 @@ use super::progress::{Completion, Progress, Target};
 /// How often the state is looked at, in the time of the test.
 const POLL: Duration = Duration::from_millis(100);
 
-/// What a [`TestCluster`] has.
+/// The settings of a [`TestCluster`].
 #[derive(Clone)]
 pub struct TestOptions {
     /// The seed of UIDs, generated names and jitter: the same one gives the same history. The default is 0.
     pub seed: u64,
-    /// What the clock says at the start. The default is 2026-01-01T00:00:00Z.
+    /// The time of the clock at the start. The default is 2026-01-01T00:00:00Z.
     pub start: Timestamp,
     /// Whether the controllers of workloads run; without them, only yours do. The default is true.
     pub controllers: bool,
@@ -143,7 +143,7 @@ impl TestCluster {
     /// Creates or changes the objects of manifests in YAML, once all of them are found valid.
     ///
     /// # Errors
-    /// What is wrong with which document.
+    /// The error names the document and its defect.
     pub async fn apply(&self, manifests: &str) -> Result<(), ManifestError> {
         let objects = manifest::parse("the manifest", manifests, self.sandbox.served_kinds())?;
         manifest::apply::check(&self.client, &objects).await?;

@@ -94,7 +94,7 @@ fn part_of_a_bug(text: &str) -> Result<String, String> {
     Err(format!("no planted mistake has this name; similar names: {near:?}"))
 }
 
-/// What `--replay` runs.
+/// The history that `--replay` runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The history of this seed.
@@ -111,7 +111,7 @@ impl FromStr for Source {
     }
 }
 
-/// What only the process can provide.
+/// The facts that only the process can provide.
 pub struct Host<'a> {
     /// The real time since the start: the library must not read the machine's clock.
     pub elapsed: &'a (dyn Fn() -> Duration + Sync),

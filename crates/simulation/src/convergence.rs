@@ -1,4 +1,4 @@
-//! What must hold once the faults have ended and users make no more changes: L1 and L4.
+//! Conditions that must hold once the faults have ended and users make no more changes: L1 and L4.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -40,7 +40,7 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(70);
 /// written any more, over lists, watches and restarts of the daemons.
 ///
 /// # Errors
-/// What has not converged, or was written although nothing was to be done.
+/// The objects that have not converged, or a write although nothing was to be done.
 pub async fn converges(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
     until(server, actors, is_settled, PATIENCE + server.lagging_for()).await?;
     // The following checks need watches that show everything.

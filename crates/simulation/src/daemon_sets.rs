@@ -33,7 +33,7 @@ use windlass_nodes::{garbage, kubelet};
 pub struct Outcome {
     /// The first breach, if any.
     pub failure: Option<Breach>,
-    /// What happened, one line for each act and for each write of a daemon.
+    /// The history, one line for each act and for each write of a daemon.
     pub log: Vec<String>,
 }
 

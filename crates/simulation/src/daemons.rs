@@ -95,7 +95,7 @@ fn ended_as(
 fn controllers(server: &Arc<Server>, scenario: &Scenario, skew: Skew, agent: &str, seed: u64) -> Controllers {
     let defaults = ElectionOptions::default();
     let options = ElectionOptions {
-        // What a slow clock measures as ten seconds.
+        // The duration that a slow clock measures as ten seconds.
         renew_deadline: skew.takes_for(defaults.renew_deadline),
         retry_period: skew.takes_for(defaults.retry_period),
         namespace: Some("kube-system".into()),

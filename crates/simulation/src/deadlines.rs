@@ -1,4 +1,4 @@
-//! What has to happen in time where there are no faults: L2, L5, L10 and H4.
+//! Events that must happen in time where there are no faults: L2, L5, L10 and H4.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use windlass::runtime::leader_election::rules::ElectionOptions;
 /// A pod that an earlier request may still create is accounted for during two minutes.
 pub(super) const RESERVED: Duration = Duration::from_secs(130);
 
-/// What a rollout may take beyond its waves.
+/// The time that a rollout may take beyond its waves.
 pub(super) const SLACK: Duration = Duration::from_secs(5);
 
 /// The progress deadline that users set, in seconds. The pods of a rollout with a working image are ready earlier.

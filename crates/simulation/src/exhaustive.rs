@@ -36,7 +36,7 @@ const WINDOWS: [u32; 2] = [300, 8000];
 /// When the new image is applied: while the first pods start, and when all of them are ready.
 const CHANGES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
 
-/// What limits a visit.
+/// The limits of a visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Whether a crash and a window occur in the same history.
@@ -47,7 +47,7 @@ pub struct Bounds {
     pub keep_going: bool,
 }
 
-/// What was visited.
+/// The result of a visit.
 #[derive(Debug, Default)]
 pub struct Visited {
     /// Histories.
@@ -112,7 +112,7 @@ fn windows(writes: impl Iterator<Item = u32>) -> impl Iterator<Item = CrashPoint
     })
 }
 
-/// What may follow `first` in a history in which the daemon sends this many writes.
+/// The crash points that may follow `first` in a history in which the daemon sends this many writes.
 fn later(first: CrashPoint, writes: u32) -> Vec<CrashPoint> {
     match first {
         // A window before the very write that kills the daemon is a window before the crash, and belongs here.

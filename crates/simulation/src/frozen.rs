@@ -1,4 +1,4 @@
-//! What a frozen connection may delay where there are no other faults: L11.
+//! The delays that a frozen connection may cause where there are no other faults: L11.
 //!
 //! A load balancer, a node or a firewall that dies silently leaves a connection on which nothing arrives any more: no
 //! event, no bookmark, and not the end of the watch either. What is judged here is how the informer reacts to that

@@ -73,7 +73,7 @@ use window::Window;
 pub struct Breach {
     /// Its code in the list of invariants, such as "S11".
     pub invariant: &'static str,
-    /// What happened.
+    /// A description of the event.
     pub what: String,
 }
 

@@ -1,5 +1,5 @@
-//! What a daemon can know: up to which moment each of its watches has shown the history, and when the daemon decided
-//! on its open calls. A write is judged by what its author could know, and not by what happened since.
+//! The limits of a daemon's knowledge: up to which moment each of its watches has shown the history, and when the
+//! daemon decided on its open calls. A write is judged by what its author could know, and not by what happened since.
 //!
 //! A decision is about one object: a late reply for one Deployment excuses nothing that is done for another.
 
@@ -46,7 +46,7 @@ struct Author {
     work: BTreeMap<Owner, Work>,
 }
 
-/// What the daemons know, by daemon.
+/// The knowledge of the daemons, by daemon.
 #[derive(Debug, Default)]
 pub struct Knowledge(BTreeMap<Arc<str>, Author>);
 

@@ -1,4 +1,4 @@
-//! What has to follow at once, and what must not be delayed by another workload's failures, where there are no
+//! Reactions that must follow at once, and that another workload's failures must not delay, where there are no
 //! faults: L3, L6, L7 and L9.
 
 use std::collections::BTreeMap;

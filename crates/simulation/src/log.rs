@@ -1,4 +1,4 @@
-//! What happened, in order: always as a fingerprint, and as entries where they are printed.
+//! The history, in order: always as a fingerprint, and as entries where they are printed.
 //!
 //! Most histories pass and are never printed, so only a fingerprint is taken of their log entries. The same scenario
 //! has the same history: one that failed is run once more, and its entries are kept.
@@ -22,7 +22,7 @@ pub struct Entry {
     pub event: Event,
 }
 
-/// What happened.
+/// One event of the history.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A request, and its fault.

@@ -59,7 +59,7 @@ impl Tally {
     }
 }
 
-/// What faults must not change.
+/// The part of the result that faults must not change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ending {
     /// The numbers of creations and deletions.

@@ -30,7 +30,7 @@ const MOST_REPLICAS: u32 = 500;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Replay {
-    /// What it shows or showed, in one or two sentences.
+    /// The behaviour that it shows or showed, in one or two sentences.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub shows: String,
     /// The invariant that it breaks or broke, such as "S11".
@@ -42,7 +42,7 @@ pub struct Replay {
     /// The version of Windlass in which the failure was found.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub found_in: String,
-    /// What happens in it.
+    /// The events in it.
     pub scenario: Scenario,
 }
 

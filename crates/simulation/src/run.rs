@@ -40,7 +40,7 @@ pub struct Outcome {
     pub lasted: Duration,
     /// Virtual time until the cluster was settled.
     pub busy: Duration,
-    /// What faults must not change.
+    /// The part of the result that faults must not change.
     pub ending: Ending,
 }
 

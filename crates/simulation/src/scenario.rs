@@ -1,4 +1,4 @@
-//! What a seed stands for: a value, so that parts can be left out and the rest run again.
+//! The scenario that a seed stands for: a value, so that parts can be left out and the rest run again.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub const NAMES: [&str; 2] = ["web", "api"];
 /// In some seeds [`NAMES`]`[0]` is called so. The names of its pods keep two letters of the hash of their ReplicaSet.
 pub const LONG_NAME: &str = "a-helm-release-with-a-long-name-and-the-chart-component";
 
-/// What the names of a ReplicaSet's pods begin with: as in the API server, a name that is generated has no more than 63
+/// The start of the names of a ReplicaSet's pods: as in the API server, a name that is generated has no more than 63
 /// characters, of which five are random.
 pub fn beginning_of_pods(replica_set: &str) -> String {
     let mut beginning = format!("{replica_set}-");

@@ -86,7 +86,7 @@ pub fn objects(picture: &Picture) -> Vec<String> {
 #[derive(Default)]
 struct Writer {
     lines: Vec<Line>,
-    /// What to add to a request once it is carried out.
+    /// The remarks to add to a request once it is carried out.
     remarks: BTreeMap<String, VecDeque<String>>,
     leader: String,
 }
@@ -239,7 +239,7 @@ fn join(fields: &[(String, String)]) -> String {
     fields.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
 }
 
-/// What a write changed.
+/// The changes that a write made.
 fn changed(before: Option<&Value>, after: Option<&Value>) -> String {
     let (before, after) = match (before, after) {
         (None, None) => return "nothing".into(),
@@ -264,7 +264,7 @@ fn changed(before: Option<&Value>, after: Option<&Value>) -> String {
     if changes.is_empty() { "nothing".into() } else { changes.join(", ") }
 }
 
-/// What a write that was not carried out requested.
+/// The changes that a write requested and that were not carried out.
 fn requested(call: &Call) -> String {
     let Some(steps) = call.body.as_array() else {
         let mut fields = shape(&call.body);

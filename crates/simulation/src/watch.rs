@@ -15,7 +15,7 @@ use super::server::Server;
 
 type Chunk = Result<Bytes, axum::Error>;
 
-/// What is shown is always a prefix of the history.
+/// A watch of one resource by one daemon. It always shows a prefix of the history.
 pub struct Watch {
     inner: BodyDataStream,
     server: Arc<Server>,

@@ -308,7 +308,7 @@ fn free_ports() -> [u16; 3] {
     listeners.map(|listener| listener.local_addr().unwrap().port())
 }
 
-/// What stands before the point in the public key of a P-256 pair (RFC 5480): the two object identifiers
+/// The bytes before the point in the public key of a P-256 pair (RFC 5480): the two object identifiers
 /// `ecPublicKey` and `prime256v1`, and the head of a bit string of 65 bytes.
 const P256_HEAD: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
@@ -364,7 +364,7 @@ pub const DAEMON: User = User {
     groups: "system:serviceaccounts,system:serviceaccounts:kube-system",
 };
 
-/// What a scenario panicked with.
+/// The message with which a scenario panicked.
 pub fn said(error: tokio::task::JoinError) -> String {
     let panic = match error.try_into_panic() {
         Ok(panic) => panic,

@@ -146,7 +146,7 @@ impl Cluster {
         Daemon::run(controllers, metrics)
     }
 
-    /// What a daemon's controllers are built from.
+    /// The parts that a daemon's controllers are built from.
     pub fn parts(&self, client: Client, seed: u64, election: Option<Candidacy>) -> Parts {
         Parts {
             client: client.into(),

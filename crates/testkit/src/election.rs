@@ -20,7 +20,7 @@ pub struct Sent {
     pub at: Duration,
     /// Its sender.
     pub agent: String,
-    /// What it is: `patch Deployment/web`.
+    /// The request: `patch Deployment/web`.
     pub what: String,
     /// Whether it is about the Lease; all else is an act of leadership.
     pub lease: bool,
@@ -110,12 +110,12 @@ impl Rig {
         self.cluster.sandbox.objects("Lease").first().cloned().unwrap_or_default()
     }
 
-    /// What the candidates have sent so far.
+    /// The requests that the candidates have sent so far.
     pub fn sent(&self) -> Vec<Sent> {
         self.sent.lock().unwrap().clone()
     }
 
-    /// What they have sent as leaders.
+    /// The requests that they have sent as leaders.
     pub fn acts(&self) -> Vec<Sent> {
         self.sent().into_iter().filter(|sent| !sent.lease).collect()
     }

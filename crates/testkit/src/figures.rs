@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use crate::controllers::Side;
 
-/// What a row of the table counts in.
+/// The unit of a row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Megabytes, of 1,000,000 bytes.
@@ -36,11 +36,11 @@ pub struct Row {
     pub name: &'static str,
     /// In what unit.
     pub unit: Unit,
-    /// What the median of Windlass may be at most.
+    /// The upper bound for the median of Windlass.
     pub goal: Goal,
 }
 
-/// What the median of Windlass may be at most.
+/// The upper bound for the median of Windlass.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
     /// In the unit of the row.

@@ -1,4 +1,4 @@
-//! What the tests share that need more than the planners, compiled once.
+//! Code that tests of more than the planners share, compiled once.
 //!
 //! - [`cluster`]: an API server, nodes and daemons in this process and in virtual time; [`network`] between them.
 //! - [`stage`] and [`scenarios`]: what holds on every API server, seen as a user sees it; [`user`] is what users do.

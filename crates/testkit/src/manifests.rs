@@ -48,8 +48,8 @@ pub fn yaml_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What the chart renders for each of its files of values, by their names, if `WINDLASS_RENDERED` names the folder
-/// that `.ci/chart check` has filled.
+/// The manifests that the chart renders for each of its files of values, by their names, if `WINDLASS_RENDERED` names
+/// the folder that `.ci/chart check` has filled.
 pub fn rendered() -> Vec<(String, Vec<Value>)> {
     let Some(folder) = std::env::var_os("WINDLASS_RENDERED") else { return Vec::new() };
     let files = yaml_files(Path::new(&folder));

@@ -21,12 +21,12 @@ use tokio::time::Instant;
 pub struct Proxy {
     /// Where it listens.
     pub address: SocketAddr,
-    /// What it has seen.
+    /// The traffic that it has seen.
     pub counts: Arc<Counts>,
     task: AbortHandle,
 }
 
-/// What a proxy has seen.
+/// The traffic that a proxy has seen.
 #[derive(Default)]
 pub struct Counts {
     /// Pods that the server made.

@@ -1,4 +1,4 @@
-//! What a daemon may do, by `deploy/rbac.yaml`, and what it does, by the API server's audit log.
+//! The rights of a daemon, by `deploy/rbac.yaml`, and their use, by the API server's audit log.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -22,7 +22,7 @@ use windlass_planner_testkit::objects::DeploymentBuilder;
 pub struct Stage {
     /// A user's client.
     client: Client,
-    /// What the daemons of this stage are built from, except for the seed.
+    /// The parts that the daemons of this stage are built from, except for the seed.
     parts: Parts,
     /// Where its objects are.
     pub namespace: String,

@@ -1,4 +1,4 @@
-//! What users do, on whichever API server.
+//! The acts of users, on whichever API server.
 
 use http::{Method, Request};
 use kube::Client;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What an end-to-end test does: a Deployment becomes Available, a cascade ends, and a namespace goes.
+"""The work of an end-to-end test: a Deployment becomes Available, a cascade ends, and a namespace goes.
 
     KUBEBUILDER_ASSETS=/path/to/assets test_web.py FOLDER    with the control plane of bed.py; FOLDER has Windlass' programs
     test_web.py --kubeconfig FILE                            with a sandbox that runs already

@@ -221,7 +221,7 @@ mod tests {
         Some(NewReplicaSet { created: at(created), reused: false, available })
     }
 
-    /// What a daemon counts that sees these reasons one after the other, ten seconds apart; the second
+    /// The events that a daemon counts when it sees these reasons one after the other, ten seconds apart; the second
     /// value is whether a new pod is available then.
     fn seen(reasons: &[(&str, bool)], replica_set: Option<NewReplicaSet>) -> Vec<RolloutEvent> {
         let first = says(reasons[0].0).filter(|_| !reasons[0].0.is_empty());

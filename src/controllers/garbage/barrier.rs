@@ -48,7 +48,7 @@ pub(super) enum Deletion {
     Foreground,
 }
 
-/// What all resources say of an owner.
+/// The answers of all resources about an owner.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     /// The objects that refer to it.
@@ -64,7 +64,7 @@ pub(super) struct Answer {
 pub(super) struct Unread {
     /// The API group.
     pub(super) group: String,
-    /// What is wrong.
+    /// The defect.
     pub(super) reason: String,
     /// When it was first missed.
     pub(super) since: Instant,
@@ -239,7 +239,7 @@ impl Barrier {
     }
 }
 
-/// What a round has found so far.
+/// The findings of a round so far.
 struct Round {
     began: Instant,
     /// When the last resource that works has answered.

@@ -124,7 +124,7 @@ impl Collector {
                 return Ok(pause(since, ends, now));
             }
             if asked < ends {
-                // What could not be read then may be read now.
+                // Resources that could not be read then may be readable now.
                 self.ask_for_referents(uid, &address, &target.resource, Deletion::Foreground, patience);
                 return Ok(Next::Unfinished);
             }
@@ -205,7 +205,7 @@ impl Collector {
                 return Ok(pause(since, ends, now));
             }
             if asked < ends {
-                // What could not be read then may be read now.
+                // Resources that could not be read then may be readable now.
                 let patience = Patience { with_each: ORPHANING_PATIENCE, until: ends };
                 self.ask_for_referents(uid, address, &target.resource, Deletion::Orphaning, patience);
                 return Ok(Next::Unfinished);

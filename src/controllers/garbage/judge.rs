@@ -38,7 +38,7 @@ pub(super) struct Turns {
     room: Semaphore,
 }
 
-/// What is known of the first owners of an object at this version.
+/// The states of the first owners of an object at this version.
 #[derive(Debug)]
 struct Turn {
     version: String,
@@ -60,7 +60,7 @@ impl Turns {
         self.room.acquire_many(bytes).await.ok()
     }
 
-    /// What was known of the first owners of an object.
+    /// The states of the first owners of an object, if they are known.
     fn take(&self, object: &Metadata<'_>) -> Vec<OwnerState> {
         let turn = self.begun.lock().remove(&object.uid);
         let is_same = |turn: &Turn| turn.version == object.resource_version.as_str();
@@ -106,7 +106,7 @@ impl Collector {
             Fate::Keep => Ok(Next::Settled),
             Fate::DropReferences(gone) => {
                 self.drop_references(uid, &target, &gone, &live).await?;
-                // What is left is judged by what the watch shows then.
+                // The remaining references are judged when the watch shows this change.
                 Ok(Next::Settled)
             }
             Fate::Delete(policy) => self.delete_as_read(uid, &target, &live, policy).await,

@@ -34,7 +34,7 @@ impl ResourceFilter {
         self.only.is_empty() || self.only.iter().any(is_of)
     }
 
-    /// What a collector of some resources leaves undone; `None` for one of all resources.
+    /// The duties that a collector of some resources leaves undone; `None` for one of all resources.
     pub(super) fn limits(&self) -> Option<String> {
         (!self.only.is_empty()).then(|| {
             format!(
@@ -84,7 +84,7 @@ impl Monitor {
     }
 }
 
-/// What is served, and what of it is watched.
+/// The served kinds, and those of them that are watched.
 pub(super) struct Kinds {
     resources: ResourceFilter,
     /// The only namespace, if there is one.
@@ -100,7 +100,7 @@ struct State {
     monitors: BTreeMap<ResourceId, Monitor>,
 }
 
-/// What discovery says of a kind.
+/// The answer of discovery about a kind.
 pub(super) enum Served {
     /// It is served as this.
     As(DiscoveredResource),
@@ -121,7 +121,7 @@ impl Kinds {
         served: Arc<Discovered>,
     ) -> (Vec<DiscoveredResource>, Vec<(ResourceId, Monitor)>) {
         let mut state = self.state.write();
-        // What was watched and cannot be read now is not gone.
+        // A kind that was watched and cannot be read now is not gone.
         let last_good = served.failed.iter().filter_map(|failed| failed.last_good.as_ref()).flatten();
         let still = last_good
             .filter(|resource| state.monitors.values().any(|known| is_same(&known.resource, resource)));
@@ -173,7 +173,7 @@ impl Kinds {
         self.state.write().monitors.insert(id, monitor);
     }
 
-    /// What is served of a kind, in whichever version.
+    /// The served resource of a kind, in whichever version.
     pub(super) fn of_kind(&self, group: &str, kind: &str) -> Served {
         let state = self.state.read();
         let is_meant = |failed: &FailedGroup| failed.group == group;

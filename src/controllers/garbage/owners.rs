@@ -1,4 +1,4 @@
-//! What is known for certain of the owners of an object, by the graph or by an answer of the API server.
+//! The states of an object's owners that are known for certain, by the graph or by an answer of the API server.
 
 use tokio::time::Instant;
 
@@ -19,7 +19,7 @@ use crate::runtime::request;
 /// The event about a reference to an owner in another namespace; upstream's.
 const INVALID_NAMESPACE: &str = "OwnerRefInvalidNamespace";
 
-/// What is known of the owner behind a reference.
+/// The state of the owner behind a reference, if it is within reach.
 pub(super) enum Owner {
     /// For certain.
     Is(OwnerState),

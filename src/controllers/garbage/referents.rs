@@ -107,7 +107,7 @@ impl Owners {
     }
 }
 
-/// What was found of the owners.
+/// The referents found for the owners.
 pub(super) type Found = BTreeMap<Uid, Vec<Referent>>;
 
 impl Collector {

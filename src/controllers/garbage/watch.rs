@@ -131,7 +131,7 @@ impl Collector {
         for resource in new {
             self.begin(resource);
         }
-        // What refers to objects of a kind that is not watched can be judged now.
+        // Objects whose owners are of a kind that is not watched can be judged now.
         if serves_more {
             let wakes = self.graph.lock().more_is_served();
             self.wake(wakes);

@@ -39,7 +39,8 @@ impl SharedDiscovery {
         SharedDiscovery(tokio::sync::Mutex::new((Discovery::new(api), None)))
     }
 
-    /// What the API server serves, asked not before `start`: who waits for another's answer shares the next one.
+    /// The resources that the API server serves, read not before `start`: a caller that waits for another's answer
+    /// shares the next one.
     async fn since(&self, start: Instant) -> Result<Arc<Discovered>, DiscoveryError> {
         let mut state = self.0.lock().await;
         let (discovery, asked) = &mut *state;

@@ -1,4 +1,4 @@
-//! What is kept of each namespace between rounds. Lost with the process, it costs one delay and one full look.
+//! The memory of each namespace between rounds. Lost with the process, it costs one delay and one full look.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

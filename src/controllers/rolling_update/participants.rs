@@ -12,7 +12,7 @@ pub(super) struct Participants(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Who takes part in an update, itself included.
+    /// The participants of an update, itself included.
     of: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
     updates: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
 }

@@ -61,7 +61,7 @@ pub enum TrustError {
         flag: &'static str,
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// The ConfigMap could not be read.
@@ -76,7 +76,7 @@ pub enum TrustError {
     Value {
         /// The key.
         key: &'static str,
-        /// What is wrong with its value.
+        /// The defect in its value.
         reason: String,
     },
 }

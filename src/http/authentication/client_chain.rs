@@ -38,7 +38,7 @@ impl ClientChain {
     }
 }
 
-/// What holds of a chain for some time.
+/// The verdict on a chain, which holds for some time.
 #[derive(Debug)]
 pub(super) struct Verdict {
     /// The authorities that it was judged by.

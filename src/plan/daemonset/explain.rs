@@ -21,7 +21,7 @@ use crate::plan::deployment::explain::shorten;
 pub enum PlanReason {
     /// The DaemonSet cannot be acted on.
     Refused {
-        /// What is wrong with it: the text of the event.
+        /// The defect: the text of the event.
         defect: String,
     },
     /// The DaemonSet is being deleted.
@@ -110,7 +110,7 @@ pub struct WaitingNode {
     /// The pod; `None` while there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<Arc<str>>,
-    /// What it waits for.
+    /// The reason why it waits.
     pub reason: String,
 }
 
@@ -220,7 +220,7 @@ pub(super) fn explain(
     reasons
 }
 
-/// What a node waits for; `None` if it has an available pod that no rollout replaces.
+/// The wait of a node; `None` if it has an available pod that no rollout replaces.
 fn wait(observed: &Observed<'_>, history: &History<'_>, place: PodsOfNode<'_>) -> Option<WaitingNode> {
     let Observed { daemon_set, now, .. } = observed;
     let live = || place.pods.iter().filter(|pod| !pod.meta.is_deleting());
@@ -291,7 +291,7 @@ impl PlanReason {
     }
 }
 
-/// What the kubelet or the scheduler reports.
+/// The report of the kubelet or the scheduler.
 fn reported(pod: &Pod) -> String {
     let Some(waiting) = pod.startup_failure() else { return String::new() };
     match &waiting.message {

@@ -71,7 +71,7 @@ impl ByNode {
 pub struct PodsOfNode<'a> {
     /// The node's name.
     pub node: &'a Arc<str>,
-    /// What the DaemonSet wants of the node; `None` if it does not exist.
+    /// The verdict of the DaemonSet on the node; `None` if the node does not exist.
     pub verdict: Option<Verdict>,
     /// By seniority.
     pub pods: &'a [Arc<Pod>],

@@ -101,7 +101,7 @@ impl fmt::Debug for IsTaken {
     }
 }
 
-/// What one reconcile of a DaemonSet should do, in order.
+/// The plan for one reconcile of a DaemonSet: writes in order, events, and the status.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use = "a plan changes nothing until it is executed"]
 pub struct Plan {

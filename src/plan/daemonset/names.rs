@@ -194,7 +194,7 @@ impl Marks {
     }
 }
 
-/// What to do about a creation whose name is taken.
+/// The reaction to a creation whose name is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// The pod is the one that was to be created.

@@ -1,4 +1,4 @@
-//! What a refused write holds up: what needs it, and nothing else.
+//! Refused writes. One holds up the writes that need it, and no others.
 //!
 //! A quota, a policy or a webhook may refuse a write for ever. A deletion that waited for it might be what makes room:
 //! of the pod of a node that should not run one, of a failed pod, of the oldest revision.

@@ -249,7 +249,7 @@ fn hash_of(revision: &ControllerRevision) -> String {
     }
 }
 
-/// What to do about a revision whose name is taken.
+/// The reaction to a revision whose name is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// It has this template and this hash: use it.

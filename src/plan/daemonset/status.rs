@@ -1,4 +1,4 @@
-//! What a DaemonSet reports (upstream: `updateDaemonSetStatus`).
+//! The status of a DaemonSet (upstream: `updateDaemonSetStatus`).
 
 use std::sync::Arc;
 

@@ -30,7 +30,7 @@ use crate::model::{Deployment, DeploymentStatus, Phase, Pod, ReplicaSet, Strateg
 pub enum PlanReason {
     /// The Deployment cannot be acted on.
     Refused {
-        /// What is wrong with it: the text of the event.
+        /// The defect: the text of the event.
         defect: String,
     },
     /// The Deployment is being deleted.
@@ -44,13 +44,13 @@ pub enum PlanReason {
     },
     /// A rollback by annotation precedes all writes to ReplicaSets.
     RollingBack {
-        /// What the plan does: the text of the event.
+        /// The action of the plan: the text of the event.
         answer: String,
     },
     /// No ReplicaSet is created for now: the API server stored each one with a changed template.
     #[serde(rename = "blocked")]
     CreateLimit {
-        /// What is wrong, and when the next one is created.
+        /// The defect, and when the next one is created.
         reason: String,
     },
     /// `spec.paused`.
@@ -381,7 +381,7 @@ fn trimming(deployment: &Deployment, plan: &Plan) -> Option<PlanReason> {
     (!replica_sets.names.is_empty()).then_some(PlanReason::TrimmingHistory { replica_sets, limit })
 }
 
-/// What the ReplicaSets have still to do or to report, whatever the strategy: the new one first.
+/// The steps that ReplicaSets still have to take or to report, whatever the strategy: the new one first.
 fn waits(observed: &Observed<'_>, replica_sets: &ReplicaSets) -> Vec<PlanReason> {
     let mut reasons = Vec::new();
     for replica_set in replica_sets.new.iter().chain(&replica_sets.old) {

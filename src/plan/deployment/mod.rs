@@ -23,7 +23,7 @@ use super::EventNote;
 use super::claim::{Claim, claim};
 use crate::model::{Deployment, ReplicaSet, Strategy};
 
-/// What one reconcile of a Deployment should do, in order.
+/// The plan for one reconcile of a Deployment: writes in order, events, and the reasons.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use = "a plan changes nothing until it is executed"]
 pub struct Plan {

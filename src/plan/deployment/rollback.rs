@@ -13,7 +13,7 @@ use super::{ReplicaSets, Write};
 use crate::model::{Deployment, POD_TEMPLATE_HASH, ReplicaSet};
 use crate::plan::EventNote;
 
-/// What a rollback does to the Deployment.
+/// The changes that a rollback makes to the Deployment.
 #[derive(Clone, Debug)]
 pub struct RollBack {
     /// The template to roll back to, and all annotations of the Deployment from then on. `None`: there

@@ -1,4 +1,4 @@
-//! What a Deployment reports: the counts, and whether it is complete (upstream: `sync.go`,
+//! The status of a Deployment: the counts, and whether it is complete (upstream: `sync.go`,
 //! `calculateStatus`).
 
 use jiff::Timestamp;

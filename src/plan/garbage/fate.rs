@@ -1,9 +1,9 @@
-//! What becomes of an object, once it is known of each of its owners whether it exists.
+//! Decides whether to keep an object, delete it, or drop references, once it is known of each owner whether it exists.
 
 use crate::model::Uid;
 use crate::model::metadata::{FOREGROUND, Metadata, ORPHAN};
 
-/// What is known of an owner, for certain.
+/// The state of an owner that is known for certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerState {
     /// It exists. One that is being deleted and waits for others than its dependents exists, too.
@@ -47,7 +47,7 @@ impl Policy {
     }
 }
 
-/// What becomes of an object.
+/// The decision about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It stays as it is.

@@ -1,4 +1,4 @@
-//! Who owns whom: all objects of an API server in a few bytes each.
+//! The graph of owners and dependents: all objects of an API server in a few bytes each.
 //!
 //! The one guarantee: what the graph says to be absent has been seen to be deleted, or was asked for. That an object is
 //! missing from the graph, or from a list, proves nothing.
@@ -39,7 +39,7 @@ impl From<ResourceId> for u64 {
     }
 }
 
-/// What the graph needs of a resource.
+/// The properties of a resource that the graph needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphResource {
     /// The API group; empty for the core group.
@@ -61,7 +61,7 @@ struct ResourceEntry {
     objects: u32,
 }
 
-/// What an event makes necessary.
+/// A step that an event makes necessary.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wake {
     /// Look at this object.
@@ -87,7 +87,7 @@ pub struct Graph {
     further: HashMap<u32, Vec<links::Further>>,
     /// The dependents of an owner by references after their first.
     further_dependents: HashMap<u32, BTreeSet<u32>>,
-    /// What a reference claims of its owner, by dependent and owner, where it is not what the owner's record says.
+    /// The claim of a reference about its owner, by dependent and owner, where it differs from the owner's record.
     claims: HashMap<(u32, u32), u64>,
     /// UIDs that are no UUIDs, by the hash that stands for them.
     other_uids: HashMap<UidKey, Arc<str>>,
@@ -140,7 +140,7 @@ impl Graph {
             gone.into_iter().for_each(|slot| self.records[slot].set(Flag::Deleted, true));
             return wakes;
         }
-        // What refers to them is not looked at: their kind has gone with them, so that nobody could be asked.
+        // Their dependents are not checked: their kind has gone with them, so that no request could tell.
         wakes.retain(|wake| match wake {
             Wake::Check(uid) => self.find(uid).is_some_and(|slot| self.records[slot].waits_for_dependents()),
             Wake::CheckLater(_) | Wake::Orphan(_) => true,

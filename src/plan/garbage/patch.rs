@@ -24,7 +24,7 @@ pub fn without_blocking(object: &Uid, owners: &[Uid]) -> Value {
     json!({"metadata": {"uid": object, "ownerReferences": references}})
 }
 
-/// What a patch does to references.
+/// The effect of a patch on references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// [`without_references`].

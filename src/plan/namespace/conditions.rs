@@ -45,7 +45,7 @@ pub fn after(namespace: &Namespace, findings: &Findings, now: Timestamp) -> Name
     status
 }
 
-/// What the condition says of groups whose resources are unknown.
+/// The text of the condition about groups whose resources are unknown.
 pub fn failed_groups(failed: &[FailedGroup]) -> Option<String> {
     let each = failed.iter().map(|group| format!("{}: {}", group.group_version(), group.message));
     let count = failed.len();

@@ -1,4 +1,4 @@
-//! What a namespace holds, by resource.
+//! The content of a namespace, by resource.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,7 +55,7 @@ impl Listed {
     }
 }
 
-/// What is left of one resource.
+/// The remaining objects of one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
     /// The API group; empty for the core group.
@@ -107,16 +107,16 @@ impl Left {
 pub struct Failure {
     /// The resource.
     pub resource: Name,
-    /// What failed, and why.
+    /// The failure, and its reason.
     pub message: String,
 }
 
-/// What a round has found in a namespace. Resources without objects are left out.
+/// The content of a namespace that a round has found. Resources without objects are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Content {
-    /// What is left.
+    /// The remaining objects.
     pub left: Vec<Left>,
-    /// What is unknown.
+    /// The resources that could not be read.
     pub errors: Vec<Failure>,
 }
 

@@ -45,13 +45,13 @@ pub struct Observed<'a> {
     pub waited: Duration,
     /// How long after that it may lose its token.
     pub delay: Duration,
-    /// What the last round found.
+    /// The findings of the last round.
     pub last: Last,
     /// The time.
     pub now: Timestamp,
 }
 
-/// What to do about a namespace.
+/// The next step for a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// Nothing: it is not being deleted, or what keeps it is not ours.
@@ -86,7 +86,7 @@ pub fn may_be_emptied(cached: &Namespace, live: &Namespace) -> bool {
 /// A resource by group and name.
 pub type Name = (String, String);
 
-/// What is remembered of the last round.
+/// The memory of the last round.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Last {
     /// The resources that had objects left, or could not be read.
@@ -145,10 +145,10 @@ pub fn is_in_the_way(failed: &FailedGroup) -> bool {
     last_good.is_none_or(|resources| resources.iter().any(may_hold_objects))
 }
 
-/// What discovery says to a namespace.
+/// The result of discovery for a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// What failed, as the condition says it.
+    /// The failure, in the words of the condition.
     pub failure: Option<String>,
     /// Whether objects may be hidden by that.
     pub is_blocked: bool,
@@ -172,12 +172,12 @@ pub fn may_skip_content(observed: &Observed<'_>, survey: &Survey) -> bool {
     last.was_empty && (survey.is_blocked || waited < delay)
 }
 
-/// What a round has found.
+/// The findings of a round.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// What discovery says.
+    /// The result of discovery.
     pub survey: Survey,
-    /// What the namespace holds; `None` if nobody knows.
+    /// The content of the namespace; `None` if it is unknown.
     pub content: Option<Content>,
     /// Whether that was found in this round; otherwise in an earlier one.
     pub is_fresh: bool,
@@ -197,7 +197,7 @@ impl Findings {
     }
 }
 
-/// What follows from a round.
+/// The conclusion of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The namespace loses its token.
@@ -210,7 +210,7 @@ pub enum Verdict {
     Done,
 }
 
-/// What a namespace waits for.
+/// The reason why a namespace waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     /// Requests that failed.
@@ -238,7 +238,7 @@ impl Cause {
     }
 }
 
-/// What follows from a round. `live` is the namespace after the round, past the cache.
+/// Concludes a round. `live` is the namespace after the round, past the cache.
 pub fn verdict(observed: &Observed<'_>, findings: &Findings, live: &Namespace) -> Verdict {
     let Observed { waited, delay, now, .. } = observed;
     let Findings { survey, content, is_fresh, .. } = findings;
@@ -291,7 +291,7 @@ fn pause(observed: &Observed<'_>, findings: &Findings) -> Duration {
 }
 
 impl Last {
-    /// What is to be remembered of the next round, which began so long after the deletion was seen.
+    /// The memory of the next round, which began so long after the deletion was seen.
     #[must_use]
     pub fn next(&self, findings: &Findings, waited: Duration) -> Last {
         let Some(found) = findings.content.as_ref().filter(|_| findings.is_fresh) else {

@@ -49,7 +49,7 @@ pub(super) struct Cluster {
     serial: u64,
 }
 
-/// What a round has done, and when there is something to do again.
+/// The activity of a round, and the times at which there is something to do again.
 #[derive(Default)]
 pub(super) struct Round {
     pub(super) is_busy: bool,
@@ -88,7 +88,7 @@ impl Cluster {
             .collect();
         let member = |pod: Arc<Pod>| {
             let is_new = pod.meta.controller.as_ref().and_then(|owner| owners.get(&owner.uid)).copied();
-            // What should have been ready by now is in trouble, and stays as it is.
+            // A pod that should have been ready by now is in trouble, and stays as it is.
             let starts = pod.is_active() && pod.ready_since.is_none() && pod.waiting.is_none();
             let ready_at = pod.meta.created.saturating_add(kubelet.ready_after).ok();
             let ready_at = ready_at.filter(|at| starts && *at > now);

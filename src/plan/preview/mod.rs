@@ -1,4 +1,4 @@
-//! What a rollout would do, step by step, before it begins: the planners that the daemon runs, on copies of the objects,
+//! A preview of a rollout, step by step, before it begins: the planners that the daemon runs, on copies of the objects,
 //! with a kubelet that follows three rules: a pod is ready some time after its creation, or never, and gone some time after
 //! its deletion. Scheduling, images and probes are not judged.
 
@@ -25,7 +25,7 @@ pub struct Kubelet {
     pub broken: usize,
 }
 
-/// What a quota leaves of one resource, in units of its own.
+/// The room that a quota leaves for one resource, in units of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Room {
     /// How much is free now. Pods that are being deleted still count as used.
@@ -53,7 +53,7 @@ pub struct Start {
     pub pods: Vec<Arc<Pod>>,
     /// The time of the change.
     pub now: Timestamp,
-    /// What becomes of pods.
+    /// The rules of the kubelet.
     pub kubelet: Kubelet,
     /// The quotas of the namespace.
     pub rooms: Vec<Room>,
@@ -61,7 +61,7 @@ pub struct Start {
     pub free_replica_sets: Option<i64>,
 }
 
-/// What is there at one moment, after everybody has acted.
+/// The state at one moment, after all controllers and kubelets have acted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The time since the change.

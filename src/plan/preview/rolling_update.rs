@@ -27,7 +27,7 @@ pub struct RollingStart {
     pub timeout: SignedDuration,
     /// The time of the beginning.
     pub now: Timestamp,
-    /// What becomes of pods.
+    /// The rules of the kubelet.
     pub kubelet: Kubelet,
     /// The quotas of the namespace.
     pub rooms: Vec<Room>,

@@ -49,7 +49,7 @@ pub struct Observed<'a> {
     pub now: Timestamp,
 }
 
-/// What one reconcile of a ReplicaSet should do, in order.
+/// The plan for one reconcile of a ReplicaSet: writes in order, and events.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use = "a plan changes nothing until it is executed"]
 pub struct Plan {

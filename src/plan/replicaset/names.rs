@@ -84,7 +84,7 @@ impl Sequence {
 pub struct OwnerNames<'a> {
     /// The only one where the base is whole.
     pub whole: Option<&'a str>,
-    /// What all others begin with.
+    /// The start of all others.
     pub cut: Option<&'a str>,
 }
 

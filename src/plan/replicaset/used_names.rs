@@ -32,7 +32,7 @@ const MOST: u64 = 1024;
 /// names are missing in a row, their pods were deleted, or a user chose a name far off.
 const MOST_IN_DOUBT: u64 = 32;
 
-/// What is known of the names between the mark and a used name beyond it.
+/// The knowledge about the names between the mark and a used name beyond it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Between {
     /// This process has seen all pods that existed: these names are free.
@@ -174,7 +174,7 @@ impl UsedNames {
     }
 
     fn trim(&mut self) {
-        // What is half of the sequence behind may be ahead as well.
+        // A name that is half of the sequence behind may be ahead as well.
         let oldest = self.next.saturating_sub(LENGTH / 2);
         while self.free.len() as u64 > MOST || self.free.first().is_some_and(|first| *first < oldest) {
             self.free.pop_first();

@@ -1,5 +1,5 @@
-//! What a rolling update keeps on the two ReplicationControllers: the annotations of kubectl up to 1.17, so that either
-//! tool finishes the other's work.
+//! The bookkeeping of a rolling update on the two ReplicationControllers: the annotations of kubectl up to 1.17, so
+//! that either tool finishes the other's work.
 
 use crate::model::{Meta, ReplicaSet};
 

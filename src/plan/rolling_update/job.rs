@@ -175,7 +175,7 @@ fn end(own: &ReplicaSet, reason: Reason, target: &str) -> Plan {
         _ if replicas == 0 => format!("All pods are those of {target}; {name} stays with 0 replicas"),
         _ => format!("{name} has taken all {replicas} pods of {target} over"),
     };
-    // What an earlier update has left, in which it was NEW, is over with its own.
+    // Annotations of an earlier update, in which it was NEW, are obsolete with its own.
     let all = ALL_OF_OLD.iter().chain(&[SOURCE, DESIRED_REPLICAS]);
     let present = all.filter(|key| own.annotations.get(key).is_some());
     let present = present

@@ -89,7 +89,7 @@ pub fn resize(bounds: &Bounds, sizes: &Sizes) -> Option<Resize> {
     (down > 0).then(|| Resize::Down(clamp(old - down)))
 }
 
-/// What becomes of the controller that has shrunk to 0.
+/// The treatment of the controller that has shrunk to 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cleanup {
     /// It is deleted.
@@ -154,7 +154,7 @@ pub enum Step {
     Finished,
 }
 
-/// What a rolling update waits for.
+/// The reason why a rolling update waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// A controller has yet to create or delete pods after a resize.

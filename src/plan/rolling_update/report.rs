@@ -1,4 +1,4 @@
-//! What is reported of a rolling update that the daemon carries out: its condition, its events, and what is counted.
+//! The report of a rolling update that the daemon carries out: its condition, its events, and its metrics.
 
 use std::fmt;
 
@@ -118,7 +118,7 @@ impl Report {
         conditions
     }
 
-    /// What the user and the metrics learn when this replaces the present condition of a controller; `None` where only
+    /// The event and the count when this replaces the present condition of a controller; `None` where only
     /// the message differs, or the update goes on as before.
     pub fn news(&self, controller: &ReplicaSet) -> Option<News> {
         let before = current(controller);
@@ -160,16 +160,16 @@ pub fn current(controller: &ReplicaSet) -> Option<&Condition> {
     condition::find(&controller.status.conditions, ROLLING_UPDATE)
 }
 
-/// What the user and the metrics learn.
+/// A change for the user and the metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
-    /// What is counted.
+    /// The count to increment.
     pub count: Option<Count>,
     /// The event.
     pub note: EventNote,
 }
 
-/// What is counted of rolling updates.
+/// The counts of rolling updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
     /// One began.

@@ -19,7 +19,7 @@ pub const MAX_UNAVAILABLE: &str = "windlass.dev/rolling-update-max-unavailable";
 pub const PERIOD: &str = "windlass.dev/rolling-update-period";
 /// The longest time without progress before a warning; 5 minutes by default.
 pub const TIMEOUT: &str = "windlass.dev/rolling-update-timeout";
-/// What becomes of OLD: `Delete`, `KeepName` or `Preserve`.
+/// The treatment of OLD at the end: `Delete`, `KeepName` or `Preserve`.
 pub const CLEANUP: &str = "windlass.dev/rolling-update-cleanup";
 /// `true` stops the update until it is removed.
 pub const PAUSED: &str = "windlass.dev/rolling-update-paused";
@@ -60,7 +60,7 @@ pub struct Request {
     pub period: Duration,
     /// The longest time without progress before a warning.
     pub timeout: Duration,
-    /// What becomes of OLD.
+    /// The treatment of OLD at the end.
     pub cleanup: Cleanup,
     /// Whether the update is paused.
     pub is_paused: bool,

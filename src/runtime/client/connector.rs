@@ -34,13 +34,13 @@ const PROBES: u32 = 3;
 /// For how long the other end may leave what was sent, probes included, without an acknowledgement.
 pub(super) const DEAD_AFTER: Duration = Duration::from_secs(30);
 
-/// What TLS calls HTTP/2.
+/// The ALPN name of HTTP/2.
 const HTTP2: &[u8] = b"h2";
 
 /// The longest answer of a proxy to CONNECT that is read.
 const LONGEST_ANSWER: usize = 16 << 10;
 
-/// What TCP, TLS, and TLS within TLS have in common.
+/// The traits that TCP, TLS, and TLS within TLS have in common.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 type Boxed = Box<dyn Stream>;

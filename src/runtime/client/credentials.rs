@@ -45,7 +45,7 @@ impl Files {
         self.certificates.is_empty() && self.token.is_none()
     }
 
-    /// What the certificates' files hold now. The error names the file.
+    /// Digests of the certificates' files as they are now. The error names the file.
     pub(super) fn digests(&self) -> Result<Digests, String> {
         let read = |file: &PathBuf| match std::fs::read(file) {
             Ok(bytes) => Ok(digest(&SHA256, &bytes).as_ref().to_vec()),

@@ -96,7 +96,7 @@ struct Shared {
     current: RwLock<Current>,
     /// From the token file.
     token: RwLock<Option<HeaderValue>>,
-    /// What the files held when the current TLS configuration was built.
+    /// Digests of the files from which the current TLS configuration was built.
     digests: Mutex<Digests>,
     /// The last error about the files, so that it is logged once.
     complaint: Mutex<String>,

@@ -14,7 +14,7 @@ pub(super) struct ServedVersion {
     /// Empty if all of the group is unreadable.
     pub(super) version: String,
     pub(super) resources: Result<Vec<DiscoveredResource>, String>,
-    /// What a stale version had when the server last reached it, if the server says so.
+    /// The resources of a stale version when the server last reached it, if the server says so.
     pub(super) stale: Vec<DiscoveredResource>,
 }
 
@@ -182,8 +182,8 @@ fn add<'a>(
     }
 }
 
-// What is on the wire. Each group and each version is decoded apart from the others, so that one of an unexpected shape
-// does not hide them. Go writes `null` for empty lists.
+// The documents on the wire. Each group and each version is decoded apart from the others, so that one of an unexpected
+// shape does not hide them. Go writes `null` for empty lists.
 
 #[derive(Deserialize)]
 struct DocumentWire<'a> {

@@ -11,7 +11,7 @@ use super::*;
 use crate::metrics::Metrics;
 use crate::runtime::RateLimiter;
 
-/// What a server answers to which path: the code, the ETag and the body.
+/// The answers of a server by path: the code, the ETag and the body.
 type Answers = Arc<Mutex<BTreeMap<String, (u16, &'static str, Value)>>>;
 
 /// Which paths were asked for, with the ETag that the client knew.

@@ -29,7 +29,7 @@ const INTERVAL: Duration = Duration::from_secs(300);
 /// How many events, kinds and objects are remembered.
 const REMEMBERED: usize = 4096;
 
-/// What combined events begin with.
+/// The start of the message of a combined event.
 const COMBINED: &str = "(combined from similar events): ";
 
 /// The longest name of an object in the API.
@@ -46,7 +46,7 @@ pub(super) struct Decided {
     pub(super) count: u64,
     /// When it happened first.
     pub(super) first: Timestamp,
-    /// What identifies it here.
+    /// The key that identifies it here.
     pub(super) exact: Exact,
 }
 

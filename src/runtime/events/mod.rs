@@ -135,7 +135,7 @@ struct Subject {
     uid: Uid,
 }
 
-/// What makes two events similar: everything but the message.
+/// The fields that make two events similar: everything but the message.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     subject: Subject,
@@ -143,7 +143,7 @@ struct Kind {
     reason: &'static str,
 }
 
-/// What makes two events the same.
+/// The fields that make two events the same.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Exact {
     kind: Kind,

@@ -267,7 +267,7 @@ mod tests {
     use crate::runtime::fixture::THINGS;
     use crate::runtime::rate_limiter::RateLimiter;
 
-    /// What reached the server: method, path and body.
+    /// The requests that reached the server: method, path and body.
     type Log = Arc<Mutex<Vec<(String, String, Value)>>>;
 
     /// A server that answers the n-th request with the n-th code, and the last code from then on; each

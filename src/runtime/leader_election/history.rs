@@ -9,11 +9,11 @@ use serde_json::Value;
 use crate::model::ObjectKey;
 use crate::runtime::lost_history::LostHistory;
 
-/// What happens when the Lease is another, or older, than before.
+/// The reaction to a Lease that is another, or older, than before.
 pub struct OnSetBack {
     /// Called then.
     pub call: Box<dyn Fn() + Send + Sync>,
-    /// Who else has noticed.
+    /// The other parts that have noticed.
     pub lost_history: LostHistory,
 }
 

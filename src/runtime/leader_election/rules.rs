@@ -14,7 +14,7 @@
 //! most `lease_duration / renew_deadline`: 1.5 with the defaults. Between answer and takeover a renewal
 //! may come in unseen; then the write of the other one carries an old resourceVersion and is refused.
 //!
-//! What this cannot know: `CLOCK_MONOTONIC` stands still while a machine sleeps or a virtual machine is
+//! A limit of these rules: `CLOCK_MONOTONIC` stands still while a machine sleeps or a virtual machine is
 //! frozen and moved. A leader that wakes from that may write for the rest of its time by its own clock.
 //! And an edit or deletion of the Lease by hand decides over the leadership, with all consequences.
 
@@ -70,9 +70,9 @@ impl Default for ElectionOptions {
 pub struct ElectionError {
     /// The flag, without dashes.
     pub flag: &'static str,
-    /// What is allowed.
+    /// The values that are allowed.
     pub allowed: String,
-    /// What was given.
+    /// The value that was given.
     pub given: String,
 }
 
@@ -238,7 +238,7 @@ impl Elector {
         }
     }
 
-    /// Who held the lease at the last read; empty for none.
+    /// The holder of the lease at the last read; empty for none.
     pub fn holder(&self) -> &str {
         self.observed.as_ref().map_or("", |observed| &observed.record.holder)
     }

@@ -1,4 +1,4 @@
-//! What the events of a watch do to the destination.
+//! The effect of a watch's events on the destination.
 
 use super::{DecodeError, End, EventSplitter, Reflector, Version, WatchEvent};
 use crate::runtime::api::ApiError;

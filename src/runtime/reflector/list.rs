@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_secs(30);
 const EMPTY_PAGES: u32 = 50;
 const PAGES: u32 = 20_000;
 
-/// What the next list must show.
+/// The state that the next list must show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ListFreshness {
     /// Any state: it only fills a cache that is brought up to date before it is used.

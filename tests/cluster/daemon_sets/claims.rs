@@ -1,4 +1,4 @@
-//! Whose pods and revisions these are: adoption, release, deletion with and without orphans.
+//! Ownership of pods and revisions: adoption, release, deletion with and without orphans.
 
 use super::*;
 

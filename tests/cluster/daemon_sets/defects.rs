@@ -1,5 +1,5 @@
-//! What upstream gets wrong and only a running controller can show. The
-//! others are shown by plans alone: `tests/planner/daemonset/defects.rs`.
+//! Defects of upstream that only a running controller can show. The others are shown by plans alone:
+//! `tests/planner/daemonset/defects.rs`.
 
 use super::*;
 use windlass_apiserver::FaultDecision;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What `kubectl rollout undo --to-revision` does: a strategic merge patch with the data of the revision.
+/// A `kubectl rollout undo --to-revision`: a strategic merge patch with the data of the revision.
 async fn undo(cluster: &Cluster, number: i64) {
     let wanted = |revision: &Value| revision["revision"] == number;
     let revision = cluster.objects("ControllerRevision").into_iter().find(wanted).unwrap();

@@ -1,4 +1,4 @@
-//! What a refused write holds up, and what it does not: quotas, policies, and objects that cannot be changed.
+//! The effects of a refused write, and their limits: quotas, policies, and objects that cannot be changed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

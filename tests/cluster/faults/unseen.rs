@@ -1,4 +1,4 @@
-//! What the cache does not show yet: writes whose outcome is unknown, and watches that stand still.
+//! Changes that the cache does not show yet: writes whose outcome is unknown, and watches that stand still.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -388,7 +388,7 @@ fn is_gone(cluster: &Cluster, stateful_set: &Value) -> bool {
     !cluster.objects("StatefulSet").iter().any(|known| known["metadata"]["uid"] == *uid)
 }
 
-/// What an operator does that has changed a field of a StatefulSet that cannot be changed.
+/// The procedure of an operator that has changed a field of a StatefulSet that cannot be changed.
 #[tokio::test(start_paused = true)]
 async fn an_orphaned_stateful_set_is_created_again_beside_a_dead_api_and_what_that_api_holds_lives() {
     for was_read in [false, true] {

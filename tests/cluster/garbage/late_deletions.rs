@@ -1,4 +1,4 @@
-//! What happens to an object between the moment at which the collector decides about it and its write.
+//! Changes to an object between the moment at which the collector decides about it and its write.
 
 use serde_json::Value;
 

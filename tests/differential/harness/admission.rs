@@ -64,7 +64,7 @@ impl Stage {
         self.until_refused(true).await;
     }
 
-    /// What [`Stage::deny`] has denied is allowed again.
+    /// Allows again the requests that [`Stage::deny`] has denied.
     pub async fn allow(&self) {
         self.act("allow it again");
         let path = format!("{GROUP}/validatingadmissionpolicybindings/{}", self.namespace);

@@ -132,7 +132,7 @@ pub static GENERAL: &[Declared] = &[
     ),
 ];
 
-/// What differs from one play of upstream to the next.
+/// The differences between one play of upstream and the next.
 #[derive(Debug)]
 pub struct Noise {
     /// In which workloads.

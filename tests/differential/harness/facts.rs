@@ -1,4 +1,4 @@
-//! What can be compared of one play of a workload.
+//! The comparable facts of one play of a workload.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::canonical::Canonical;
 use super::recording::{Change, What};
 use super::stage::{Script, has_ended, is_ready};
 
-/// What a fact is about.
+/// The subject of a fact.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     /// The number of the step.
@@ -176,7 +176,7 @@ impl Reader<'_> {
         format!("pods of {}", of.unwrap_or_else(|| "no owner".into()))
     }
 
-    /// What a pod was like when it was chosen.
+    /// The state of a pod when it was chosen.
     fn worth(&self, pod: &Value) -> String {
         let tag = self.script.tags.iter().rev().find(|(uid, _)| *uid == text(&pod["metadata"]["uid"]));
         if let Some((_, tag)) = tag {

@@ -1,4 +1,4 @@
-//! What happens to a pod, as its scheduler and its kubelet would write it. A script says when.
+//! Events in the life of a pod, as its scheduler and its kubelet would write them. A script says when.
 
 use std::time::Duration;
 

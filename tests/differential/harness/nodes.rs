@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::stage::{Pod, Stage};
 
 impl Stage {
-    /// What a node of this workload is called.
+    /// The name of a node of this workload.
     pub fn node(&self, name: &str) -> String {
         format!("{}-{name}", self.namespace)
     }

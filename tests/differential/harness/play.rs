@@ -56,9 +56,9 @@ impl Compared {
 pub struct Played {
     pub facts: Facts,
     pub steps: Vec<Step>,
-    /// What chance decided.
+    /// The choices that were left to chance.
     pub ties: Vec<String>,
-    /// What the script panicked with.
+    /// The message with which the script panicked.
     pub panic: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a watch shows of each namespace, in the order of resource versions.
+//! The events that a watch shows of each namespace, in the order of resource versions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ pub const KINDS: [(&str, &str); 9] = [
     ("Event", "/api/v1/events"),
 ];
 
-/// What happened to an object.
+/// The kind of change to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     Added,

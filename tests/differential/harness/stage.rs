@@ -26,7 +26,7 @@ const VERY_QUIET: Duration = Duration::from_millis(1700);
 /// A namespace that does not settle in this time is a finding.
 const RESTLESS: Duration = Duration::from_secs(40);
 
-/// What happened between two rests.
+/// The history between two rests.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// The script's actions.
@@ -37,7 +37,7 @@ pub struct Step {
     pub complaints: Vec<String>,
 }
 
-/// What the script has done so far.
+/// The work of the script so far.
 #[derive(Default)]
 pub struct Script {
     pub steps: Vec<Step>,
@@ -45,7 +45,7 @@ pub struct Script {
     complaints: Vec<String>,
     /// Names that the script chose, by kind. All others were chosen by the controllers or the server.
     pub own_names: BTreeSet<(String, String)>,
-    /// What a script calls a pod, by UID.
+    /// The script's name for a pod, by UID.
     pub tags: Vec<(String, String)>,
 }
 
@@ -382,7 +382,7 @@ impl Stage {
         }
     }
 
-    /// What terminates ends, and pods become ready one at a time, with a rest after each. Until there is nothing
+    /// Ends the pods that terminate, and makes pods ready one at a time, with a rest after each, until there is nothing
     /// to do.
     pub async fn roll(&self) {
         for _ in 0..100 {

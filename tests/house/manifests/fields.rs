@@ -12,7 +12,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBind
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// What the type does not know, by path.
+/// The fields that the type does not know, by path.
 fn unknown<T: DeserializeOwned>(object: &Value) -> Vec<String> {
     let mut unknown = Vec::new();
     let result: Result<T, _> = serde_ignored::deserialize(object, |path| unknown.push(path.to_string()));

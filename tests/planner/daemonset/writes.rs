@@ -1,4 +1,4 @@
-//! What a write does to the toy cluster. Each is checked against the invariants at once.
+//! The effects of writes on the toy cluster. Each write is checked against the invariants at once.
 
 use std::collections::BTreeMap;
 

@@ -16,7 +16,7 @@ pub fn requested(options: &[(&str, &str)]) -> World {
     world
 }
 
-/// What the end of an update looks like.
+/// The end of an update.
 #[derive(Debug, PartialEq)]
 pub struct End {
     rcs: Vec<(String, i32, String, usize)>,

@@ -1,4 +1,4 @@
-//! What may be in the way of an update.
+//! Obstacles to an update.
 
 use std::sync::Arc;
 

@@ -25,7 +25,7 @@ pub struct Rc {
     pub owners: Value,
     pub condition: Value,
     pub failure: Value,
-    /// What its controller has reported.
+    /// The report of its controller.
     reported: (i32, i64),
     generation: i64,
 }

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// How long what is to stay is watched.
 pub(super) const A_WHILE: Duration = Duration::from_secs(5);
 
-/// What a situation has, for itself.
+/// The test bed of one situation.
 #[derive(Clone)]
 pub(super) struct Bed {
     pub(super) side: Side,

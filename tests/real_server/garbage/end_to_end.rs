@@ -1,5 +1,5 @@
-//! What upstream's end-to-end tests ask, on a control plane with the controllers of workloads and with simulated nodes. Those
-//! are the same whichever collector is judged.
+//! The demands of upstream's end-to-end tests, on a control plane with the controllers of workloads and with simulated
+//! nodes. Those are the same whichever collector is judged.
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;

@@ -1,4 +1,5 @@
-//! What upstream's tests ask of the namespace controller beside the collector. Both delete there, so nobody counts.
+//! The demands of upstream's tests on the namespace controller beside the collector. Both delete there, so nobody
+//! counts.
 
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};

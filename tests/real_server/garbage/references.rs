@@ -27,7 +27,7 @@ fn secrets(bed: &Bed) -> String {
     bed.core("secrets")
 }
 
-/// What is there before the collector.
+/// Objects that exist before the collector starts.
 pub(super) async fn refer_across_namespaces(bed: &Bed) {
     bed.create_namespace(&format!("{}-strangers", bed.namespace)).await;
     let parent = bed.create(&bed.core("configmaps"), map("parent", &[])).await;

@@ -13,7 +13,7 @@ use crate::namespaces::fill;
 /// How often each is measured.
 const ROUNDS: usize = 5;
 
-/// What is measured, and how long it may take.
+/// The actions that are measured, and how long each may take.
 const GOALS: [(&str, u64); 7] = [
     ("a Deployment of 3 is Available, in a new namespace", 1000),
     ("a Deployment of 3 is deleted, and its pods are gone", 500),

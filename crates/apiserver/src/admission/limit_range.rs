@@ -158,7 +158,7 @@ fn bounds(item: &Value, of: &str, requests: &Amounts, limits: &Amounts, why: &mu
     }
 }
 
-/// What a stored LimitRange says of containers without being asked: a maximum is the default limit, a default limit the
+/// Fills in the defaults of a stored LimitRange for containers: a maximum is the default limit, a default limit the
 /// default request, and a minimum the default request of what is left.
 pub(crate) fn fill_item(item: &mut Map<String, Value>) {
     if item.get("type").is_none_or(|kind| kind != "Container") {

@@ -1,4 +1,4 @@
-//! What the admission plugins of a real API server do to new objects: LimitRanger to pods, ResourceQuota to everything in a
+//! The admission plugins of a real API server for new objects: LimitRanger for pods, ResourceQuota for everything in a
 //! namespace.
 //!
 //! The guarantee: in a namespace without a LimitRange and without a ResourceQuota, a write costs two look-ups and no lock.

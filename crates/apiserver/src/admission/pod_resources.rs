@@ -1,4 +1,4 @@
-//! What a pod requests and is limited to (component-helpers `resource/helpers.go`, KEP-753): all containers and sidecars
+//! The requests and limits of a pod (component-helpers `resource/helpers.go`, KEP-753): all containers and sidecars
 //! together, or while an init container runs, that one and the sidecars before it, whichever is more.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ pub(super) fn amounts(map: &Value) -> Amounts {
     map.as_object().into_iter().flatten().filter_map(parsed).collect()
 }
 
-/// What a container has under `requests` or `limits`.
+/// The amounts under `requests` or `limits` of a container.
 pub(super) fn of_container(container: &Value, field: &str) -> Amounts {
     amounts(&container["resources"][field])
 }
@@ -52,7 +52,7 @@ pub(super) fn of_pod(spec: &Value, field: &str) -> Amounts {
     let mut sum = sidecars;
     containers("containers").for_each(|container| add(&mut sum, &of_container(container, field)));
     raise(&mut sum, most);
-    // What the pod says as a whole stands above its containers (KEP-2837).
+    // Resources of the pod as a whole take precedence over those of its containers (KEP-2837).
     sum.extend(amounts(&spec["resources"][field]));
     let mut overhead = amounts(&spec["overhead"]);
     if field == "limits" {

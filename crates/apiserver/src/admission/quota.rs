@@ -29,7 +29,7 @@ const COUNTED_BY_NAME: [&str; 6] = [
     "services",
 ];
 
-/// What a quota can demand of each container.
+/// The resources that a quota can demand of each container.
 const DEMANDED: [&str; 6] =
     ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
@@ -38,7 +38,7 @@ pub(crate) fn resource_of(storage: &str) -> String {
     kinds::named(storage).map_or_else(|| storage.to_owned(), Kind::resource)
 }
 
-/// What an object uses, by the keys of `spec.hard`.
+/// The amounts that an object uses, by the keys of `spec.hard`.
 pub(crate) fn usage(resource: &str, object: &Value) -> Amounts {
     let mut used = Amounts::from([(format!("count/{resource}"), Quantity::count(1))]);
     if COUNTED_BY_NAME.contains(&resource) {

@@ -24,7 +24,7 @@ use crate::validate::Errors;
 pub(crate) use json_path::Path;
 pub(crate) use schema::Schema;
 
-/// What the server knows of a version of a custom kind beyond its row.
+/// The facts about one version of a custom kind that are not in its row.
 #[derive(Debug)]
 pub(crate) struct Custom {
     /// The name of its definition, which is also where the store keeps its objects: `widgets.example.com`. No built-in kind

@@ -244,7 +244,7 @@ fn list_type(value: &Value, path: &str, schema: &Schema, errors: &mut Errors) ->
     }
 }
 
-/// What an `allOf` says about structure would have to be merged with what the schema around it says.
+/// Refuses keywords about structure in an `allOf`: they would have to be merged with those of the schema around it.
 fn only_limits(value: &Value, path: &str, errors: &mut Errors) {
     for keyword in ["default", "additionalProperties", "x-kubernetes-preserve-unknown-fields"] {
         if !value[keyword].is_null() {

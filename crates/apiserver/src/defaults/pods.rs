@@ -183,7 +183,7 @@ fn qos_class(spec: &Object) -> &'static str {
     };
     let containers =
         ["containers", "initContainers"].into_iter().filter_map(|list| spec.get(list)?.as_array()).flatten();
-    // What a pod says as a whole stands above its containers (KEP-2837).
+    // Resources of a pod as a whole take precedence over those of its containers (KEP-2837).
     let all: Vec<&Value> = match spec.get("resources").filter(is_set) {
         Some(resources) => vec![resources],
         None => containers.map(|container| &container["resources"]).collect(),

@@ -1,4 +1,4 @@
-//! What the numbers in a protobuf body stand for: the messages that kubectl's typed commands and Go
+//! The meaning of the numbers in a protobuf body: the messages that kubectl's typed commands and Go
 //! controllers send for the served kinds. A body with another field is refused,
 //! never cut short.
 //!

@@ -162,7 +162,7 @@ fn split(checked: Checked) -> (Value, Vec<String>) {
     (object, duplicates.into_iter().chain(unknown).collect())
 }
 
-/// What to do about unknown and repeated fields.
+/// Handles reports of unknown and repeated fields as `fieldValidation` asks.
 fn apply_validation(validation: FieldValidation, reports: Vec<String>) -> Result<Vec<String>, String> {
     match validation {
         FieldValidation::Strict if !reports.is_empty() => {

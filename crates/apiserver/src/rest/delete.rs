@@ -25,7 +25,7 @@ const FOREGROUND: &str = "foregroundDeletion";
 /// Namespaces that a cluster cannot be without (the NamespaceLifecycle admission plugin).
 const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
 
-/// What becomes of the objects that the deleted one owns.
+/// The treatment of the objects that the deleted one owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Propagation {
     Background,
@@ -228,7 +228,7 @@ fn check_preconditions(kind: &Kind, object: &Value, options: &Options) -> Result
     Ok(())
 }
 
-/// What a deletion does to an object.
+/// The effect of a deletion on an object.
 #[derive(Debug)]
 enum Step {
     /// It is under way already, and this request does not hasten it.

@@ -1,4 +1,4 @@
-//! What a client can find out about the server: discovery, health and OpenAPI.
+//! Documents about the server: discovery, health and OpenAPI.
 
 use bytes::Bytes;
 

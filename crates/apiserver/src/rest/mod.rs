@@ -54,7 +54,7 @@ use super::watch;
 /// A larger body is refused, as a real server does.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
 
-/// What all requests of one sandbox share.
+/// The state that all requests of one sandbox share.
 pub(crate) struct Server {
     pub(crate) options: Options,
     pub(crate) store: Store,
@@ -98,7 +98,7 @@ pub(crate) struct Reply {
     content_type: &'static str,
     content: Content,
     warnings: Vec<String>,
-    /// What a client may send back to ask whether the answer has changed.
+    /// The value that a client may send back to ask whether the answer has changed.
     etag: Option<HeaderValue>,
 }
 

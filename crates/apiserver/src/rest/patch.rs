@@ -15,7 +15,7 @@ use crate::validate::FieldError;
 
 /// More operations than this in one JSON patch are refused, as upstream does.
 const MAX_OPERATIONS: usize = 10_000;
-/// What the copies and moves of one JSON patch may carry, counted in values: each copy of a list into
+/// The most that the copies and moves of one JSON patch may carry, counted in values: each copy of a list into
 /// itself doubles it, so thirty of them would fill any memory.
 const MAX_CARRIED: usize = 1_000_000;
 /// The depth at which reading JSON stops as well. A deeper object could not even be dropped safely.

@@ -112,7 +112,7 @@ impl Page {
     }
 }
 
-/// What a continue token says. Clients see it as an opaque string.
+/// The content of a continue token. Clients see it as an opaque string.
 #[derive(Debug, Serialize, Deserialize)]
 struct Token {
     /// None: the token of a list whose snapshot is compacted, which continues at the current revision.

@@ -1,4 +1,4 @@
-//! What the server itself decides about an object of each kind before it is stored: which parts a
+//! The server's own decisions about an object of each kind before it is stored: which parts a
 //! client may write through which path, and what is filled in. The rules are those of upstream's
 //! registry strategies (pkg/registry/*/*/strategy.go).
 

@@ -71,7 +71,7 @@ pub(super) fn write(
     }
 }
 
-/// What follows from a write.
+/// The step that follows from a write.
 #[derive(Debug)]
 enum Next {
     /// Nothing would change: no new revision, no event.

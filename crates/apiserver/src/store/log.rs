@@ -13,7 +13,7 @@ use super::{Change, Unreadable};
 /// So many times the log's bounds are kept for watches that are behind.
 pub(crate) const PATIENCE: usize = 8;
 
-/// What the log keeps when no open watch is behind.
+/// The part of the log that is kept when no open watch is behind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// The number of changes, at least 1.

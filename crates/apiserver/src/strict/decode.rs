@@ -237,7 +237,7 @@ impl<'de> MapAccess<'de> for Object<'de, '_> {
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
         let Some(value) = self.value.take() else { return Err(Error::custom("value is missing")) };
         let value = seed.deserialize(Field { value, tracker: self.tracker })?;
-        // What the object says of the value, such as that it is another kind's, it says of itself.
+        // Reports about the value, such as that it has another kind, go under the path of the object that holds it.
         self.tracker.path.truncate(self.depth);
         Ok(value)
     }

@@ -141,7 +141,7 @@ async fn an_update_takes_what_it_changes_and_only_that() {
     let expected = "Apply failed with 1 conflict: conflict with \"kubectl-edit\" using apps/v1 at \
                     2026-01-01T00:00:00Z: .spec.replicas";
     assert_eq!(message, expected);
-    // Who does not name the field gives it up.
+    // A manager that no longer names the field gives it up.
     let given_up = apply(&sandbox, "ci", configuration(&json!({}))).await.ok();
     assert_eq!(given_up["spec"]["replicas"], 5);
 }

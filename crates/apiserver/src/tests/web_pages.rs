@@ -1,4 +1,4 @@
-//! What a web page sends to a sandbox on a socket.
+//! Requests from web pages to a sandbox on a socket.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

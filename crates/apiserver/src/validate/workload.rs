@@ -98,7 +98,7 @@ pub(super) fn pod_template(template: &Value, keeper: &str, errors: &mut Errors) 
         let why = "ephemeral containers not allowed in pod template";
         errors.forbidden("spec.template.spec.ephemeralContainers", why);
     }
-    // What ends by itself cannot be kept at a number of replicas.
+    // Pods that end by themselves cannot be kept at a number of replicas.
     let policy = &pod_spec["restartPolicy"];
     if policy.as_str().is_some_and(|policy| policy != "Always") {
         errors.not_supported("spec.template.spec.restartPolicy", policy.clone(), &["Always"]);

@@ -18,7 +18,7 @@ pub struct CreateArgs {
     /// Only objects with these labels.
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
-    /// What the server does about unknown and duplicate fields: strict refuses, warn warns, ignore drops them.
+    /// Treatment of unknown and duplicate fields by the server: strict refuses, warn warns, ignore drops them.
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true)]
     #[arg(default_value = "strict", default_missing_value = "strict")]
     pub validate: Validate,
@@ -61,7 +61,7 @@ pub struct CreateArgs {
     pub raw: Option<String>,
 }
 
-/// What happens to unknown and duplicate fields.
+/// The treatment of unknown and duplicate fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Validate {
     /// An error.
@@ -108,7 +108,7 @@ pub enum Trial {
 }
 
 impl Trial {
-    /// What is meant, and a deprecated spelling of it.
+    /// The mode that is meant, and the deprecated spelling that was used, if any.
     pub fn meaning(self) -> (DryRun, Option<&'static str>) {
         match self {
             Trial::None => (DryRun::None, None),

@@ -50,7 +50,7 @@ pub struct PlanArgs {
     /// From the deletion of a pod until it is gone. Default: the grace period of the template.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub stop_after: Option<Duration>,
-    /// What goes wrong: broken means that no new pod becomes ready, broken=N that the first N do not.
+    /// Assumed failure: broken means that no new pod becomes ready, broken=N that the first N do not.
     #[arg(long, value_name = "broken[=N]", value_parser = assumption)]
     pub assume: Option<usize>,
     /// Exit with 5 if fewer pods are available at any step.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::invocation::{COMPLETE, Invocation};
 
-/// What became of the link.
+/// The result of creating the link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
     /// The link.

@@ -1,4 +1,4 @@
-//! What the last word of an unfinished command line may be. Pure, from the definitions of clap.
+//! The possible values of the last word on an unfinished command line. Pure, from the definitions of clap.
 
 use clap::{Arg, ArgAction, Command};
 
@@ -10,13 +10,13 @@ pub struct Line<'a> {
     pub names: Vec<String>,
     /// The flags with their values, in their order; of a flag without a value it is empty.
     pub flags: Vec<(&'a Arg, Option<String>)>,
-    /// What the last word is to be.
+    /// The expected kind of the last word.
     pub wanted: Wanted<'a>,
-    /// What there is of it; of `--flag=value` it is the value, as kubectl's own completion expects.
+    /// The part of it that is typed already; of `--flag=value` it is the value, as kubectl's own completion expects.
     pub prefix: String,
 }
 
-/// What a word is to be.
+/// The expected kind of a word.
 #[derive(Clone, Copy, Debug)]
 pub enum Wanted<'a> {
     /// A command.

@@ -16,7 +16,7 @@ pub struct Namespace<'a> {
     pub is_enforced: bool,
 }
 
-/// What [`prepare`] does to an object.
+/// The changes that [`prepare`] makes to an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Preparation<'a> {
     /// The namespace for objects without one.

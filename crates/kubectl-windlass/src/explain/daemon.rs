@@ -1,4 +1,4 @@
-//! What only the daemon knows of a Deployment: its earlier plans, the write that failed, and when it looks again. It is
+//! The daemon's own knowledge of a Deployment: its earlier plans, the write that failed, and when it looks again. It is
 //! asked only where the user names its URL, and it never gets the credentials of the kubeconfig.
 
 use std::net::IpAddr;
@@ -65,7 +65,7 @@ impl Daemon {
         Ok(Some(Daemon { api: Api::new(connection, timeout), url: url.trim_end_matches('/').to_owned() }))
     }
 
-    /// What it knows of a Deployment, as it serves it; or why it says nothing.
+    /// The daemon's explanation of a Deployment, as it serves it; or why there is none.
     ///
     /// # Errors
     /// With what to do.
@@ -131,7 +131,7 @@ fn advised(error: &ApiError) -> String {
     format!("{error}; {advice}")
 }
 
-/// What the daemon knows, for people.
+/// The daemon's explanation, for people.
 pub fn text(known: &Result<Value, String>, now: Timestamp) -> String {
     let known = match known {
         Ok(known) => known,

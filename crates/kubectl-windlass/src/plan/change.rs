@@ -8,7 +8,7 @@ use crate::cli::{PlanArgs, StrategyName};
 use crate::revisions::{self, Revision};
 use crate::text::harmless;
 
-/// What `kubectl rollout restart` writes into the template.
+/// The annotation that `kubectl rollout restart` writes into the template.
 const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
 
 /// Applies the flags to a Deployment. Returns what changes, in words; nothing if nothing does.

@@ -14,7 +14,7 @@ use crate::write;
 /// The change of a Deployment, and what the server says to it.
 pub(super) struct Change {
     pub(super) wanted: Value,
-    /// What changes, in words.
+    /// The changes, in words.
     pub(super) said: Vec<String>,
     /// A pod of the new template, as the server would admit it.
     pub(super) pod: Value,
@@ -31,7 +31,7 @@ impl Change {
     }
 }
 
-/// What an answer to a dry run means.
+/// The meaning of an answer to a dry run.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     /// The server refuses the object: whoever creates it is refused, too.
@@ -133,7 +133,7 @@ pub(super) async fn change_of(
         let generation = now["metadata"]["generation"].as_i64().unwrap_or(0);
         wanted["metadata"]["generation"] = generation.saturating_add(1).into();
     }
-    // What a new one does not have before it is stored.
+    // Fields that a new object does not have before it is stored.
     for (field, value) in [("uid", "preview"), ("resourceVersion", "0")] {
         if !wanted["metadata"][field].is_string() {
             wanted["metadata"][field] = value.into();

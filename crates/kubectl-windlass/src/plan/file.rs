@@ -10,7 +10,7 @@ use crate::text::harmless;
 /// Where `kubectl apply` keeps what it applied last.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// What a preview reads and writes by name; it must be a map where it is there.
+/// The fields that a preview reads and writes by name; each must be a map where it is present.
 const MAPS: [&str; 7] = [
     "spec",
     "spec.strategy",

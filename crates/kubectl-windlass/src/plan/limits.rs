@@ -1,4 +1,4 @@
-//! What a namespace sets limits to: quotas, disruption budgets, autoscalers. Pure.
+//! The limits that a namespace sets: quotas, disruption budgets, autoscalers. Pure.
 
 use std::collections::BTreeMap;
 
@@ -31,8 +31,8 @@ pub fn shown(resource: &str, millis: i128) -> String {
         .map_or_else(|| whole.to_string(), |(unit, suffix)| format!("{}{suffix}", whole / unit))
 }
 
-/// What a pod takes (KEP-753): all containers and sidecars together, or while an init container runs, that one and
-/// the sidecars before it, whichever is more; and the overhead of its runtime.
+/// The resources that a pod takes (KEP-753): all containers and sidecars together, or while an init container runs,
+/// that one and the sidecars before it, whichever is more; and the overhead of its runtime.
 pub fn needs(pod: &Value) -> Needs {
     let mut all = Needs::new();
     for (field, prefix) in [("requests", "requests."), ("limits", "limits.")] {
@@ -84,31 +84,31 @@ pub fn needs(pod: &Value) -> Needs {
     all
 }
 
-/// What a quota says about one resource of pods.
+/// The room that a quota leaves for one resource of pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headroom {
     /// The name of the ResourceQuota.
     pub quota: String,
     /// Its key, such as `requests.memory`.
     pub resource: String,
-    /// What it leaves to the rollout.
+    /// The room that it leaves to the rollout.
     pub room: Room,
     /// Whether it demands a request or limit that the pods do not have: then it refuses each of them.
     pub is_missing: bool,
 }
 
-/// What the quotas of a namespace leave.
+/// The room that the quotas of a namespace leave.
 #[derive(Debug, Default)]
 pub struct Left {
     /// Of what pods take.
     pub rooms: Vec<Headroom>,
     /// How many ReplicaSets may still be created, and by which quota.
     pub replica_sets: Option<(i64, String)>,
-    /// What cannot be judged.
+    /// The parts that cannot be judged.
     pub notes: Vec<String>,
 }
 
-/// What the quotas leave for pods like these two.
+/// The room that the quotas leave for pods like these two.
 pub fn left(quotas: &[Value], new_pod: &Value, old_pod: &Value) -> Left {
     let mut left = Left::default();
     let needs = [needs(&new_pod["spec"]), needs(&old_pod["spec"])];
@@ -179,11 +179,11 @@ fn judge(quota: &Value, name: &str, needs: &[Needs; 2], counts: &[bool; 2], left
     }
 }
 
-/// What the quotas do to a rollout, a line for each that is too small.
+/// The effect of the quotas on a rollout, a line for each that is too small.
 pub fn quota_lines(headrooms: &[Headroom], with: &Preview, without: &Preview) -> Vec<String> {
     let refused = with.steps.iter().enumerate().find(|(_, step)| step.refused > 0);
     let Some((nth, step)) = refused.filter(|_| !headrooms.is_empty()) else { return Vec::new() };
-    // What the first refused step asks for: the pods of the new template that the first step does not have.
+    // The demand of the first refused step: the pods of the new template that the first step does not have.
     let new_pods = |step: &Step| -> i64 {
         let new = with.parts.iter().filter(|part| part.is_new);
         new.map(|part| i64::from(step.sizes.get(&part.name).copied().unwrap_or(0))).sum()
@@ -216,7 +216,7 @@ pub fn quota_lines(headrooms: &[Headroom], with: &Preview, without: &Preview) ->
     lines
 }
 
-/// What the disruption budgets that select the pods say while the rollout runs.
+/// Lines about the disruption budgets that select the pods while the rollout runs.
 pub fn budget_lines(budgets: &[Value], labels: &Value, replicas: i64, preview: &Preview) -> Vec<String> {
     let mut lines = Vec::new();
     for budget in budgets.iter().filter(|budget| selects(&budget["spec"]["selector"], labels)) {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What a quota's scopes say of a pod.
+/// The verdict of a quota's scopes on a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Matches {
     /// The quota counts it.

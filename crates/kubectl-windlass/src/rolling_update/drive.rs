@@ -52,7 +52,7 @@ pub(super) struct Drive<'a> {
     pub shrinking: Option<Side>,
     /// The controller that grows.
     pub growing: Side,
-    /// What NEW must name as its source.
+    /// The source that NEW must name.
     pub source: &'a str,
     /// Whether the roles are swapped.
     pub is_rollback: bool,
@@ -75,7 +75,7 @@ pub(super) enum Ended {
     Failed,
 }
 
-/// What one look shows.
+/// The state that one look shows.
 struct Look {
     shrinking: Option<Value>,
     growing: Value,
@@ -83,7 +83,7 @@ struct Look {
     pods: Vec<(Arc<Pod>, Value)>,
 }
 
-/// What has happened since the last progress.
+/// The events since the last progress.
 struct Clock {
     progress: Instant,
     grown: Option<Instant>,
@@ -97,7 +97,7 @@ struct Clock {
     failing: Failing,
 }
 
-/// What is there under the name of a controller.
+/// The object under the name of a controller.
 enum Found {
     There(Value),
     Gone,
@@ -236,7 +236,7 @@ impl Drive<'_> {
         ))
     }
 
-    /// What is there now; `None` once the hand-over has deleted the growing one.
+    /// The present state; `None` once the hand-over has deleted the growing one.
     async fn look(&self, clock: &Clock) -> Result<Option<Look>, CommandError> {
         let shrinking = match &self.shrinking {
             None => None,
@@ -392,7 +392,7 @@ impl Drive<'_> {
         let pod = self.growing_pods(look, clock.failing.events()).into_iter().find(is_in_the_way);
         let state = |pod: &PodView| format!("; {}: {}", pod.name, pod.state);
         let said = format!("{wait}{}", pod.as_ref().map_or(String::new(), state));
-        // What every step passes through is no news.
+        // A state that every step passes through is no news.
         let is_news = pod.is_some() || matches!(wait, Wait::Count { refusal: Some(_), .. });
         if is_news && clock.said != said {
             let text = format!("{}{}", harmless(&wait.to_string()), reason_of(pod.as_ref(), "; ", ""));
@@ -438,7 +438,7 @@ impl Drive<'_> {
     }
 }
 
-/// What a turn leads to.
+/// The result of a turn.
 enum Turn {
     Pause(Duration),
     Ended(Ended),

@@ -31,8 +31,8 @@ impl Failing {
         &self.events
     }
 
-    /// What keeps every new pod that is not ready from starting, once it has for long enough. `pods` describes the new
-    /// pods by their events.
+    /// The reason that keeps every new pod that is not ready from starting, once it has for long enough. `pods`
+    /// describes the new pods by their events.
     pub(super) async fn lasting(
         &mut self,
         api: &Api,

@@ -1,4 +1,4 @@
-//! What the two ReplicationControllers show of an update that the daemon carries out. Pure.
+//! The progress of an update that the daemon carries out, as the two ReplicationControllers show it. Pure.
 
 use serde_json::{Value, json};
 use windlass::plan::rolling_update::bookkeeping::{HANDING_OVER, SOURCE};
@@ -101,7 +101,7 @@ impl Follow {
         self.is_seen
     }
 
-    /// What is new since the last call.
+    /// The news since the last call.
     pub(super) fn news(&mut self) -> Vec<News> {
         let mut all = Vec::new();
         // The sizes change while the pods stay.
@@ -167,7 +167,7 @@ impl Follow {
         self.has_reason(Reason::TimedOut)
     }
 
-    /// What the update waits for; empty while it goes on.
+    /// The condition that the update waits for; empty while it goes on.
     pub(super) fn waits_for(&self) -> String {
         let waits = [Reason::Waiting, Reason::TimedOut, Reason::Paused, Reason::RollingBack];
         if waits.into_iter().any(|reason| self.has_reason(reason)) { self.message() } else { String::new() }

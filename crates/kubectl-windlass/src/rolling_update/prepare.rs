@@ -1,4 +1,4 @@
-//! What a rolling update starts from: checks, and the body of NEW. Pure.
+//! The start of a rolling update: checks, and the body of NEW. Pure.
 
 use serde_json::{Map, Value, json};
 use windlass::model::{Interner, Record as _, ReplicaSet, ReplicationController};
@@ -304,7 +304,7 @@ fn images(controller: &Value) -> Vec<&str> {
     containers.into_iter().flatten().map(|one| one["image"].as_str().unwrap_or_default()).collect()
 }
 
-/// What NEW must name as its source.
+/// The source that NEW must name.
 pub fn source(old: &Value) -> String {
     format!("{}:{}", name(old), old["metadata"]["uid"].as_str().unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! What an update has done, as sentences or as a stream of JSON objects, one a line.
+//! The reports of an update, as sentences or as a stream of JSON objects, one a line.
 
 use serde_json::{Value, json};
 

@@ -94,7 +94,7 @@ pub(super) async fn submit(
         let is_there = wanted.into_iter().all(|(key, value)| current[key] == *value);
         before.replace(if is_there { Value::Null } else { condition(old) });
         if !is_there {
-            // What was read before may be over: OLD at 0 has nothing to go back to.
+            // The update that was read before may be over: OLD at 0 has nothing to go back to.
             check(old, new, annotations)?;
         }
         Ok((!is_there).then(|| json!({"metadata": {"annotations": annotations}})))

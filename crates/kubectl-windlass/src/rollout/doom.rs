@@ -44,7 +44,7 @@ impl FailingPods {
         self.lasting(&unready, assessment.now, patience)
     }
 
-    /// What is wrong with the first of all new pods that are not ready, once each has been failing for `patience`.
+    /// The defect of the first of all new pods that are not ready, once each has been failing for `patience`.
     pub fn lasting(&self, unready: &[&PodView], now: Timestamp, patience: Duration) -> Option<String> {
         let has_failed = |pod: &&PodView| {
             let since = self.0.get(&pod.uid);

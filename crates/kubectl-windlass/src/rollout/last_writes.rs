@@ -1,4 +1,4 @@
-//! Who wrote an object last, by `metadata.managedFields`.
+//! The last writer of an object, by `metadata.managedFields`.
 
 use jiff::Timestamp;
 use serde::Serialize;

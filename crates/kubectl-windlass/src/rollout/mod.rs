@@ -1,4 +1,4 @@
-//! What the objects of one Deployment say about its rollout. Pure, and on the daemon's own functions: the plan, its
+//! The assessment of a Deployment's rollout from its objects. Pure, and on the daemon's own functions: the plan, its
 //! reasons and the deadline are computed by `windlass::plan`, and nothing is decided twice.
 
 pub mod doom;
@@ -36,7 +36,7 @@ pub struct Workload {
     pub events: BTreeMap<String, Vec<Value>>,
     /// Whether the ReplicaSets or the pods could not be read: then nothing is planned, and the status counts alone.
     pub is_partial: bool,
-    /// What could not be read, with the server's answer.
+    /// The objects that could not be read, with the server's answer.
     pub unreadable: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ pub struct Records<'a> {
     pub unreadable: &'a [String],
 }
 
-/// What is known of a rollout at one time.
+/// Everything known of a rollout at one time.
 #[derive(Clone, Debug)]
 pub struct Assessment {
     /// The namespace.
@@ -91,7 +91,7 @@ pub struct Assessment {
     pub deadline: Option<Timestamp>,
     /// The time until the rollout is complete, if that can be told.
     pub estimate: Option<std::time::Duration>,
-    /// Who wrote the status last.
+    /// The last writer of the status.
     pub acts: Option<Actor>,
     /// When the template was written last.
     pub template_written: Option<Timestamp>,
@@ -99,7 +99,7 @@ pub struct Assessment {
     pub previous: Option<(i64, String)>,
     /// Whether only the status is known: reasons, writes, ReplicaSets and pods are then empty, and say nothing.
     pub is_partial: bool,
-    /// What could not be read.
+    /// The objects that could not be read.
     pub unreadable: Vec<String>,
     /// The time of the assessment.
     pub now: Timestamp,

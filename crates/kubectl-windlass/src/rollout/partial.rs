@@ -1,5 +1,5 @@
-//! What the status of a Deployment alone says. Without its ReplicaSets or its pods nothing is planned, and no reason is
-//! given: a list that may not be read is no empty one.
+//! The assessment of a Deployment by its status alone. Without its ReplicaSets or its pods nothing is planned, and no
+//! reason is given: a list that may not be read is no empty one.
 
 use jiff::Timestamp;
 use serde_json::Value;

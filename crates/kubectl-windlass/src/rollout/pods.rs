@@ -44,7 +44,8 @@ pub struct PodView {
     /// Since when it is not ready, by its conditions.
     #[serde(serialize_with = "as_text")]
     pub since: Timestamp,
-    /// What the kubelet, the scheduler or an event says of it, for one line of a terminal; empty if nothing.
+    /// The reason that the kubelet, the scheduler or an event gives, for one line of a terminal; empty if there is
+    /// none.
     #[serde(skip)]
     pub reason: String,
     /// The same, whole and as it was sent.

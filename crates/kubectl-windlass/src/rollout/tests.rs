@@ -225,7 +225,7 @@ fn without_the_right_to_read_replica_sets_or_pods_only_the_status_counts() {
     for unknown in ["why", "writes", "pods", "replicaSets", "deadline"] {
         assert!(data[unknown].is_null(), "{unknown}: {data:#}");
     }
-    // What the status says is told.
+    // Everything in the status is reported.
     let by_status = |kind: &str, status: &str, reason: &str| {
         let mut web = web.clone();
         let condition = json!({"type": kind, "status": status, "reason": reason, "message": "m",

@@ -30,7 +30,7 @@ pub struct Message {
     news: News,
 }
 
-/// What is new.
+/// A change to take in.
 enum News {
     /// A watch reports a change.
     Change(Part, Change),
@@ -387,7 +387,7 @@ impl Follower {
         self.silences.iter_mut().find_map(Silence::news)
     }
 
-    /// What could not be read, each once.
+    /// The objects that could not be read, each once.
     pub fn new_unreadable(&mut self) -> Vec<String> {
         let new = self.unreadable.get(self.told..).unwrap_or_default().to_vec();
         self.told = self.unreadable.len();

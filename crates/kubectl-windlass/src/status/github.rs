@@ -1,5 +1,5 @@
-//! What GitHub Actions shows of a rollout that does not complete: an annotation, and a table in the summary of the job.
-//! Messages come from strangers, so that each part is escaped for the place where it stands.
+//! The report of GitHub Actions on a rollout that does not complete: an annotation, and a table in the summary of the
+//! job. Messages come from strangers, so that each part is escaped for the place where it stands.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::verdicts::{End, headline};
 use crate::rollout::{Assessment, Verdict, json as as_json};
 
-/// What the stream has told about one Deployment.
+/// The state of the stream of one Deployment.
 #[derive(Debug, Default)]
 pub struct Stream {
     last: Option<Assessment>,

@@ -14,7 +14,7 @@ const PAUSE: SignedDuration = SignedDuration::from_secs(1);
 /// After this time without a change, the state is repeated.
 const HEARTBEAT: SignedDuration = SignedDuration::from_secs(30);
 
-/// What the last line said.
+/// The content of the last line, and the state of the output.
 #[derive(Debug, Default)]
 pub struct Lines {
     last: Option<(Timestamp, Shown)>,
@@ -23,7 +23,7 @@ pub struct Lines {
     is_shown: bool,
 }
 
-/// What makes a line new. Messages count up, and are left out.
+/// The part of a line that makes it new when it differs. Messages count up, and are left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Shown {
     verdict: &'static str,

@@ -15,7 +15,7 @@ const BAR: usize = 12;
 /// A pod that starts is not in the way before this time.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
 
-/// What a part of a row means, for its colour. The words say the same.
+/// The meaning of a part of a row, for its colour. The words say the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     /// A name or a number.

@@ -15,7 +15,7 @@ pub enum End {
     TimedOut(String),
 }
 
-/// What ends a wait besides the state of the rollout.
+/// The rules that end a wait, besides the state of the rollout.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     /// Only this revision counts.

@@ -1,4 +1,4 @@
-//! What may undo an undo: a file that is applied again, a GitOps controller, an autoscaler. Pure.
+//! Warnings of writers that may undo an undo: a file that is applied again, a GitOps controller, an autoscaler. Pure.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::text::harmless;
 const GITOPS: [(&str, &str); 4] =
     [("argocd", "Argo CD"), ("flux", "Flux"), ("kustomize-controller", "Flux"), ("helm-controller", "Flux")];
 
-/// What the user should know before the Deployment is taken back.
+/// Warnings to the user before the Deployment is rolled back.
 pub fn of(deployment: &Value, autoscalers: &[Value]) -> Vec<String> {
     let applied = deployment["metadata"]["annotations"][LAST_APPLIED].is_string().then(|| {
         "it was applied from a file: the next `kubectl apply` of that file brings this change back".to_owned()

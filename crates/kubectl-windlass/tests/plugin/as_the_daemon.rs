@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use windlass_planner_testkit::objects::{DeploymentBuilder, deployment};
 use windlass_testkit::cluster::{self, Cluster, Daemon};
 
-/// What the daemon says of `web`.
+/// The daemon's explanation of `web`.
 async fn daemons(daemon: &Daemon) -> Value {
     let (code, text) = cluster::ask(&daemon.http, "/debug/deployments/shop/web").await;
     assert_eq!(code, 200, "{text}");
@@ -18,7 +18,7 @@ async fn daemons(daemon: &Daemon) -> Value {
     explained["current"]["why"].clone()
 }
 
-/// What the plugin says of `web`, as `explain -o json` prints it.
+/// The plugin's explanation of `web`, as `explain -o json` prints it.
 async fn plugins(cluster: &Cluster) -> Value {
     let client = kube::Client::new(cluster.sandbox.router(), "shop");
     let connection = Connection { client, namespace: "shop".to_owned(), namespace_is_enforced: false };

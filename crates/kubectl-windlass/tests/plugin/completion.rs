@@ -64,7 +64,7 @@ fn containers_and_revisions_are_those_of_the_named_object() {
     assert_eq!(ask(&["plan", "deploy/web", "--image", ""]).out, "app=\tapp:2\n:6\n");
     assert_eq!(words(&ask(&["rolling-update", "old", "--image=x", "--container", "s"])), ["side", ":4"]);
     assert_eq!(words(&ask(&["rolling-update", ""])), ["old", ":4"]);
-    // What is named already is not offered again, and one object is enough for an undo.
+    // Objects that are named already are not offered again, and one object is enough for an undo.
     assert_eq!(words(&ask(&["status", "web", ""])), [":4"]);
     assert_eq!(words(&ask(&["undo", "web", ""])), [":4"]);
 }

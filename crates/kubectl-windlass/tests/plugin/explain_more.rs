@@ -1,4 +1,4 @@
-//! What `explain` adds on request: logs of crashed containers, and what only the daemon knows.
+//! Additions of `explain` on request: logs of crashed containers, and the daemon's own explanation.
 
 use std::path::Path;
 
@@ -87,7 +87,7 @@ fn yaml_has_what_json_has() {
     assert_eq!(keys(&yaml), keys(&json));
 }
 
-/// What a daemon would serve: made by its own code.
+/// The answer that a daemon would serve: made by its own code.
 fn served() -> String {
     let web = r#"{"metadata": {"name": "web", "namespace": "default", "uid": "u", "resourceVersion": "1"},
                   "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {}}}"#;

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::harness::{DEPLOYMENTS, Ended, Sandbox};
 
-/// What a terminal would interpret: an escape sequence in both forms, overrides and isolates of direction, and a character
-/// without width.
+/// Characters that a terminal would interpret: an escape sequence in both forms, overrides and isolates of direction,
+/// and a character without width.
 const HOSTILE: &str = "a\u{1b}[2J\u{9b}31m\u{7f}\u{202a}\u{202e}b\u{2066}\u{2069}\u{200b}c";
 
 fn is_interpreted(c: char) -> bool {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-/// What becomes of a request.
+/// The treatment of a request.
 #[derive(Clone, Debug)]
 pub enum Fate {
     /// The server answers.

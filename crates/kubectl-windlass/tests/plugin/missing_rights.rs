@@ -57,7 +57,7 @@ impl Guarded {
     }
 }
 
-/// What RBAC answers: an object that has no name yet is not named.
+/// The answer of RBAC: an object that has no name yet is not named.
 fn refusal(right: &str, target: &str) -> String {
     let (verb, resource) = right.split_once(' ').unwrap();
     let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));

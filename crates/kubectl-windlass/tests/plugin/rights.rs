@@ -159,7 +159,7 @@ fn each_command_uses_the_documented_rights(cluster: &dyn Cluster) {
     assert_eq!(cluster.used("create"), Rights::from(["create configmaps".to_owned()]));
 }
 
-/// What the relay has seen.
+/// The requests that the relay has seen.
 type Seen = Arc<Mutex<Rights>>;
 
 /// A sandbox behind a relay that notes the request lines.

@@ -167,7 +167,7 @@ fn a_client_that_is_killed_again_and_again_reaches_the_same_end() {
             }
             ended.is_some()
         });
-        // What a kill has left for the last run is at least the end.
+        // A killed run leaves at least the end for the last run.
         let ended = update(&sandbox, args);
         let is_done = ended.code == Some(1) && ended.err.contains("does not exist") && is_over;
         let is_current =

@@ -74,7 +74,7 @@ fn with_fail_fast_pods_that_cannot_start_end_the_update_long_before_the_timeout(
     let args = ["rolling-update", "web", "--image=app:broken", "--poll-interval=200ms", "--fail-fast"];
     let mut command = sandbox.command(PLUGIN, &args);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // What the registry has said, as a kubelet reports it.
+    // The registry's error, as a kubelet reports it.
     let is_new = |pod: &Value| pod["spec"]["containers"][0]["image"] == "app:broken";
     let pods = "/api/v1/namespaces/default/pods";
     let all = sandbox.eventually(pods, |pods| pods["items"].as_array().unwrap().iter().any(is_new));

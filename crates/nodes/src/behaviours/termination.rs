@@ -69,7 +69,7 @@ async fn the_pods_of_a_replication_controller_are_deleted_by_propagation_policy(
         (DeleteParams::background(), 0, 0),
         (DeleteParams::foreground(), 1, 0),
         (DeleteParams::orphan(), 0, 2),
-        // What a client of before the garbage collector sends.
+        // The options of a client from before the garbage collector.
         (DeleteParams::default(), 0, 2),
     ] {
         let rig = Rig::new().with_pods().with_garbage();

@@ -21,7 +21,7 @@ pub struct Item {
     pub kind: usize,
     /// Group and kind, such as `("apps", "ReplicaSet")`, which owner references are compared with.
     pub type_name: Arc<(String, String)>,
-    /// What it is called and who owns it.
+    /// Its name, and its owners.
     pub metadata: Metadata,
 }
 
@@ -38,7 +38,7 @@ pub struct Metadata {
     pub resource_version: Option<String>,
     /// Since when it is being deleted.
     pub deletion_timestamp: Option<Time>,
-    /// What holds its deletion up.
+    /// The finalizers that hold its deletion up.
     pub finalizers: Option<Vec<String>>,
     /// Its owners.
     pub owner_references: Option<Vec<OwnerReference>>,

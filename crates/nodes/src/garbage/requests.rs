@@ -1,4 +1,4 @@
-//! What the collector asks of the API server.
+//! The collector's requests to the API server.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{

@@ -120,9 +120,9 @@ pub enum Write {
     Status(Value),
 }
 
-/// What its kubelet and the node lifecycle controller would write next about a node: the status and the labels of one
-/// that no kubelet has reported on, such as one that kubectl has created, then the taints that its state calls for.
-/// Every patch carries the resourceVersion, so that no concurrent write of another client is lost.
+/// The next write that the kubelet and the node lifecycle controller would make about a node: the status and the labels
+/// of one that no kubelet has reported on, such as one that kubectl has created, then the taints that its state calls
+/// for. Every patch carries the resourceVersion, so that no concurrent write of another client is lost.
 pub fn due(node: &Value, number: usize, version: &str, now: Timestamp) -> Option<Write> {
     let read = json!({"resourceVersion": node["metadata"]["resourceVersion"]});
     let conditions = &node["status"]["conditions"];

@@ -1,4 +1,4 @@
-//! What the pod simulator and its scheduler know of a pod: the fields they read, nothing else. A full
+//! A pod as the simulator and its scheduler know it: the fields they read, nothing else. A full
 //! typed pod costs 50 to 130 KB of memory; this one costs one or two.
 
 use std::{borrow::Cow, collections::BTreeMap};
@@ -15,11 +15,11 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Pod {
-    /// What it is called, and how it is deleted.
+    /// Its name, and the state of its deletion.
     pub metadata: Metadata,
-    /// What should run, and where it may.
+    /// The containers that should run, and the nodes where they may.
     pub spec: PodSpec,
-    /// What has been reported so far.
+    /// The state that has been reported so far.
     pub status: PodStatus,
 }
 
@@ -39,7 +39,7 @@ pub struct Metadata {
     pub deletion_timestamp: Option<Time>,
     /// In seconds, once it is being deleted.
     pub deletion_grace_period_seconds: Option<i64>,
-    /// What keeps it once its containers have ended.
+    /// The finalizers that keep it once its containers have ended.
     pub finalizers: Option<Vec<String>>,
 }
 
@@ -85,7 +85,7 @@ pub struct PodSpec {
     pub tolerations: Option<Vec<Toleration>>,
     /// Run to completion before the others start, unless they are sidecars.
     pub init_containers: Option<Vec<Container>>,
-    /// What the pod is for.
+    /// The main containers of the pod.
     pub containers: Box<[Container]>,
     /// Conditions set by others that must be true before the pod counts as ready.
     pub readiness_gates: Option<Vec<PodReadinessGate>>,
@@ -99,7 +99,7 @@ pub struct PodSpec {
 pub struct Container {
     /// Unique in the pod.
     pub name: String,
-    /// What it runs.
+    /// The image that it runs.
     pub image: Option<String>,
     /// `Always` on an init container makes it a sidecar.
     pub restart_policy: Option<String>,
@@ -136,7 +136,7 @@ pub struct PodStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Condition {
-    /// What it is about.
+    /// The type, such as `Ready`.
     #[serde(rename = "type")]
     pub type_: Box<str>,
     /// `True`, `False` or `Unknown`.

@@ -85,7 +85,7 @@ pub fn gates_are_open(pod: &Pod) -> bool {
     pod.spec.readiness_gates.iter().flatten().all(|gate| pod.is_true(&gate.condition_type))
 }
 
-/// What one container does.
+/// The behaviour of one container.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     /// Not started yet, with the reason kubectl shows.

@@ -30,7 +30,7 @@ pub struct World {
     pub replica_sets: BTreeMap<Arc<str>, ReplicaSet>,
     /// The pods, by name.
     pub pods: BTreeMap<Arc<str>, Pod>,
-    /// What happened, one line for each step.
+    /// The history, one line for each step.
     pub lines: Vec<String>,
     /// The image tags of all pods that there have been, by name.
     pub(crate) tags: BTreeMap<Arc<str>, String>,
@@ -311,7 +311,7 @@ pub(crate) fn tag(template: &Template) -> String {
     rest.split('"').next().unwrap().to_owned()
 }
 
-/// What people call a ReplicaSet: its Deployment's name and its image tag.
+/// The short name of a ReplicaSet: its Deployment's name and its image tag.
 pub(crate) fn short_name(replica_set: &ReplicaSet) -> String {
     format!("web-{}", tag(&replica_set.template))
 }

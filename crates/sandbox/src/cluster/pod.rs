@@ -1,4 +1,4 @@
-//! What is shown of a pod.
+//! The facts about a pod that are shown.
 
 use serde_json::Value;
 

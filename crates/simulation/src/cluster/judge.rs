@@ -1,4 +1,4 @@
-//! What a simulation adds to its cluster: its invariants, and the faults that belong to it.
+//! The parts that a simulation adds to its cluster: its invariants, and the faults that belong to it.
 
 use std::time::Duration;
 
@@ -24,12 +24,12 @@ pub struct Commit<'a> {
     pub call: &'a Call,
 }
 
-/// What becomes of the body of an answer.
+/// A rewrite of the body of an answer.
 pub type Rewrite = Box<dyn Fn(Value) -> Value + Send>;
 
 /// The invariants of a simulation.
 pub trait Judge: Send + 'static {
-    /// What it has to know of the state before a write.
+    /// The facts that it needs about the state before a write.
     type Before: Send;
 
     /// The state before a write; `None` if it does not judge such a write.

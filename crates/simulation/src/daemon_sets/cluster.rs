@@ -1,4 +1,4 @@
-//! What a write of a DaemonSet's cluster is judged by: the state around it.
+//! The state around a write to a DaemonSet's cluster, by which the write is judged.
 
 use std::sync::Arc;
 use std::time::Duration;

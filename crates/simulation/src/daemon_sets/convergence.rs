@@ -1,5 +1,5 @@
-//! What must hold once the faults have ended: DS10, DS12, DS13, DS16, DS17, DS20 and DS21. A quota stays in force until the
-//! cluster has settled: what holds up the deletions that make room never ends.
+//! Conditions that must hold once the faults have ended: DS10, DS12, DS13, DS16, DS17, DS20 and DS21. A quota stays in
+//! force until the cluster has settled: an error that holds up the deletions that make room would never end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const HASH: &str = "/metadata/labels/controller-revision-hash";
 /// more.
 ///
 /// # Errors
-/// What has not converged.
+/// The objects that have not converged.
 pub async fn converges(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Breach> {
     cluster.say("the faults end");
     cluster.calm();

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::invariants::text;
 
-/// What a DaemonSet requires on a node.
+/// The requirement of a DaemonSet on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Requirement {
     /// No pod.
@@ -26,7 +26,7 @@ const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
 
-/// What the DaemonSet requires on the node.
+/// The requirement of the DaemonSet on the node.
 pub fn requirement(daemon_set: &Value, node: &Value) -> Requirement {
     let spec = &daemon_set["spec"]["template"]["spec"];
     let zone = text(spec, "/nodeSelector/zone");

@@ -1,4 +1,4 @@
-//! What a seed stands for.
+//! The scenario that a seed stands for.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What must hold once the faults have ended: GC6, GC7, GC12, GC13 and GC14.
+//! Conditions that must hold once the faults have ended: GC6, GC7, GC12, GC13 and GC14.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(super) const SHARE: f64 = 5.0;
 /// Waits until what has no owner is gone and every deletion has ended, then checks what the collector sends.
 ///
 /// # Errors
-/// What has not converged.
+/// The objects that have not converged.
 pub async fn converges(
     cluster: &Arc<Cluster>,
     actors: &mut Actors,
@@ -52,7 +52,7 @@ pub async fn converges(
             return Err(breach);
         }
         if actors.release().await {
-            // What waited for it begins now.
+            // The deletions that waited for it begin now.
             (begun, calls) = (cluster.elapsed(), self::calls(cluster));
         }
         tokio::time::sleep(Duration::from_millis(500)).await;

@@ -72,7 +72,7 @@ pub struct Judge {
     reads: Reads,
     /// How many writes of the collector have changed something.
     pub writes: u64,
-    /// What the collector has sent besides watches and discovery.
+    /// The requests of the collector, besides watches and discovery.
     pub calls: Vec<String>,
     /// How often it has sent something about its record.
     pub record_calls: usize,

@@ -1,4 +1,4 @@
-//! What a seed stands for.
+//! The scenario that a seed stands for.
 
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ pub enum Act {
     },
 }
 
-/// What is wrong with a kind.
+/// The fault of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KindFault {
     /// Its lists fail.
@@ -116,7 +116,7 @@ pub enum KindFault {
     Lost,
 }
 
-/// What is wrong with discovery.
+/// The fault of discovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscoveryFault {
     /// This group is missing.
@@ -140,7 +140,7 @@ impl DiscoveryFault {
     }
 }
 
-/// What the collector looks after.
+/// The objects that the collector looks after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Everything.
@@ -194,7 +194,7 @@ pub struct Scenario {
     pub is_calm: bool,
     /// Whether users give objects owners that are being deleted.
     pub has_late_references: bool,
-    /// What the collector looks after.
+    /// The objects that the collector looks after.
     pub scope: Scope,
     /// `--kube-api-qps`.
     pub qps: f64,
@@ -227,8 +227,9 @@ impl Scenario {
         Scenario { seed, faults, is_calm, has_late_references: true, scope, qps, acts }
     }
 
-    /// What users do in the scenario of a seed, without a fault, without two deletions in a race, and with a kind that stays:
-    /// when it goes, the collector of the sandbox cannot ask for its objects any more, and the other has seen their deletion.
+    /// The acts of users in the scenario of a seed, without a fault, without two deletions in a race, and with a kind
+    /// that stays: when it goes, the collector of the sandbox cannot ask for its objects any more, and the other has
+    /// seen their deletion.
     pub fn without_faults(seed: u64) -> Self {
         let mut acts = acts(seed, true);
         acts.retain(|(_, act)| !matches!(act, Act::ToggleDefinition | Act::DeleteTwice(..)));

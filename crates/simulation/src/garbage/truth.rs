@@ -1,4 +1,4 @@
-//! Who owns whom, by the stored objects alone and by the text of the API's rules.
+//! Ownership, by the stored objects alone and by the text of the API's rules.
 
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ pub fn api_version(kind: &str) -> &'static str {
     }
 }
 
-/// What is stored.
+/// The stored objects.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stored {
     /// All objects of the simulation, in the order of their kinds and names. The API server's own are left out.
@@ -42,7 +42,7 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// What is stored now.
+    /// The objects that are stored now.
     pub fn now(sandbox: &Sandbox) -> Self {
         Stored {
             objects: objects(sandbox),
@@ -93,7 +93,7 @@ pub fn means(reference: &Value, namespace: &str, owner: &Value) -> bool {
         && (owners.is_empty() || owners == namespace)
 }
 
-/// What is true of the owner behind a reference.
+/// The true state of the owner behind a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truth {
     /// It exists.
@@ -106,7 +106,7 @@ pub enum Truth {
     Unresolvable,
 }
 
-/// What is true of the owner behind a reference on an object of this namespace.
+/// The true state of the owner behind a reference on an object of this namespace.
 pub fn of(reference: &Value, namespace: &str, stored: &Stored) -> Truth {
     let Some((_, _, namespaced)) = KINDS.iter().find(|(kind, ..)| reference["kind"] == **kind) else {
         return Truth::Unresolvable;
@@ -122,7 +122,7 @@ pub fn of(reference: &Value, namespace: &str, stored: &Stored) -> Truth {
     }
 }
 
-/// What is true of all owners of an object.
+/// The true states of all owners of an object.
 pub fn owners(object: &Value, stored: &Stored) -> Vec<Truth> {
     let namespace = text(object, "/metadata/namespace");
     references(object).map(|reference| of(reference, namespace, stored)).collect()

@@ -37,7 +37,7 @@ struct OpenCall {
     began: Duration,
 }
 
-/// What a sync has created, or tried to create.
+/// The objects that a sync has created, or tried to create.
 #[derive(Debug, Default)]
 struct Tried {
     /// When its first write began.

@@ -163,7 +163,7 @@ impl Invariants {
         let mut seen = self.labels.get(uid).into_iter().flat_map(|labels| labels.since(since));
         match (was, is) {
             ("", replica_set) if !replica_set.is_empty() => {
-                // What happened to it after its author decided is considered there.
+                // Changes to it after its author decided are considered there.
                 self.check_owner_exists(commit, replica_set, since)?;
                 if is_deleting(before) || !selected(replica_set, &after["metadata"]["labels"]) {
                     return commit.breach("S15", "a pod adopted that must not be");

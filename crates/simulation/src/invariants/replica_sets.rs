@@ -38,7 +38,7 @@ pub(super) struct History {
     trimmed: BTreeMap<String, i64>,
     /// ReplicaSets for which a deletion was sent.
     deletions_sent: BTreeSet<String>,
-    /// What ReplicaSets wanted, by UID.
+    /// The sizes that ReplicaSets were to have, by UID.
     sized: BTreeMap<String, Window<RecordedSize>>,
     /// The daemons whose creation found another ReplicaSet under the name, and for which Deployment, by name.
     met: BTreeSet<(String, String)>,

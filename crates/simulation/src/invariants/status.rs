@@ -26,7 +26,7 @@ struct Member {
     terminating: bool,
 }
 
-/// What a ReplicaSet wants, and what it reports.
+/// The sizes that a ReplicaSet wants and reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counts {
     /// Identifies the ReplicaSet.
@@ -42,7 +42,7 @@ pub(super) struct Counts {
     pub(super) terminating: Option<i64>,
 }
 
-/// What statuses had to report lately.
+/// The counts that statuses had to report lately.
 #[derive(Debug, Default)]
 pub(super) struct Statuses {
     /// The pods of a ReplicaSet, by its UID.

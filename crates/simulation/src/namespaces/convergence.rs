@@ -1,4 +1,4 @@
-//! What must hold once the faults have ended: NS5, NS6 and NS9.
+//! Conditions that must hold once the faults have ended: NS5, NS6 and NS9.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,20 +16,20 @@ const SETTLED: Duration = Duration::from_secs(120);
 /// By when namespaces are gone after that, once nothing of others keeps them.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a quiet controller may take beyond the delay: the pause between two rounds, and the grace of a status.
+/// The time that a quiet controller may take beyond the delay: the pause between two rounds, and the grace of a status.
 const PROMPT: Duration = Duration::from_secs(2);
 
 /// For how long a controller without work is watched.
 const QUIET: Duration = Duration::from_secs(300);
 
-/// What the last namespace holds: a place in [`truth::KINDS`], and a finalizer of the garbage collector.
+/// The content of the last namespace: a place in [`truth::KINDS`], and a finalizer of the garbage collector.
 const LAST: [(usize, Option<&str>); 3] = [(0, Some("orphan")), (1, Some("foregroundDeletion")), (2, None)];
 
 /// Checks what the conditions say of namespaces that something keeps, that they go once nothing does, that another goes
 /// at once, and that nothing is written any more.
 ///
 /// # Errors
-/// What does not hold.
+/// The condition that does not hold.
 pub async fn converges(cluster: &Arc<Cluster>, actors: &Actors, scenario: &Scenario) -> Result<(), Breach> {
     cluster.say("the faults end");
     cluster.calm();

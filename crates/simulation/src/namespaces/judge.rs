@@ -17,7 +17,7 @@ use crate::invariants::{Breach, text};
 use crate::server::replies::refused;
 use windlass_apiserver::Sandbox;
 
-/// What fails for a while.
+/// Temporary failures.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Failures {
     /// Until when discovery fails.
@@ -35,7 +35,7 @@ pub struct Judge {
     staleness: Duration,
     /// The time, as far as it is known.
     pub now: Duration,
-    /// What fails for a while.
+    /// Temporary failures.
     pub failures: Failures,
     /// When the deletion of each namespace began, by UID.
     begun: BTreeMap<String, Duration>,

@@ -1,4 +1,4 @@
-//! What a seed draws.
+//! The scenario that a seed draws.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a namespace holds, by the stored objects alone.
+//! The content of a namespace, by the stored objects alone.
 
 use std::collections::BTreeMap;
 

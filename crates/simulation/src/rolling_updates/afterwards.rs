@@ -1,4 +1,4 @@
-//! What users do once the faults have ended: they repair, decide, and ask for a last update.
+//! The acts of users once the faults have ended: they repair, decide, and ask for a last update.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What must hold once the faults have ended: RU9 to RU12.
+//! Conditions that must hold once the faults have ended: RU9 to RU12.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ const LIVENESS: Duration = Duration::from_secs(60);
 /// written, and that a new update of fresh pods ends in time and exactly.
 ///
 /// # Errors
-/// What has not converged.
+/// The objects that have not converged.
 pub async fn converges(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Breach> {
     cluster.say("the faults end");
     cluster.calm();
@@ -50,7 +50,7 @@ pub async fn converges(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<()
 
 async fn until_settled(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Breach> {
     let begun = cluster.elapsed();
-    // What was just changed has to be noticed.
+    // The controllers have to notice the last change first.
     actors.wait(Duration::from_secs(3)).await;
     while let Err(breach) = settled(cluster) {
         if cluster.failure().is_some() {
@@ -151,7 +151,7 @@ async fn last_update(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), 
 /// The only update of a history ends in time, exactly, or back where it came from, whatever was killed.
 ///
 /// # Errors
-/// What has not ended.
+/// The update that has not ended.
 pub async fn ends(cluster: &Arc<Cluster>, actors: &mut Actors, scenario: &Scenario) -> Result<(), Breach> {
     let (old, new) = (actors.first.clone(), actors.target.clone());
     let is_rollback = scenario.acts.iter().any(|(_, act)| matches!(act, Act::TakeBack(_, true)));

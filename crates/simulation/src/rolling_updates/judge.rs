@@ -1,5 +1,5 @@
-//! What all invariants share: the states that the author of a write could know, the pods, and the promise of an undisturbed
-//! update: RU1, RU2 and RU8.
+//! The state that all invariants share: the states that the author of a write could know, the pods, and the promise of
+//! an undisturbed update: RU1, RU2 and RU8.
 //!
 //! A write is judged by the state that it met. Where requests are late or caches lag, each number counts as it was at any
 //! moment of the last minute, if that favours the write. An update that nobody disturbs keeps its promise at every write,
@@ -87,12 +87,12 @@ impl<'a> Write<'a> {
         !late.is_negative() && late <= SignedDuration::from_secs(1 + self.staleness.as_secs() as i64)
     }
 
-    /// What is known of a controller by its name.
+    /// Everything known of a controller by its name.
     pub fn of(&self, name: &str) -> impl Iterator<Item = &'a Facts> {
         self.known.iter().filter_map(|state| state.facts.get(name)).collect::<Vec<_>>().into_iter()
     }
 
-    /// What is known of a controller by its UID.
+    /// Everything known of a controller by its UID.
     fn by_uid(&self, of: &str) -> Vec<&'a Facts> {
         self.known
             .iter()
@@ -128,7 +128,7 @@ impl Judge {
 
     fn known(&self, at: Duration) -> Vec<&Snapshot> {
         let staleness = if at < self.blind_until { LAG } else { self.staleness };
-        // What happens at the same instant has no order.
+        // Events at the same instant have no order.
         let from = at.saturating_sub(staleness + Duration::from_millis(1));
         let first = self.states.iter().rposition(|state| state.at < from).unwrap_or(0);
         self.states.range(first..).collect()

@@ -1,4 +1,4 @@
-//! What a seed draws.
+//! The scenario that a seed draws.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::cluster::Faults;
 /// The names of the ReplicationControllers.
 pub const NAMES: [&str; 3] = ["web", "next", "third"];
 
-/// What becomes of OLD.
+/// The treatment of OLD at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cleanup {
     /// It is deleted.
@@ -37,7 +37,7 @@ pub struct Request {
     pub period: u32,
     /// The time without progress, in seconds.
     pub timeout: u32,
-    /// What becomes of OLD.
+    /// The treatment of OLD at the end.
     pub cleanup: Cleanup,
     /// After how many writes the client is killed.
     pub killed_after: u8,

@@ -1,4 +1,4 @@
-//! What the stored objects say about an update: computed here again, and without the planner.
+//! The state of an update by the stored objects: computed here again, and without the planner.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ pub const DESIRED: &str = "kubectl.kubernetes.io/desired-replicas";
 /// On NEW: name and UID of OLD.
 pub const SOURCE: &str = "kubectl.kubernetes.io/update-source-id";
 
-/// What an update leaves behind on neither controller.
+/// The annotations that an update leaves behind on neither controller.
 pub const BOOKKEEPING: [&str; 13] = [
     REQUEST,
     MAX_SURGE,
@@ -124,7 +124,7 @@ pub fn count(controller: &Value, pods: &[Value], now: Timestamp) -> (i64, i64) {
     (owned().count() as i64, available as i64)
 }
 
-/// What counts of a controller for the judgement of a write.
+/// The facts about a controller that count for the judgement of a write.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The object.
@@ -175,7 +175,7 @@ impl Facts {
     }
 }
 
-/// What an update promises.
+/// The promises of an update.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
     /// The size at the end.
@@ -188,7 +188,7 @@ pub struct Terms {
     pub period: i64,
     /// The longest time without progress, in seconds.
     pub timeout: i64,
-    /// What becomes of OLD.
+    /// The treatment of OLD at the end.
     pub cleanup: Cleanup,
     /// Whether it is paused.
     pub is_paused: bool,
@@ -255,7 +255,7 @@ impl Terms {
     }
 }
 
-/// What makes an update impossible, if anything does.
+/// The obstacle that makes an update impossible, if there is one.
 pub fn obstacle(old: &Value, all: &[Value], replica_sets: &[Value], now: Timestamp) -> Option<&'static str> {
     let request = annotation(old, REQUEST)?;
     let facts = |one: &Value| Facts::new(one, &[], now);
@@ -326,7 +326,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// What is stored.
+    /// The stored objects.
     pub fn new(
         (at, now): (std::time::Duration, Timestamp),
         all: &[Value],

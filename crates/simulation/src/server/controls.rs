@@ -1,4 +1,4 @@
-//! What the rest of the simulation reads from the server, and what it sets there.
+//! Access for the rest of the simulation to the server: the values that it reads there, and those that it sets.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

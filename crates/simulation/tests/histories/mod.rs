@@ -1,4 +1,4 @@
-//! What the tests of the small simulations have in common. `WINDLASS_SEEDS=1000..2000` makes them try other seeds, and
+//! Code that the tests of the small simulations share. `WINDLASS_SEEDS=1000..2000` makes them try other seeds, and
 //! `WINDLASS_PLANTED` the mistakes with these words alone.
 
 use std::ops::Range;

@@ -187,7 +187,7 @@ impl Display for Pods {
     }
 }
 
-/// What is written, by name and size: `scale web-76f86dcf64 3 -> 2`.
+/// The write, by name and size: `scale web-76f86dcf64 3 -> 2`.
 impl Display for Write {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! What proves that an owner is absent, how long the proof counts, and what a restore of etcd can have undone.
+//! Proofs that an owner is absent, how long they count, and how a restore of etcd can have undone them.
 
 use super::record::{Flag, Record, UNSERVED};
 use super::{Graph, ResourceId, Wake};

@@ -19,7 +19,7 @@ pub struct Emptied {
 pub(super) struct Content {
     /// By namespace and resource.
     counts: HashMap<(u32, u16), u32>,
-    /// Whose last object has gone since they were taken.
+    /// The resources and namespaces whose last object has gone since these were taken.
     emptied: Vec<Emptied>,
 }
 
@@ -41,7 +41,8 @@ impl Graph {
         self.resources[usize::from(resource.0)].objects as usize
     }
 
-    /// What was emptied since the last call, by the deletion of its last object or by a list without any.
+    /// The resources and namespaces emptied since the last call, by the deletion of the last object or by a list
+    /// without any.
     pub fn take_emptied(&mut self) -> Vec<Emptied> {
         std::mem::take(&mut self.content.emptied)
     }

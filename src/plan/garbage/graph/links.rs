@@ -70,7 +70,7 @@ impl Graph {
         self.references_of(dependent).any(|reference| reference.owner == owner)
     }
 
-    /// What a dependent says of its owner.
+    /// The claim of a dependent about its owner.
     pub(super) fn claim_of(&self, dependent: u32, owner: u32) -> u64 {
         self.claims.get(&(dependent, owner)).copied().unwrap_or(self.records[owner].claim)
     }

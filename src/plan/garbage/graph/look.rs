@@ -1,4 +1,4 @@
-//! What the graph answers.
+//! The queries that the graph answers.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::model::Uid;
 use crate::model::metadata::OwnerReference;
 use crate::plan::garbage::fate::Policy;
 
-/// What the graph knows of the owner behind a reference.
+/// The graph's knowledge of the owner behind a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// It has been seen, and not deleted since.
@@ -32,7 +32,7 @@ pub struct Address {
     pub name: String,
 }
 
-/// What to do about an object, as far as the graph can tell.
+/// The next step for an object, as far as the graph can tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
     /// Nothing: it is gone, on its way, or its owners are there.
@@ -60,7 +60,7 @@ pub enum Look {
 }
 
 impl Graph {
-    /// What to do about an object.
+    /// The next step for an object.
     pub fn look(&self, uid: &Uid) -> Look {
         let Some(slot) = self.find(uid) else { return Look::Nothing };
         let record = &self.records[slot];
@@ -115,7 +115,7 @@ impl Graph {
         Some(self.address(slot))
     }
 
-    /// What is known of the owner behind this reference of an object in this namespace.
+    /// The graph's knowledge of the owner behind this reference of an object in this namespace.
     pub fn known_by(&self, namespace: &str, reference: &OwnerReference<'_>) -> Known {
         let Some(owner) = self.find(&reference.uid) else { return Known::Unknown };
         self.judge(owner, self.claim_by(reference), self.is_owner_in(owner, namespace))

@@ -1,4 +1,4 @@
-//! What is kept of an object.
+//! The record of an object.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) const NO_NUMBER: u64 = 0;
 /// A UID in 16 bytes.
 pub(super) type UidKey = [u8; 16];
 
-/// What is true of an object.
+/// A fact about an object.
 #[derive(Clone, Copy, Debug)]
 #[repr(u16)]
 pub(super) enum Flag {
@@ -50,7 +50,7 @@ pub(super) enum Flag {
     Outdated = 1 << 11,
 }
 
-/// What every object has.
+/// The part of a record that every object has.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Record {
     pub(super) uid: UidKey,
@@ -88,7 +88,7 @@ impl Record {
     }
 }
 
-/// What owners, owned objects, and those that wait for their dependents have besides.
+/// The additional part for owners, owned objects, and those that wait for their dependents.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Relation {
     /// The version that its references were seen at; or [`NO_NUMBER`].

@@ -404,7 +404,7 @@ fn what_a_restore_has_undone_is_looked_at_again() {
     world.put(&object("owner", &[]));
     world.put(&deleting(object("a", &[to("owner")]), "foregroundDeletion"));
     assert_eq!(world.put(&object("a", &[to("owner")])), check(&["a"]), "its deletion has not happened");
-    // What was done about these was never seen.
+    // The graph never saw the writes for these.
     world.put(&deleting(object("waiting", &[]), "foregroundDeletion"));
     world.put(&deleting(object("orphaning", &[]), "orphan"));
     for name in ["a", "waiting", "orphaning"] {

@@ -14,7 +14,7 @@ use crate::plan::rolling_update::report::{Reason, Report, current};
 use crate::plan::rolling_update::request::{REQUEST, ROLLBACK, Request, STEP_AT, step_at};
 use crate::plan::rolling_update::{self as steps, Bounds, Cleanup, Step, Wait, available, value_of};
 
-/// What a request leads to.
+/// The work that a request leads to.
 pub(super) enum Found<'a> {
     /// An update to go on with.
     Job(Job<'a>),

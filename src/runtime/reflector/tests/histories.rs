@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What happened at the server: one object each second. `(time, version, kind, JSON)`.
+/// The history of the server: one object each second. `(time, version, kind, JSON)`.
 type History = Vec<(Duration, u64, &'static str, Value)>;
 
 /// Builds a history of random steps: each names an object, which is created, changed or deleted.
@@ -41,7 +41,7 @@ fn state(history: &History, version: u64) -> std::collections::BTreeMap<String, 
     state
 }
 
-/// What the server says to a request at `now`, with a fault after some steps.
+/// The server's answer to a request at `now`, with a fault after some steps.
 fn answer(history: &History, query: &str, now: Duration, fault: Option<(u8, u8)>) -> Answer {
     let parameter = |name: &str| {
         query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned)

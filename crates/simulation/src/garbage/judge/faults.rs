@@ -151,7 +151,7 @@ impl Faults {
     }
 }
 
-/// What discovery answers with this fault.
+/// The answer of discovery with this fault.
 fn partial(mut document: Value, fault: DiscoveryFault) -> Value {
     let Some(items) = document["items"].as_array_mut() else { return document };
     let is_core = items.iter().any(|item| item["metadata"]["name"] == "");

@@ -1,4 +1,4 @@
-//! What the daemons have read of objects: a deletion without a version rests on that.
+//! The reads of objects by the daemons: a deletion without a version rests on them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::call::Call;
 use crate::garbage::truth;
 use crate::invariants::text;
 
-/// What one daemon has read of one object.
+/// The knowledge that one daemon has read of one object.
 #[derive(Clone, Debug, Default)]
 struct Read {
     /// The references of the last read, and of the one before.

@@ -1,4 +1,4 @@
-//! What an object takes, and what is left of it.
+//! The memory that an object takes, and the memory that remains when it is gone.
 
 use super::*;
 
