@@ -10,7 +10,7 @@ from helm_python import _native
 
 NAMESPACE = "kube-system"
 # Seconds; all of this takes a few on an idle machine.
-PATIENCE = 60
+TIMEOUT = 60
 
 
 class Cluster:
@@ -22,7 +22,7 @@ class Cluster:
         flags = ["--write-kubeconfig", self.kubeconfig, "--ready-delay=100ms", "--shutdown-delay=100ms"]
         self.process = subprocess.Popen([program, *flags], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
         self.environment = os.environ | {"KUBECONFIG": str(self.kubeconfig), "KUBECACHEDIR": str(scratch / "cache")}
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         while not self.kubeconfig.exists():
             if time.monotonic() > end or self.process.poll() is not None:
                 raise SystemExit("the sandbox does not start")
@@ -39,7 +39,7 @@ class Cluster:
     def kubectl(self, *words, given=None):
         """Runs kubectl; returns whether it succeeded, and its output."""
         done = subprocess.run(["kubectl", *words], env=self.environment, input=given, capture_output=True,
-                              text=True, timeout=2 * PATIENCE, check=False)
+                              text=True, timeout=2 * TIMEOUT, check=False)
         return done.returncode == 0, done.stdout + done.stderr
 
     def apply(self, thing):
@@ -52,7 +52,7 @@ def helm_write(config, action, chart, values):
     """An installation or upgrade. The sandbox serves no server-side apply, which the binding's own function
     would use."""
     client_side = False if action == "helm_install" else "false"  # Their options differ in type.
-    options = {"namespace": NAMESPACE, "server_side_apply": client_side, "timeout_seconds": PATIENCE}
+    options = {"namespace": NAMESPACE, "server_side_apply": client_side, "timeout_seconds": TIMEOUT}
     with helm.Chart.load(chart) as loaded:
         none = _native.HANDLE(0)
         answer = _native.call_string(action, config._raw(), none, loaded._raw(), None, "windlass",
@@ -151,10 +151,10 @@ def check(chart, program, scratch, check_that, done):
         cluster.kubectl("delete", "pod", "-n", NAMESPACE, "kube-controller-manager-one", "--now")
 
         helm_write(config, "helm_install", chart, {})
-        fine, said = cluster.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/windlass", f"--timeout={PATIENCE}s")
+        fine, said = cluster.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/windlass", f"--timeout={TIMEOUT}s")
         check_that(fine, f"the installed Deployment does not roll out: {said}")
         helm_write(config, "helm_upgrade", chart, {"replicas": 3, "logging": {"verbosity": 4}})
-        fine, said = cluster.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/windlass", f"--timeout={PATIENCE}s")
+        fine, said = cluster.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/windlass", f"--timeout={TIMEOUT}s")
         check_that(fine and "successfully" in said, f"the upgraded Deployment does not roll out: {said}")
         _, ready = cluster.kubectl("get", "-n", NAMESPACE, "deployment/windlass", "-o", "jsonpath={.status.readyReplicas}")
         check_that(ready == "3", f"{ready} of 3 are ready after the upgrade")
@@ -172,6 +172,6 @@ def check(chart, program, scratch, check_that, done):
             check_that(fine, f"kubectl {verb} -k deploy: {said}")
             if verb == "apply":
                 fine, said = cluster.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/windlass",
-                                             f"--timeout={PATIENCE}s")
+                                             f"--timeout={TIMEOUT}s")
                 check_that(fine, f"deploy/ does not roll out: {said}")
         done("deploy/ applied twice, rolled out and deleted")

@@ -25,7 +25,7 @@ const USERS: [User; 2] = [
 const CONTROLLERS: &str = "deployment-controller,replicaset-controller";
 
 /// No step of a row takes this long.
-pub const PATIENCE: Duration = Duration::from_secs(1800);
+pub const STEP_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// A process that has used no CPU time for this long is idle.
 const IDLE: Duration = Duration::from_secs(3);
@@ -153,7 +153,7 @@ impl Cluster {
 
     /// Waits until all Deployments of a namespace report that they are as they should be.
     pub async fn complete(&self, namespace: &str) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + STEP_TIMEOUT;
         loop {
             let list = self.call(Method::GET, &deployments(namespace), &Value::Null).await;
             let items = list["items"].as_array().unwrap();
@@ -210,7 +210,7 @@ fn is_complete(deployment: &Value) -> bool {
 
 /// Waits until a process has nothing to do any more.
 pub async fn idle(process: &Process) {
-    let (id, end) = (process.0.id(), Instant::now() + PATIENCE);
+    let (id, end) = (process.0.id(), Instant::now() + STEP_TIMEOUT);
     let mut before = usage::cpu(id);
     loop {
         tokio::time::sleep(IDLE).await;

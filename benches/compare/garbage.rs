@@ -10,7 +10,7 @@ use windlass_testkit::controllers::Side;
 use windlass_testkit::figures::{Figures, Goal, Row, Unit};
 use windlass_testkit::usage;
 
-use crate::cluster::{Cluster, PATIENCE, idle};
+use crate::cluster::{Cluster, STEP_TIMEOUT, idle};
 use crate::rows::{end, megabytes};
 use crate::{Options, say};
 
@@ -72,7 +72,7 @@ async fn cascade(cluster: &Cluster, name: &str, dependents: usize) -> Duration {
         if list["items"].as_array().is_none_or(Vec::is_empty) {
             return begun.elapsed();
         }
-        assert!(begun.elapsed() < PATIENCE, "the dependents of {name} are not collected");
+        assert!(begun.elapsed() < STEP_TIMEOUT, "the dependents of {name} are not collected");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

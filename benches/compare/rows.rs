@@ -9,7 +9,7 @@ use windlass_testkit::figures::{Figures, Goal, Row, Unit};
 use windlass_testkit::process::Process;
 use windlass_testkit::usage;
 
-use crate::cluster::{Calls, Cluster, PATIENCE, idle};
+use crate::cluster::{Calls, Cluster, STEP_TIMEOUT, idle};
 use crate::kubelet::{Pods, Seen};
 use crate::{Options, say};
 
@@ -105,7 +105,7 @@ async fn rollout(
 async fn works(cluster: &Cluster) {
     cluster.namespace(PROBE, 0..=0).await;
     cluster.create(PROBE, PROBE, 1, &json!({"maxSurge": 1, "maxUnavailable": 0})).await;
-    cluster.pods.wait_until("the first pod", PATIENCE, |pods| probes(pods) == 1).await;
+    cluster.pods.wait_until("the first pod", STEP_TIMEOUT, |pods| probes(pods) == 1).await;
     cluster.complete(PROBE).await;
 }
 
@@ -114,7 +114,7 @@ async fn finished(cluster: &Cluster, namespace: &str, pods: usize, image: &str, 
         all.count(|pod| pod.namespace == namespace) == pods
             && all.count(|pod| pod.namespace == namespace && pod.is_ready && pod.image == image) == pods
     };
-    cluster.pods.wait_until("all pods are ready", PATIENCE, is_done).await;
+    cluster.pods.wait_until("all pods are ready", STEP_TIMEOUT, is_done).await;
     cluster.complete(namespace).await;
     idle(process).await;
 }
@@ -208,7 +208,7 @@ async fn scale_probe(cluster: &Cluster) -> usize {
 
 /// When the pod was created.
 async fn written(cluster: &Cluster, wanted: usize) -> Instant {
-    cluster.pods.wait_until("the probe's pod", PATIENCE, |pods| probes(pods) == wanted).await
+    cluster.pods.wait_until("the probe's pod", STEP_TIMEOUT, |pods| probes(pods) == wanted).await
 }
 
 async fn first_write(cluster: &Cluster) {

@@ -19,7 +19,7 @@ use crate::runtime::read_barrier::ReadBarrier;
 
 /// How long the first list of a kind may fail before the election goes on without it. A failure that is over by then does
 /// not change the order in which controllers start.
-const PATIENCE: Duration = Duration::from_secs(10);
+const KINDS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The kinds that are listed and watched for controllers.
 pub(super) struct WatchedKinds {
@@ -71,7 +71,7 @@ impl WatchedKinds {
     /// Waits until each kind is listed or cannot be listed, and one controller could act.
     pub async fn listed(&self) {
         for kind in self.kinds.iter().filter(|kind| !kind.is_in_bulk) {
-            kind.ready.wait_unless_failing(PATIENCE).await;
+            kind.ready.wait_unless_failing(KINDS_TIMEOUT).await;
         }
         let can_act = self
             .controllers

@@ -18,7 +18,7 @@ use crate::engine::controller::{Controller, Executed, Settled, Status};
 use crate::engine::driver::{Driver, Worker};
 use crate::engine::entry::{ControllerEntry, Requests};
 use crate::engine::error::SyncError;
-use crate::engine::event_handlers::{gathering, may_be_adopted_anew};
+use crate::engine::event_handlers::{coalescing_delay, may_be_adopted_anew};
 use crate::engine::explanations::Explanation;
 use crate::engine::past_caches::{Children, OwnedBy};
 use crate::engine::setup::{HandlerOrder, Setup};
@@ -325,7 +325,7 @@ impl DaemonSetController {
                     }
                     let pods = self.pods.count_owned_by(&owner.as_owner());
                     let queue = self.context.queue_of::<DaemonSet>();
-                    queue.add_after(owner.meta.key.clone(), gathering(pods));
+                    queue.add_after(owner.meta.key.clone(), coalescing_delay(pods));
                 }
             }
             None if pod.meta.is_deleting() || !may_be_adopted_anew(change) => {}

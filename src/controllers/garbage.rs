@@ -6,12 +6,12 @@
 
 mod barrier;
 mod execute;
+mod expiring_uids;
 mod finalizers;
 mod judge;
 mod kinds;
 mod monitor;
 mod owners;
-mod recent;
 mod record;
 mod referents;
 mod released;
@@ -37,15 +37,15 @@ use crate::engine::error::SyncError;
 use crate::engine::setup::Setup;
 use crate::metrics::set_gauge;
 use crate::model::{ObjectKey, Resource, Uid};
-use crate::plan::garbage::graph::{Emptied, Graph, Look, Wake};
+use crate::plan::garbage::graph::{Emptied, Graph, NextStep, Wake};
 use crate::runtime::api::Api;
 use crate::runtime::list_turns::ListTurns;
 use crate::runtime::worker::{Next, WorkQueue, run_workers};
 use barrier::{Barrier, Deletion};
+use expiring_uids::ExpiringUids;
 use finalizers::Waiting;
 use judge::Turns;
 use kinds::Kinds;
-use recent::Recent;
 use record::Record;
 use released::Released;
 use shares::Shares;
@@ -102,7 +102,7 @@ fn install(setup: &mut Setup) -> Box<dyn Worker> {
         turns_of_owners: Turns::default(),
         released: Mutex::default(),
         record: Record::default(),
-        waiting_owners: Mutex::new(Recent::new(WAITS_FOR)),
+        waiting_owners: Mutex::new(ExpiringUids::new(WAITS_FOR)),
         unwatched: UnwatchedOwners::default(),
         waiting: Waiting::default(),
         barrier: Barrier::default(),
@@ -149,7 +149,7 @@ pub struct Collector {
     released: Mutex<Released>,
     record: Record,
     /// Owners that were read and waited for their dependents.
-    waiting_owners: Mutex<Recent>,
+    waiting_owners: Mutex<ExpiringUids>,
     /// Owners of resources that are not watched.
     unwatched: UnwatchedOwners,
     /// Owners that wait for a barrier.
@@ -170,11 +170,11 @@ impl Collector {
         if let Some(next) = self.look_at_unwatched(uid).await? {
             return Ok(next);
         }
-        let look = self.graph.lock().look(uid);
-        let namespace = match &look {
-            Look::Delete { address, .. } | Look::Read(address) => Some(address.namespace.clone()),
+        let next_step = self.graph.lock().next_step(uid);
+        let namespace = match &next_step {
+            NextStep::Delete { address, .. } | NextStep::Read(address) => Some(address.namespace.clone()),
             // That takes no requests, or a few.
-            Look::Nothing | Look::Foreground { .. } => None,
+            NextStep::Nothing | NextStep::Foreground { .. } => None,
         };
         let _slot = match namespace {
             // A slot granted to an object that needs no worker is passed on when this sync ends, which is now.
@@ -184,22 +184,24 @@ impl Collector {
                 slot => slot,
             },
         };
-        match look {
-            Look::Nothing => {
+        match next_step {
+            NextStep::Nothing => {
                 self.turns_of_owners.forget(uid);
                 Ok(Next::Settled)
             }
             // The object loses the reference, and may live.
-            Look::Delete { address, .. } if self.has_released_owner(uid) => self.judge(uid, &address).await,
-            Look::Delete { address, .. }
+            NextStep::Delete { address, .. } if self.has_released_owner(uid) => {
+                self.judge(uid, &address).await
+            }
+            NextStep::Delete { address, .. }
                 if planted!("dependents of a deleted owner are read before they are deleted") =>
             {
                 self.judge(uid, &address).await
             }
-            Look::Delete { address, version, policy } => {
+            NextStep::Delete { address, version, policy } => {
                 self.delete_as_seen(uid, &address, version, policy).await
             }
-            Look::Foreground { address, is_blocked, circle } => {
+            NextStep::Foreground { address, is_blocked, circle } => {
                 if !is_blocked {
                     self.foregrounds.add(uid.clone());
                     return Ok(Next::Settled);
@@ -211,7 +213,7 @@ impl Collector {
                 // It is woken when the last that blocks it is gone.
                 Ok(Next::Settled)
             }
-            Look::Read(address) => self.judge(uid, &address).await,
+            NextStep::Read(address) => self.judge(uid, &address).await,
         }
     }
 

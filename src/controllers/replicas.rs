@@ -17,7 +17,7 @@ use crate::engine::controller::{Controller, Executed, Settled, Status};
 use crate::engine::driver::{Driver, Worker};
 use crate::engine::entry::ControllerEntry;
 use crate::engine::error::SyncError;
-use crate::engine::event_handlers::{gathering, may_be_adopted_anew};
+use crate::engine::event_handlers::{coalescing_delay, may_be_adopted_anew};
 use crate::engine::past_caches::{Children, OwnedBy};
 use crate::engine::setup::{HandlerOrder, Setup};
 use crate::model::{Condition, ObjectKey, Phase, Pod, Record, ReplicaSet, ReplicaSetStatus, Resource};
@@ -276,7 +276,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
     fn wake_owner_of(&self, pod: &Pod) {
         if let Some(owner) = self.owners.controller_of(&pod.meta) {
             let pods = self.pods.count_owned_by(&owner.as_owner());
-            self.context.queue_of::<O>().add_after(owner.meta().key.clone(), gathering(pods));
+            self.context.queue_of::<O>().add_after(owner.meta().key.clone(), coalescing_delay(pods));
         }
     }
 

@@ -20,7 +20,7 @@ use crate::engine::context::Context;
 use crate::engine::controller::{Controller, Executed, Settled};
 use crate::engine::driver::{Driver, Worker};
 use crate::engine::entry::{ControllerEntry, Requests};
-use crate::engine::event_handlers::gathering;
+use crate::engine::event_handlers::coalescing_delay;
 use crate::engine::setup::{HandlerOrder, Setup};
 use crate::model::{DaemonSet, ObjectKey, Pod, Record, ReplicaSet, ReplicationController};
 use crate::plan::rolling_update::job::{self, Plan, Write};
@@ -249,7 +249,7 @@ impl RollingUpdates {
             if updates.is_empty() {
                 continue;
             }
-            let wait = gathering(self.pods.count_owned_by(&owner.as_owner()));
+            let wait = coalescing_delay(self.pods.count_owned_by(&owner.as_owner()));
             let queue = self.context.queue_of_controller(&ENTRY);
             updates.into_iter().for_each(|key| queue.add_after(key, wait));
         }

@@ -27,12 +27,12 @@ pub(crate) fn may_be_adopted_anew<T: Record>(change: &Change<T>) -> bool {
 /// 20 ms for a thousand. A sync visits each pod for some 120 ns (`benches/sync.rs`), so that however fast
 /// the pods change, a ReplicaSet keeps a core busy for less than a hundredth of the time, and the cost of a change
 /// does not grow with the ReplicaSet.
-pub(crate) fn gathering(pods: usize) -> Duration {
-    Duration::from_micros(20).saturating_mul(u32::try_from(pods).unwrap_or(u32::MAX)).min(LONGEST_GATHERING)
+pub(crate) fn coalescing_delay(pods: usize) -> Duration {
+    Duration::from_micros(20).saturating_mul(u32::try_from(pods).unwrap_or(u32::MAX)).min(LONGEST_COALESCING)
 }
 
 /// The longest delay, however large the ReplicaSet.
-const LONGEST_GATHERING: Duration = Duration::from_millis(200);
+const LONGEST_COALESCING: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {

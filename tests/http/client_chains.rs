@@ -10,7 +10,7 @@ use windlass_testkit::serving::{
     ApiServer, Authority, Identity, Options, Serving, connect_from, costly_chain,
 };
 
-use super::hostile_http::{LOUD, PATIENCE, QUIET, get_from};
+use super::hostile_http::{LOUD, QUIET, WAIT_TIMEOUT, get_from};
 
 /// A server that trusts these client CAs.
 async fn trusting(clients: &Authority, limits: Limits) -> Serving {
@@ -26,7 +26,7 @@ async fn answer_for(serving: &Serving, from: [u8; 4], identity: &Identity) -> Op
     let mut stream = serving.shake(stream, Some(identity), b"http/1.1").await.ok()?;
     stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.ok()?;
     let mut answer = Vec::new();
-    timeout(PATIENCE, stream.read_to_end(&mut answer)).await.unwrap().ok()?;
+    timeout(WAIT_TIMEOUT, stream.read_to_end(&mut answer)).await.unwrap().ok()?;
     String::from_utf8_lossy(&answer).split(' ').nth(1)?.parse().ok()
 }
 

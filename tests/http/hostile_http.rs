@@ -17,7 +17,7 @@ use windlass::metrics::Metrics;
 use windlass_testkit::serving::{ApiServer, Options, Serving, ask, connect_from};
 
 /// Nothing here takes a tenth of this on an idle machine.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Two clients.
 pub(super) const LOUD: [u8; 4] = [127, 0, 0, 1];
@@ -42,7 +42,7 @@ async fn a_request_header_that_never_ends_is_cut_off_however_often_bytes_arrive(
         }
     });
     let mut answer = Vec::new();
-    let _ = timeout(PATIENCE, read.read_to_end(&mut answer)).await.unwrap();
+    let _ = timeout(WAIT_TIMEOUT, read.read_to_end(&mut answer)).await.unwrap();
     assert!(!answer.starts_with(b"HTTP/1.1 200"));
     assert!(begin.elapsed() >= Duration::from_millis(400));
     dribbling.abort();
@@ -53,7 +53,7 @@ async fn a_request_header_that_never_ends_is_cut_off_however_often_bytes_arrive(
 async fn a_client_that_never_starts_the_tls_handshake_is_cut_off() {
     let serving = secure(Limits { handshake_timeout: Duration::from_millis(300), ..Limits::default() }).await;
     let mut stream = TcpStream::connect(serving.address).await.unwrap();
-    let ended = timeout(PATIENCE, stream.read_to_end(&mut Vec::new())).await.unwrap();
+    let ended = timeout(WAIT_TIMEOUT, stream.read_to_end(&mut Vec::new())).await.unwrap();
     assert!(matches!(ended, Ok(0) | Err(_)));
     assert!(serving.metrics.render().contains("reason=\"handshake_timeout\"} 1"));
 }
@@ -83,7 +83,7 @@ async fn a_huge_header_is_a_431_on_both_protocols() {
     let request = http::Request::get("https://localhost/healthz").header("x-huge", huge).body(()).unwrap();
     let (response, _) = client.send_request(request, true).unwrap();
     // The server may answer, or refuse the stream.
-    match timeout(PATIENCE, response).await.unwrap() {
+    match timeout(WAIT_TIMEOUT, response).await.unwrap() {
         Ok(response) => assert_eq!(response.status(), 431),
         Err(error) => assert!(error.is_reset() || error.is_go_away() || error.is_io(), "{error}"),
     }
@@ -97,7 +97,7 @@ async fn http2_is_served_unless_it_is_disabled() {
     tokio::spawn(connection);
     let request = http::Request::get("https://localhost/healthz").body(()).unwrap();
     let response = client.send_request(request, true).unwrap().0;
-    assert_eq!(timeout(PATIENCE, response).await.unwrap().unwrap().status(), 200);
+    assert_eq!(timeout(WAIT_TIMEOUT, response).await.unwrap().unwrap().status(), 200);
 
     let mut options = Options::default();
     options.serving.tls.disable_http2 = true;
@@ -131,8 +131,8 @@ async fn rapid_stream_resets_end_only_their_own_connection() {
             }
         }
     };
-    timeout(PATIENCE, attack).await.expect("the server ends the connection");
-    let error = timeout(PATIENCE, ended).await.unwrap().unwrap().unwrap_err();
+    timeout(WAIT_TIMEOUT, attack).await.expect("the server ends the connection");
+    let error = timeout(WAIT_TIMEOUT, ended).await.unwrap().unwrap().unwrap_err();
     assert!(error.is_go_away() || error.is_io(), "{error}");
     let reviews = serving.api.asked().accesses.lock().len();
     assert!(sent < 10_000 && reviews <= 64, "{sent} sent, {reviews} reviews");
@@ -159,7 +159,7 @@ async fn hold_busy(serving: &Serving, from: [u8; 4]) -> JoinHandle<()> {
     let driven = tokio::spawn(connection);
     let request = http::Request::get("https://localhost/healthz").body(()).unwrap();
     let response = client.send_request(request, true).unwrap().0;
-    let response = timeout(PATIENCE, response).await.unwrap().unwrap();
+    let response = timeout(WAIT_TIMEOUT, response).await.unwrap().unwrap();
     tokio::spawn(async move {
         let _unread = response;
         while pings.ping(h2::Ping::opaque()).await.is_ok() {
@@ -207,7 +207,7 @@ async fn ask_at_once(serving: &Serving, from: [u8; 4], requests: &[http::Request
         let answers = requests.iter().map(async |request| {
             let mut ready = client.clone().ready().await.unwrap();
             let response = ready.send_request(request.clone(), true).unwrap().0;
-            timeout(PATIENCE, response).await.unwrap().unwrap()
+            timeout(WAIT_TIMEOUT, response).await.unwrap().unwrap()
         });
         join_all(answers).await;
     });
@@ -231,7 +231,7 @@ async fn scraped_meanwhile(serving: &Serving, asking: impl Future<Output = ()>) 
         tokio::time::sleep(Duration::from_millis(300)).await;
         get_from(serving, QUIET, "/metrics", Some("good")).await
     };
-    let ((), code) = tokio::join!(asking, timeout(PATIENCE, scraping));
+    let ((), code) = tokio::join!(asking, timeout(WAIT_TIMEOUT, scraping));
     assert_eq!(code, Ok(200));
     12 + 2 * usize::try_from(begin.elapsed().as_secs()).unwrap()
 }
@@ -280,7 +280,7 @@ async fn the_configmap_is_read_while_the_reviews_are_used_up() {
     let asking = join_all((1..=20).map(|n| guess(&serving, [127, 0, 1, n], 5)));
     let reading = async {
         let asked = serving.api.asked();
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + WAIT_TIMEOUT;
         while asked.tokens.load(Ordering::Relaxed) < 40 {
             assert!(Instant::now() < end);
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -298,7 +298,7 @@ async fn answer_to(address: std::net::SocketAddr, head: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).await.unwrap();
     let mut answer = String::new();
-    timeout(PATIENCE, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+    timeout(WAIT_TIMEOUT, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
     (answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_default(), answer)
 }
 
@@ -395,16 +395,16 @@ async fn ten_thousand_idle_connections() {
     tokio::spawn(serve(listener, app, limits.clone(), counters, stop));
 
     let probe = async || {
-        let mut stream = timeout(PATIENCE, connect_from([127, 0, 0, 2], address)).await.unwrap().unwrap();
+        let mut stream = timeout(WAIT_TIMEOUT, connect_from([127, 0, 0, 2], address)).await.unwrap().unwrap();
         ask(&mut stream, "/healthz", &[]).await.0
     };
     assert_eq!(probe().await, 200);
     let before = resident();
     let mut held = Vec::new();
     let wanted = flood();
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + WAIT_TIMEOUT;
     while held.len() < wanted && Instant::now() < end {
-        let batch = (0..20).map(|_| timeout(PATIENCE, TcpStream::connect(address)));
+        let batch = (0..20).map(|_| timeout(WAIT_TIMEOUT, TcpStream::connect(address)));
         held.extend(futures::future::join_all(batch).await.into_iter().flatten().flatten());
         // Faster, and the kernel drops connections before the server sees them.
         tokio::time::sleep(Duration::from_millis(10)).await;

@@ -7,8 +7,8 @@ use windlass::model::discovered::{Discovered, DiscoveredResource, FailedGroup, V
 use windlass::model::{Interner, Namespace, Record};
 use windlass::plan::namespace::content::Failure;
 use windlass::plan::namespace::{
-    self as planner, Cause, Content, Findings, Item, Last, Left, Listed, Observed, Outcome, Plan, Survey,
-    Verdict,
+    self as planner, Cause, Content, DiscoveryState, Findings, Item, Last, Left, Listed, Observed, Outcome,
+    Plan, Verdict,
 };
 
 const ALL: &str = "create delete deletecollection get list patch update watch";
@@ -66,13 +66,13 @@ fn left(name: &str, items: &[Item]) -> Left {
 }
 
 fn holds(left: Vec<Left>) -> Findings {
-    Findings::fresh(Survey::default(), Content { left, errors: Vec::new() })
+    Findings::fresh(DiscoveryState::default(), Content { left, errors: Vec::new() })
 }
 
 fn fails(resource: &str, message: &str) -> Findings {
     let (plural, group) = resource.split_once('.').unwrap();
     let error = Failure { resource: (group.into(), plural.into()), message: message.into() };
-    Findings::fresh(Survey::default(), Content { left: Vec::new(), errors: vec![error] })
+    Findings::fresh(DiscoveryState::default(), Content { left: Vec::new(), errors: vec![error] })
 }
 
 /// The plurals of each wave; a wave that lists everything at once is marked.
@@ -185,8 +185,8 @@ fn what_is_left_or_unknown_keeps_the_namespace() {
     assert_eq!(verdict(&pods), Verdict::Wait(wait(250), Cause::Content));
     let refused = fails("secrets.", "listing secrets.: forbidden");
     assert_eq!(verdict(&refused), Verdict::Wait(5 * S, Cause::Errors));
-    let blocked = Survey { failure: Some("down".into()), is_blocked: true };
-    let unknown = Findings { survey: blocked.clone(), ..holds(Vec::new()) };
+    let blocked = DiscoveryState { failure: Some("down".into()), is_blocked: true };
+    let unknown = Findings { discovery: blocked.clone(), ..holds(Vec::new()) };
     assert!(matches!(verdict(&unknown), Verdict::Wait(_, Cause::Discovery)));
     let unseen = Findings::without_a_look(blocked, &Last::default());
     assert!(matches!(verdict(&unseen), Verdict::Wait(_, Cause::Discovery)));
@@ -259,9 +259,9 @@ fn a_group_that_fails_keeps_the_namespace_unless_it_holds_nothing() {
 fn a_failing_group_is_shown_even_if_it_holds_nothing() {
     let mut found = served();
     found.failed = vec![failed("metrics.k8s.io", None), failed("a.example.com", Some(Vec::new()))];
-    let survey = planner::survey(Ok(&found));
-    assert!(!survey.is_blocked);
-    let findings = Findings { survey, ..holds(Vec::new()) };
+    let discovery = planner::discovery_state(Ok(&found));
+    assert!(!discovery.is_blocked);
+    let findings = Findings { discovery, ..holds(Vec::new()) };
     let text = "Discovery failed for some groups, 2 failing: unable to retrieve the complete list of server APIs: \
                 a.example.com/v1: down, metrics.k8s.io/v1: down";
     let condition = ["NamespaceDeletionDiscoveryFailure", "True", "DiscoveryFailed", text].map(str::to_owned);
@@ -270,13 +270,15 @@ fn a_failing_group_is_shown_even_if_it_holds_nothing() {
 
 #[test]
 fn an_empty_namespace_behind_a_failing_group_costs_no_lists_until_the_group_is_back() {
-    let blocked = Survey { failure: Some("down".into()), is_blocked: true };
-    let empty = Findings { survey: blocked.clone(), ..holds(Vec::new()) };
+    let blocked = DiscoveryState { failure: Some("down".into()), is_blocked: true };
+    let empty = Findings { discovery: blocked.clone(), ..holds(Vec::new()) };
     let shop = shop(&["kubernetes"]);
-    let may_skip = |last: &Last, survey: &Survey| planner::may_skip_content(&observed(&shop, last), survey);
+    let may_skip = |last: &Last, discovery: &DiscoveryState| {
+        planner::may_skip_content(&observed(&shop, last), discovery)
+    };
     let last = Last::default().next(&empty, 10 * S);
     assert!(may_skip(&last, &blocked));
-    assert!(!may_skip(&last, &Survey::default()), "it is back: all is looked at again");
+    assert!(!may_skip(&last, &DiscoveryState::default()), "it is back: all is looked at again");
     assert!(!may_skip(&Last::default(), &blocked), "never looked at");
     let skipped = Findings::without_a_look(blocked.clone(), &last);
     assert!(may_skip(&last.next(&skipped, 10 * S), &blocked));
@@ -288,14 +290,14 @@ fn an_empty_namespace_is_looked_at_again_when_the_delay_is_over() {
     let shop = shop(&["kubernetes"]);
     let last = Last::default().next(&holds(Vec::new()), 10 * S);
     let early = Observed { waited: S, ..observed(&shop, &last) };
-    assert!(planner::may_skip_content(&early, &Survey::default()));
-    let skipped = Findings::without_a_look(Survey::default(), &last);
+    assert!(planner::may_skip_content(&early, &DiscoveryState::default()));
+    let skipped = Findings::without_a_look(DiscoveryState::default(), &last);
     assert_eq!(planner::verdict(&early, &skipped, &shop), Verdict::Wait(4 * S, Cause::Delay));
     let late = planner::verdict(&observed(&shop, &last), &skipped, &shop);
     assert!(matches!(late, Verdict::Wait(..)), "nothing goes without a look in the same round");
-    assert!(!planner::may_skip_content(&observed(&shop, &last), &Survey::default()));
+    assert!(!planner::may_skip_content(&observed(&shop, &last), &DiscoveryState::default()));
     let full = last.next(&holds(vec![left("pods", &[item("a", true, &[])])]), 10 * S);
-    assert!(!planner::may_skip_content(&Observed { last: full, ..early }, &Survey::default()));
+    assert!(!planner::may_skip_content(&Observed { last: full, ..early }, &DiscoveryState::default()));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use windlass_testkit::process::{PATIENCE, Server};
+use windlass_testkit::process::{Server, WAIT_TIMEOUT};
 use windlass_testkit::proxy::Proxy;
 
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
@@ -33,7 +33,7 @@ async fn with_a_third_of_the_replies_lost_and_watches_three_seconds_late_exactly
     }
     let config = format!("--kubeconfig={}", config.display());
     let _daemon = server.daemon("daemon.log", &[&config, "--kube-api-qps=500", "--kube-api-burst=500"]);
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + WAIT_TIMEOUT;
     loop {
         let replica_sets = server.call(Method::GET, REPLICA_SETS, &Value::Null).await;
         let replica_sets = replica_sets["items"].as_array().unwrap();

@@ -49,7 +49,7 @@ const HANGS_LATER: &str = r#"
 "#;
 
 async fn appears(file: &std::path::Path) {
-    let end = tokio::time::Instant::now() + windlass_testkit::process::PATIENCE;
+    let end = tokio::time::Instant::now() + windlass_testkit::process::WAIT_TIMEOUT;
     while !file.exists() {
         assert!(tokio::time::Instant::now() < end, "{}", file.display());
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::client::TlsStream;
-use windlass_testkit::process::{PATIENCE, Process, Server};
+use windlass_testkit::process::{Process, Server, WAIT_TIMEOUT};
 use windlass_testkit::serving::{Authority, Identity, ask, costly_chain, handshake, write};
 
 /// A sandbox, the authorities of both sides, and an operator's client certificate.
@@ -77,7 +77,7 @@ impl Daemon<'_> {
     }
 
     async fn says(&self, words: &str) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + WAIT_TIMEOUT;
         while !self.log().contains(words) {
             assert!(Instant::now() < end, "it does not say {words:?}\n{}", self.log());
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -123,7 +123,7 @@ async fn a_replaced_certificate_is_served_from_the_next_connection_on() {
     let first = daemon.shown().await;
 
     house.give(&house.servers.server("second.test"));
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + WAIT_TIMEOUT;
     let mut open = loop {
         let open = daemon.connect(Some(&house.operator)).await;
         if daemon.shown().await != first {
@@ -207,7 +207,7 @@ async fn costly_client_certificates_neither_cost_the_lease_nor_delay_a_probe() {
         // The server ends the connection, at the latest after its answer.
         let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
         let _ = stream.write_all(request).await;
-        let _ = timeout(PATIENCE, stream.read_to_end(&mut Vec::new())).await;
+        let _ = timeout(WAIT_TIMEOUT, stream.read_to_end(&mut Vec::new())).await;
     };
     for identity in [costly_chain(8, 262), costly_chain(8, 12), costly_chain(3, 0)] {
         let probe = async {

@@ -20,7 +20,7 @@ use windlass_testkit::apiserver::{
 };
 use windlass_testkit::https;
 use windlass_testkit::manifests;
-use windlass_testkit::process::{PATIENCE, Process, windlass};
+use windlass_testkit::process::{Process, WAIT_TIMEOUT, windlass};
 use windlass_testkit::rights::{self, Rights};
 use windlass_testkit::stage::{Seen, Stage, Writes, name, recorded};
 use windlass_testkit::{every_scenario, every_scenario_with_its_own_daemons, scenarios};
@@ -218,7 +218,7 @@ async fn a_replication_controller_adopts_releases_and_scales(stage: &Stage) {
 
     stage.call(Method::PATCH, &controller, &json!({"spec": {"replicas": 1}})).await;
     stage.eventually(30, "one is deleted", |seen| seen.pods.len() == 1).await;
-    let end = tokio::time::Instant::now() + PATIENCE;
+    let end = tokio::time::Instant::now() + WAIT_TIMEOUT;
     loop {
         let status = stage.call(Method::GET, &controller, &Value::Null).await["status"].clone();
         if status["replicas"] == 1 && status["availableReplicas"] == 1 {
@@ -244,7 +244,7 @@ async fn metrics_require_permission(client: &kube::Client, port: u16) {
     rights::create(client, &[binding]).await;
     let code = async |path: &str, token: Option<&str>| https::get(port, path, token).await.0;
     // The API server's own authorizer learns of the binding by a watch, and a no is remembered for 10 s.
-    let end = tokio::time::Instant::now() + PATIENCE;
+    let end = tokio::time::Instant::now() + WAIT_TIMEOUT;
     while code("/metrics", Some(SCRAPER.token)).await != 200 {
         assert!(tokio::time::Instant::now() < end, "the scraper may not scrape");
         tokio::time::sleep(Duration::from_millis(500)).await;

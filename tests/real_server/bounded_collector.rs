@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use windlass_testkit::apiserver::{ApiServer, DAEMON, User, on_a_real_server};
 use windlass_testkit::manifests;
-use windlass_testkit::process::{PATIENCE, Process, windlass};
+use windlass_testkit::process::{Process, WAIT_TIMEOUT, windlass};
 use windlass_testkit::rights::{self, Rights};
 use windlass_testkit::user::send;
 
@@ -106,7 +106,7 @@ async fn exists(client: &Client, path: &str) -> bool {
 }
 
 async fn are_gone(client: &Client, paths: &[String]) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + WAIT_TIMEOUT;
     for path in paths {
         while exists(client, path).await {
             assert!(Instant::now() < end, "{path} is still there");

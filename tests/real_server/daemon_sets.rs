@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use windlass_testkit::process::PATIENCE;
+use windlass_testkit::process::WAIT_TIMEOUT;
 use windlass_testkit::stage::{Stage, name};
 
 /// The paths of one namespace.
@@ -34,7 +34,7 @@ async fn items(stage: &Stage, path: &str) -> Vec<Value> {
 /// Retries until the answer is `Ok`; an error describes the state.
 macro_rules! eventually {
     ($what:literal, $asked:expr) => {{
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + WAIT_TIMEOUT;
         while let Err(state) = $asked.await {
             assert!(Instant::now() < end, "{}: {state}", $what);
             tokio::time::sleep(Duration::from_millis(200)).await;

@@ -19,7 +19,7 @@ const STATEFUL_SETS: &str = "/apis/apps/v1/namespaces/default/statefulsets";
 const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 
 /// How long anything may take on a busy machine: two minutes are what an orphaning deletion waits for.
-const PATIENCE: Duration = Duration::from_secs(240);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(240);
 
 pub(crate) fn an_operator_goes_on_beside_an_api_that_is_down() {
     play(Side::Windlass);
@@ -70,7 +70,7 @@ async fn delete(client: &Client, path: &str, policy: &str) {
 async fn gone(client: &Client, path: &str, uid: &Value) -> Duration {
     let began = Instant::now();
     while get(client, path).await.is_some_and(|object| object["metadata"]["uid"] == *uid) {
-        assert!(began.elapsed() < PATIENCE, "{path} is still there");
+        assert!(began.elapsed() < WAIT_TIMEOUT, "{path} is still there");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     began.elapsed()

@@ -17,7 +17,7 @@ const WITH_LEASE: &str = "with-lease";
 const WITHOUT: &str = "without-lease";
 
 /// How long the pods of a new Deployment may take on a busy machine; on an idle one the daemons notice within 10 s.
-const PATIENCE: Duration = Duration::from_secs(40);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// The deadlines of a leader that outlives the restart of an API server.
 const LONG_LEASE: [&str; 3] = [
@@ -41,7 +41,7 @@ async fn pods(client: &Client, namespace: &str, name: &str) -> usize {
 
 /// Waits until the Deployment has so many pods in both namespaces.
 async fn eventually(client: &Client, name: &str, expected: usize, logs: &[std::path::PathBuf]) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + WAIT_TIMEOUT;
     for namespace in [WITH_LEASE, WITHOUT] {
         while pods(client, namespace, name).await != expected {
             let said = || logs.iter().map(|log| std::fs::read_to_string(log).unwrap()).collect::<String>();

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use windlass_testkit::apiserver::{ApiServer, DAEMON, TOKEN, on_a_real_server};
 use windlass_testkit::manifests;
-use windlass_testkit::process::{PATIENCE, Process, simulate_nodes, windlass};
+use windlass_testkit::process::{Process, WAIT_TIMEOUT, simulate_nodes, windlass};
 use windlass_testkit::rights;
 use windlass_testkit::user::send;
 
@@ -198,7 +198,7 @@ impl Bed {
 
     /// Waits until an object is as it should be. It may not exist yet.
     async fn eventually(&self, path: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + WAIT_TIMEOUT;
         loop {
             let object = send(&self.client, Method::GET, path, &Value::Null).await.unwrap_or_default();
             if holds(&object) {

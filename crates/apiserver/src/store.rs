@@ -386,7 +386,7 @@ mod tests {
         let store = store(2);
         let start = store.revision();
         let _stopped = store.cursor("Pod", start);
-        for number in 0..=2 * log::PATIENCE {
+        for number in 0..=2 * log::BEHIND_FACTOR {
             store.put("Pod", &Key::new("ns", &number.to_string()), None, json!({})).unwrap();
         }
         assert!(store.changes("Pod", start, 10).is_err());

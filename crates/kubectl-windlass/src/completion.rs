@@ -20,7 +20,7 @@ use crate::text::harmless;
 use words::{Line, Wanted};
 
 /// The longest time for everything that is read from the cluster.
-const PATIENCE: Duration = Duration::from_secs(1);
+const READ_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A word that may stand there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -199,22 +199,22 @@ fn global(line: &Line<'_>) -> Option<GlobalArgs> {
     GlobalArgs::from_arg_matches(&command.try_get_matches_from(words).ok()?).ok()
 }
 
-/// Asks the cluster, for at most [`PATIENCE`]. On a task of its own: a credential plugin may block its thread.
+/// Asks the cluster, for at most [`READ_TIMEOUT`]. On a task of its own: a credential plugin may block its thread.
 async fn within_patience<F>(line: &Line<'_>, ask: F) -> Vec<Candidate>
 where
     F: AsyncFnOnce(Api, &Line<'_>) -> Vec<Candidate>,
 {
     let Some(mut global) = global(line) else { return Vec::new() };
-    global.request_timeout = PATIENCE;
+    global.request_timeout = READ_TIMEOUT;
     let connecting = tokio::spawn(async move {
         // As if stdin were taken: a credential plugin must not ask while the user types.
         connect_with(&global, &|name| std::env::var(name).ok(), true).await.ok()
     });
     let asked = async {
         let connection = connecting.await.ok()??;
-        Some(ask(Api::new(connection, PATIENCE), line).await)
+        Some(ask(Api::new(connection, READ_TIMEOUT), line).await)
     };
-    tokio::time::timeout(PATIENCE, asked).await.ok().flatten().unwrap_or_default()
+    tokio::time::timeout(READ_TIMEOUT, asked).await.ok().flatten().unwrap_or_default()
 }
 
 /// Names from the kubeconfig. A file that cannot be read has none.

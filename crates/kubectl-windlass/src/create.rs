@@ -19,7 +19,7 @@ use serde_json::Value;
 use windlass::config::parse_selector;
 use windlass::model::Selector;
 use windlass::runtime::request;
-use windlass_manifest::{Found, Origin};
+use windlass_manifest::{ManifestObject, Origin};
 
 use crate::api::{Answer, Api, ApiError};
 use crate::cli::{CreateArgs, DryRun, GlobalArgs, Validate};
@@ -207,8 +207,8 @@ impl Run<'_> {
     }
 
     /// Looks up the kind of an object and makes it ready; `None` if it is not selected or a failure is noted.
-    async fn ready(&mut self, found: Found) -> Result<Option<Ready>, Stop> {
-        let Found { origin, mut body, api_version, kind } = found;
+    async fn ready(&mut self, found: ManifestObject) -> Result<Option<Ready>, Stop> {
+        let ManifestObject { origin, mut body, api_version, kind } = found;
         let (shown, version) = (harmless(&kind), harmless(&api_version));
         let found = match self.is_defined(&api_version, &kind) {
             true => self.kinds.find_new(self.api, &api_version, &kind).await,

@@ -8,7 +8,7 @@ pub mod document;
 mod list;
 mod source;
 
-pub use list::{Defect, Found, Origin, expand};
+pub use list::{Defect, ManifestObject, Origin, expand};
 pub use source::{LARGEST_SOURCE, SourceError, text};
 
 use serde_json::Value;

@@ -41,7 +41,7 @@ impl fmt::Display for Origin {
 
 /// An object of a manifest.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct ManifestObject {
     /// Where it was found.
     pub origin: Origin,
     /// The object.
@@ -65,13 +65,13 @@ pub struct Defect {
 /// Returns the objects of a document: the document itself, or the items of a list, nested lists included. As for kubectl,
 /// every object with an array `items` is a list. Items without kind and apiVersion inherit them from a typed list such as
 /// a `DeploymentList`.
-pub fn expand(origin: &Origin, document: Value) -> Vec<Result<Found, Defect>> {
+pub fn expand(origin: &Origin, document: Value) -> Vec<Result<ManifestObject, Defect>> {
     let mut all = Vec::new();
     collect(origin.clone(), document, &mut all);
     all
 }
 
-fn collect(origin: Origin, mut value: Value, all: &mut Vec<Result<Found, Defect>>) {
+fn collect(origin: Origin, mut value: Value, all: &mut Vec<Result<ManifestObject, Defect>>) {
     let types = type_field(&value, "kind").and_then(|kind| Ok((kind, type_field(&value, "apiVersion")?)));
     let (kind, api_version) = match types {
         Ok((_, version)) if version.matches('/').count() > 1 => {
@@ -91,7 +91,7 @@ fn collect(origin: Origin, mut value: Value, all: &mut Vec<Result<Found, Defect>
             if let Some(items) = other {
                 value["items"] = items;
             }
-            return all.push(Ok(Found { origin, body: value, api_version, kind }));
+            return all.push(Ok(ManifestObject { origin, body: value, api_version, kind }));
         }
     };
     let of_list = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
@@ -125,8 +125,8 @@ mod tests {
 
     fn found(document: Value) -> Vec<String> {
         let name = |body: &Value| body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let shown = |object: Result<Found, Defect>| match object {
-            Ok(Found { origin, body, api_version, kind }) => {
+        let shown = |object: Result<ManifestObject, Defect>| match object {
+            Ok(ManifestObject { origin, body, api_version, kind }) => {
                 format!("{origin}: {api_version} {kind} {}", name(&body))
             }
             Err(defect) => format!("error {defect}"),

@@ -14,7 +14,7 @@ use std::{
 use serde_json::Value;
 use windlass_apiserver::{ServedKind, served_kinds};
 pub use windlass_manifest::Origin;
-use windlass_manifest::{Defect, Found, SourceError};
+use windlass_manifest::{Defect, ManifestObject, SourceError};
 
 /// An object of a manifest, with its origin.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,7 +131,7 @@ pub enum ManifestError {
 /// Reads `sources`: files, directories (`*.yaml`, `*.yml`, `*.json` in the order of their names), and `-` for `stdin`.
 /// One malformed document fails all of them.
 pub fn read(sources: &[PathBuf], stdin: &mut dyn std::io::Read) -> Result<Vec<Object>, ManifestError> {
-    let mut found: Vec<Found> = Vec::new();
+    let mut found: Vec<ManifestObject> = Vec::new();
     for source in sources {
         if source == Path::new("-") {
             let text = bounded(stdin, "standard input")?;
@@ -190,12 +190,12 @@ pub fn parse(file: &str, text: &str, served: Vec<ServedKind>) -> Result<Vec<Obje
 }
 
 /// Looks the kinds of objects up: those that are served, and those that the objects themselves define.
-fn objects(found: Vec<Found>, served: Vec<ServedKind>) -> Result<Vec<Object>, ManifestError> {
+fn objects(found: Vec<ManifestObject>, served: Vec<ServedKind>) -> Result<Vec<Object>, ManifestError> {
     let mut kinds: Vec<Creatable> = served.into_iter().map(Creatable::from).collect();
     for found in found.iter().filter(|found| found.kind == "CustomResourceDefinition") {
         kinds.extend(defined(&found.body["spec"]));
     }
-    let object = |Found { origin, body, api_version, kind }: Found| {
+    let object = |ManifestObject { origin, body, api_version, kind }: ManifestObject| {
         object(&origin, body, &api_version, &kind, &kinds)
             .map_err(|problem| ManifestError::Document { origin, problem })
     };
@@ -218,7 +218,7 @@ fn defined(spec: &Value) -> Vec<Creatable> {
     new.collect()
 }
 
-fn find(file: &str, text: &str, all: &mut Vec<Found>) -> Result<(), ManifestError> {
+fn find(file: &str, text: &str, all: &mut Vec<ManifestObject>) -> Result<(), ManifestError> {
     let wrong = |Defect { origin, problem }| ManifestError::Document { origin, problem };
     for (index, document) in windlass_manifest::documents(file, text).into_iter().enumerate() {
         let origin = Origin::new(file, index);

@@ -32,7 +32,7 @@ const STEP: Duration = Duration::from_millis(50);
 const RESTART: Duration = Duration::from_secs(60);
 
 /// How long a rollout takes with this rate.
-const PATIENCE: Duration = Duration::from_secs(240);
+const ROLLOUT_TIMEOUT: Duration = Duration::from_secs(240);
 
 /// The Deployment with many pods, and the one that must not wait for them.
 const LARGE: &str = "large";
@@ -49,7 +49,7 @@ pub async fn delay_no_other_workload(server: &Server, actors: &Actors) -> Result
     for name in [LARGE, SMALL] {
         actors.act(&Act::Create { name, replicas: 1, surge: 1, unavailable: 0, recreate: false }).await;
     }
-    until(server, actors, is_settled, PATIENCE).await?;
+    until(server, actors, is_settled, ROLLOUT_TIMEOUT).await?;
     // The token buckets are full again.
     tokio::time::sleep(Duration::from_secs(10)).await;
     actors.act(&Act::Scale { name: LARGE, replicas: BATCH }).await;
@@ -67,14 +67,14 @@ pub async fn delay_no_other_workload(server: &Server, actors: &Actors) -> Result
     if created >= BATCH as usize && !server.is_over() {
         return Err(Breach::new("the simulation", "the batch ended before another write could wait for it"));
     }
-    until(server, actors, is_settled, PATIENCE).await?;
+    until(server, actors, is_settled, ROLLOUT_TIMEOUT).await?;
     for name in [LARGE, SMALL] {
         actors.act(&Act::Delete { name, policy: "Background" }).await;
     }
     server.limit(None);
     actors.restart();
     tokio::time::sleep(RESTART).await;
-    until(server, actors, is_settled, PATIENCE).await
+    until(server, actors, is_settled, ROLLOUT_TIMEOUT).await
 }
 
 /// Waits until `is_so` holds, for no longer than a write may wait.

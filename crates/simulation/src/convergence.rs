@@ -12,10 +12,10 @@ use super::server::{FirstAttempt, Picture, Server};
 use super::{batches, deadlines, frozen, latency, published, rollbacks, scale_downs};
 
 /// By when everything is settled: the longest delay of a write, the longest backoff, and a rollout.
-const PATIENCE: Duration = Duration::from_secs(240);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(240);
 
 /// How long calm users wait during faults. A process that loses its Lease again and again has hardly acted after
-/// [`PATIENCE`].
+/// [`SETTLE_TIMEOUT`].
 const CALM_PATIENCE: Duration = Duration::from_secs(1200);
 
 /// By when everything is settled without faults: a pod that an earlier request may still create is accounted for
@@ -42,7 +42,7 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(70);
 /// # Errors
 /// The objects that have not converged, or a write although nothing was to be done.
 pub async fn converges(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(), Breach> {
-    until(server, actors, is_settled, PATIENCE + server.lagging_for()).await?;
+    until(server, actors, is_settled, SETTLE_TIMEOUT + server.lagging_for()).await?;
     // The following checks need watches that show everything.
     tokio::time::sleep(server.lagging_for()).await;
     if !scenario.election && scenario.daemons > 1 {

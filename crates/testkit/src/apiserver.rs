@@ -26,7 +26,7 @@ use windlass_nodes::{garbage, kubelet, namespaces};
 pub const ASSETS: &str = "KUBEBUILDER_ASSETS";
 
 /// From the start of both processes to a server that is ready; a few seconds on an idle machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running API server. Both processes end with it, also when the test panics.
 pub struct ApiServer {
@@ -219,7 +219,7 @@ impl ApiServer {
 
     async fn wait_until_ready(&mut self) -> Result<(), String> {
         let client = self.client().await;
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + START_TIMEOUT;
         loop {
             let ready = client.request_text(http::Request::get("/readyz").body(Vec::new()).unwrap());
             if let Ok(Ok(_)) = tokio::time::timeout(Duration::from_secs(5), ready).await {

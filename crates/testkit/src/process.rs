@@ -25,7 +25,7 @@ use windlass_sandbox::session::{self, Environment};
 use super::user::{another_image, send};
 
 /// Nothing here takes a tenth of this on an idle machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A child that does not outlive its test.
 pub struct Process(pub Child);
@@ -58,9 +58,9 @@ impl Process {
         assert!(done.success());
     }
 
-    /// Waits for the end, for as long as [`PATIENCE`] lasts.
+    /// Waits for the end, for as long as [`WAIT_TIMEOUT`] lasts.
     pub fn exit_code(&mut self) -> Option<i32> {
-        self.exit_code_within(PATIENCE)
+        self.exit_code_within(WAIT_TIMEOUT)
     }
 
     /// Waits for the end; there is no code after a signal.
@@ -154,7 +154,7 @@ impl Server {
         let output = fs::File::create(dir.path().join("sandbox.log")).unwrap();
         let (stop, stopped) = oneshot::channel();
         let session = std::thread::spawn(move || run_session(args, output, stopped));
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + WAIT_TIMEOUT;
         while !config.exists() {
             assert!(Instant::now() < end, "the sandbox wrote no kubeconfig");
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -233,7 +233,7 @@ impl Server {
 
     /// Waits until this holds of `web`.
     pub async fn eventually(&self, what: &str, holds: impl Fn(&Value) -> bool) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + WAIT_TIMEOUT;
         loop {
             let web = self.call(Method::GET, WEB, &Value::Null).await;
             if holds(&web) {

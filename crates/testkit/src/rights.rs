@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::apiserver::{ApiServer, DAEMON};
 use super::manifests;
-use super::process::PATIENCE;
+use super::process::WAIT_TIMEOUT;
 
 /// A right in one line: `patch deployments.apps/status`.
 pub type Rights = BTreeSet<String>;
@@ -161,7 +161,7 @@ pub const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 
 /// Waits until the server, which learns of policies by a watch, holds the daemon to it.
 pub async fn wait_for_the_admission_policy(server: &ApiServer) {
-    let end = tokio::time::Instant::now() + PATIENCE;
+    let end = tokio::time::Instant::now() + WAIT_TIMEOUT;
     loop {
         let (code, message) =
             try_as_the_daemon(server, Method::POST, PODS, &pod("nobodys", Value::Null)).await;

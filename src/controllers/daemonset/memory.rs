@@ -15,7 +15,7 @@ use crate::engine::owner_memory::Forget;
 use crate::model::{DaemonSet, Meta, Node, ObjectKey, Uid};
 use crate::plan::daemonset::backoff::FailedPodBackoff;
 use crate::plan::daemonset::names::{Marks, Names};
-use crate::plan::daemonset::recent::RecentCreations;
+use crate::plan::daemonset::recent_creations::RecentCreations;
 use crate::plan::daemonset::refused::RefusedCreations;
 use crate::plan::daemonset::{Members, Placement, Verdict, Verdicts};
 use crate::runtime::store::{Change, Store};

@@ -20,7 +20,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use super::Collector;
-use super::referents::{Asked, Found, Owners, Referent};
+use super::referents::{Asked, Owners, Referent, Referents};
 use crate::model::Uid;
 use crate::plan::garbage::graph::ResourceId;
 use crate::runtime::reachability::OUT_OF_REACH;
@@ -244,7 +244,7 @@ struct Round {
     began: Instant,
     /// When the last resource that works has answered.
     settled: Instant,
-    found: Found,
+    found: Referents,
     /// The first that could not be read, in the order of the resources.
     unread: BTreeMap<String, Unread>,
     /// How many resources that work have not answered yet.
@@ -296,7 +296,7 @@ impl Collector {
         let mut round = Round {
             began,
             settled: began,
-            found: Found::new(),
+            found: Referents::new(),
             unread,
             open: 0,
             open_failed: BTreeMap::new(),

@@ -13,7 +13,7 @@ use crate::engine::error::SyncError;
 use crate::model::discovered::{DiscoveredResource, is_path_segment};
 use crate::model::metadata::{Metadata, OwnerReference};
 use crate::model::{ObjectKey, Uid};
-use crate::plan::garbage::fate::Policy;
+use crate::plan::garbage::decision::Policy;
 use crate::plan::garbage::graph::Address;
 use crate::plan::garbage::patch::{self, Change};
 use crate::runtime::api::{Api, ApiError};

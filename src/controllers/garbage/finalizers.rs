@@ -19,7 +19,7 @@ use crate::engine::execute::AT_ONCE;
 use crate::model::discovered::DiscoveredResource;
 use crate::model::metadata::{FOREGROUND, ORPHAN};
 use crate::model::{ObjectKey, Uid};
-use crate::plan::garbage::graph::{Address, Look};
+use crate::plan::garbage::graph::{Address, NextStep};
 use crate::plan::garbage::patch::Change;
 use crate::runtime::events::{EventTarget, EventType};
 use crate::runtime::worker::Next;
@@ -95,8 +95,8 @@ fn pause(since: Instant, ends: Instant, now: Instant) -> Next {
 impl Collector {
     /// Ends a foreground deletion that no dependent blocks any more.
     pub(super) async fn end_foreground(&self, uid: &Uid) -> Result<Next, SyncError> {
-        let look = self.graph.lock().look(uid);
-        let Look::Foreground { address, is_blocked: false, .. } = look else {
+        let next_step = self.graph.lock().next_step(uid);
+        let NextStep::Foreground { address, is_blocked: false, .. } = next_step else {
             self.forget_foreground(uid);
             return Ok(Next::Settled);
         };

@@ -15,7 +15,7 @@ use super::owners::Owner;
 use crate::engine::error::SyncError;
 use crate::model::Uid;
 use crate::model::metadata::Metadata;
-use crate::plan::garbage::fate::{Fate, OwnerState, Policy, fate};
+use crate::plan::garbage::decision::{Decision, OwnerState, Policy, decide};
 use crate::plan::garbage::graph::Address;
 use crate::runtime::worker::Next;
 use std::time::Duration;
@@ -102,14 +102,14 @@ impl Collector {
             return Ok(Next::After(Duration::ZERO));
         };
         let has_dependents = self.graph.lock().is_owner(uid);
-        match fate(&owners, has_dependents, Policy::kept_by(&live)) {
-            Fate::Keep => Ok(Next::Settled),
-            Fate::DropReferences(gone) => {
+        match decide(&owners, has_dependents, Policy::kept_by(&live)) {
+            Decision::Keep => Ok(Next::Settled),
+            Decision::DropReferences(gone) => {
                 self.drop_references(uid, &target, &gone, &live).await?;
                 // The remaining references are judged when the watch shows this change.
                 Ok(Next::Settled)
             }
-            Fate::Delete(policy) => self.delete_as_read(uid, &target, &live, policy).await,
+            Decision::Delete(policy) => self.delete_as_read(uid, &target, &live, policy).await,
         }
     }
 

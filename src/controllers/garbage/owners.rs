@@ -10,7 +10,7 @@ use crate::engine::error::SyncError;
 use crate::model::discovered::{DiscoveredResource, is_path_segment};
 use crate::model::metadata::{Metadata, OwnerReference};
 use crate::model::{ObjectKey, Uid};
-use crate::plan::garbage::fate::OwnerState;
+use crate::plan::garbage::decision::OwnerState;
 use crate::plan::garbage::graph::{Address, GraphResource, Known};
 use crate::runtime::api::ApiError;
 use crate::runtime::events::{EventTarget, EventType};

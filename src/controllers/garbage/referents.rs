@@ -108,7 +108,7 @@ impl Owners {
 }
 
 /// The referents found for the owners.
-pub(super) type Found = BTreeMap<Uid, Vec<Referent>>;
+pub(super) type Referents = BTreeMap<Uid, Vec<Referent>>;
 
 impl Collector {
     /// The objects of one resource that refer to one of the owners.
@@ -118,7 +118,7 @@ impl Collector {
         (id, resource): (ResourceId, &DiscoveredResource),
         mut moved: watch::Receiver<u64>,
         is_sound: bool,
-    ) -> Result<Found, String> {
+    ) -> Result<Referents, String> {
         // In the only namespace that is watched, if there is one.
         let only =
             self.kinds.namespace.as_deref().or(owners.only_namespace()).filter(|_| resource.namespaced);
@@ -129,7 +129,7 @@ impl Collector {
             only.map_or_else(|| graph.count_everywhere(id), |namespace| graph.count(namespace, id))
         };
         let limit = if objects <= PAGE { PAGE } else { 1 };
-        let mut found = Found::new();
+        let mut found = Referents::new();
         let first = self.page(&path, limit, None, is_sound).await?;
         if first.next().is_none() {
             collect(owners, id, resource, first.items(), &mut found)?;
@@ -156,7 +156,7 @@ impl Collector {
         Ok(found)
     }
 
-    fn referents_in_the_graph(&self, owners: &Owners, id: ResourceId) -> Found {
+    fn referents_in_the_graph(&self, owners: &Owners, id: ResourceId) -> Referents {
         let of = |owner: &Uid| {
             let dependents = self.graph.lock().referents(owner);
             let of_this = dependents.into_iter().filter(|(_, address, _)| address.resource == id);
@@ -198,7 +198,7 @@ fn collect(
     id: ResourceId,
     resource: &DiscoveredResource,
     items: &[Box<RawValue>],
-    found: &mut Found,
+    found: &mut Referents,
 ) -> Result<(), String> {
     for item in items {
         let object =

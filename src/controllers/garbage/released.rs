@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Collector;
-use super::recent::Recent;
+use super::expiring_uids::ExpiringUids;
 use crate::model::Uid;
 
 /// How long a dependent may turn up after an orphaning deletion, or after the API that may hold it can be read again.
@@ -17,7 +17,7 @@ const RELEASED_FOR: Duration = Duration::from_secs(600);
 /// These owners, by UID.
 #[derive(Debug)]
 pub(super) struct Released {
-    recent: Recent,
+    recent: ExpiringUids,
     beside: BTreeMap<Uid, Beside>,
     /// Those of them that were forgotten since the record was last written.
     forgotten: BTreeSet<Uid>,
@@ -35,7 +35,11 @@ struct Beside {
 
 impl Default for Released {
     fn default() -> Self {
-        Released { recent: Recent::new(RELEASED_FOR), beside: BTreeMap::new(), forgotten: BTreeSet::new() }
+        Released {
+            recent: ExpiringUids::new(RELEASED_FOR),
+            beside: BTreeMap::new(),
+            forgotten: BTreeSet::new(),
+        }
     }
 }
 

@@ -88,22 +88,24 @@ impl NamespaceController {
             Err(error) => return (Outcome::Nothing, Some(error)),
         }
         let found = self.discovery.since(Instant::now()).await;
-        let survey = planner::survey(found.as_deref().map_err(ToString::to_string));
+        let discovery = planner::discovery_state(found.as_deref().map_err(ToString::to_string));
         let (mut error, last) = (None, &observed.last);
         let findings = match &found {
-            Ok(_) if planner::may_skip_content(observed, &survey) => Findings::without_a_look(survey, last),
+            Ok(_) if planner::may_skip_content(observed, &discovery) => {
+                Findings::without_a_look(discovery, last)
+            }
             Ok(found) => match self.empty(namespace, planner::waves(found, last)).await {
                 Some((content, first_error)) => {
                     error = first_error;
                     let is_awaited = self.await_end(namespace, &content);
-                    Findings { is_awaited, ..Findings::fresh(survey, content) }
+                    Findings { is_awaited, ..Findings::fresh(discovery, content) }
                 }
                 None => return (Outcome::Nothing, None),
             },
             Err(failed) => {
                 tracing::warn!(namespace = %namespace.meta.key, error = %failed,
                     "the resources of the API server are unknown; the namespace waits");
-                Findings::without_a_look(survey, last)
+                Findings::without_a_look(discovery, last)
             }
         };
         let (verdict, end_error) = self.end(namespace, observed, &findings).await;

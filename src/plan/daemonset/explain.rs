@@ -8,9 +8,9 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::members::PodsOfNode;
+use super::node_pass::NodePass;
 use super::revisions::History;
 use super::rolling::Budget;
-use super::survey::Survey;
 use super::{Observed, Reason, Verdict, Write};
 use crate::model::{Phase, Pod};
 use crate::plan::deployment::explain::shorten;
@@ -153,7 +153,7 @@ pub(super) fn explain(
     observed: &Observed<'_>,
     history: &History<'_>,
     places: &[PodsOfNode<'_>],
-    survey: &Survey,
+    pass: &NodePass,
     writes: &[Write],
 ) -> Vec<PlanReason> {
     let mut reasons: Vec<PlanReason> = Vec::new();
@@ -166,24 +166,24 @@ pub(super) fn explain(
     if observed.unreadable_pods > 0 {
         reasons.push(PlanReason::Unreadable { pods: observed.unreadable_pods });
     }
-    if !survey.create.is_empty() {
-        reasons.push(PlanReason::Creating { nodes: survey.create.iter().collect() });
+    if !pass.create.is_empty() {
+        reasons.push(PlanReason::Creating { nodes: pass.create.iter().collect() });
     }
-    let mut deletions: Vec<Reason> = survey.delete.iter().map(|deletion| deletion.reason).collect();
+    let mut deletions: Vec<Reason> = pass.delete.iter().map(|deletion| deletion.reason).collect();
     deletions.sort_unstable();
     reasons.extend(
         deletions
             .chunk_by(|a, b| a == b)
             .filter_map(|same| Some(PlanReason::Deleting { reason: *same.first()?, pods: same.len() })),
     );
-    if let Some(next) = survey.backs_off.iter().map(|(_, until)| *until).min() {
-        let nodes = survey.backs_off.iter().map(|(node, _)| node).collect();
+    if let Some(next) = pass.backs_off.iter().map(|(_, until)| *until).min() {
+        let nodes = pass.backs_off.iter().map(|(node, _)| node).collect();
         reasons.push(PlanReason::BackingOff { nodes, next: next.to_string() });
     }
-    match survey.budget {
-        _ if survey.outdated == 0 => {}
-        None => reasons.push(PlanReason::OnDelete { outdated: survey.outdated }),
-        Some(budget) => reasons.push(PlanReason::Budget { budget, staying: survey.staying }),
+    match pass.budget {
+        _ if pass.outdated == 0 => {}
+        None => reasons.push(PlanReason::OnDelete { outdated: pass.outdated }),
+        Some(budget) => reasons.push(PlanReason::Budget { budget, staying: pass.staying }),
     }
 
     let (mut waiting, mut more, mut misscheduled, mut gone) = (Vec::new(), 0, Vec::new(), Vec::new());
@@ -210,8 +210,8 @@ pub(super) fn explain(
     if !gone.is_empty() {
         reasons.push(PlanReason::NodesGone { nodes: gone });
     }
-    if survey.counts.is_complete() {
-        reasons.push(PlanReason::Complete { nodes: survey.counts.status(observed.daemon_set).desired });
+    if pass.counts.is_complete() {
+        reasons.push(PlanReason::Complete { nodes: pass.counts.status(observed.daemon_set).desired });
     }
     if reasons.is_empty() {
         // Only surplus pods are left, and they are being deleted.

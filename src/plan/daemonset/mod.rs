@@ -2,24 +2,24 @@
 //! `daemon_controller.go`, `update.go`).
 //!
 //! One linear pass over the nodes that should run a pod or have one. The contribution of a node to the plan
-//! ([`manage::manage`]), to the counts of the rollout ([`rolling::Tally`]) and to those of the status
+//! ([`node_decision::decide`]), to the counts of the rollout ([`rolling::Tally`]) and to those of the status
 //! ([`status::Counts`]) depends on that node alone.
 
 pub mod backoff;
 pub mod body;
 pub mod explain;
 pub mod go_json;
-pub mod manage;
 pub mod members;
 pub mod names;
+pub mod node_decision;
+pub mod node_pass;
 pub mod order;
 pub mod placement;
-pub mod recent;
+pub mod recent_creations;
 pub mod refused;
 pub mod revisions;
 pub mod rolling;
 pub mod status;
-pub mod survey;
 pub mod tolerations;
 
 use std::collections::BTreeSet;
@@ -34,11 +34,11 @@ use self::backoff::FailedPodBackoff;
 pub use self::explain::PlanReason;
 pub use self::members::Members;
 use self::names::{Marks, Names};
+use self::node_pass::NodePass;
 pub use self::placement::{Placement, Verdict, Verdicts};
-use self::recent::RecentCreations;
+use self::recent_creations::RecentCreations;
 use self::refused::RefusedCreations;
 use self::revisions::{History, NewRevision, RevisionChange, claim_revision};
-use self::survey::Survey;
 use super::EventNote;
 use super::claim::Claim;
 use super::replicaset::status::until;
@@ -282,23 +282,23 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
 
     let history = History::of(daemon_set, &observed.revisions);
     let places = observed.members.places(&observed.verdicts);
-    let survey = Survey::of(observed, &history, &places);
+    let pass = NodePass::of(observed, &history, &places);
     let mut writes = history.writes(&observed.members);
-    if !survey.create.is_empty() {
-        let pods = survey.create.iter().map(|node| new_pod(observed, node)).collect();
+    if !pass.create.is_empty() {
+        let pods = pass.create.iter().map(|node| new_pod(observed, node)).collect();
         writes.push(Write::CreatePods { pods, hash: history.hash.clone() });
     }
-    if !survey.delete.is_empty() {
-        writes.push(Write::DeletePods(survey.delete.clone()));
+    if !pass.delete.is_empty() {
+        writes.push(Write::DeletePods(pass.delete.clone()));
     }
     writes.extend(history.surplus(&observed.members));
-    let reasons = explain::explain(observed, &history, &places, &survey, &writes);
+    let reasons = explain::explain(observed, &history, &places, &pass, &writes);
     Plan {
         writes,
         notes: Vec::new(),
-        status: Some(survey.counts.status(daemon_set)),
-        requeue_after: survey.requeue_after.map(|at| until(at, observed.now)),
-        repeats: survey.create.iter().any(|node| observed.recent.contains(node, observed.now)),
+        status: Some(pass.counts.status(daemon_set)),
+        requeue_after: pass.requeue_after.map(|at| until(at, observed.now)),
+        repeats: pass.create.iter().any(|node| observed.recent.contains(node, observed.now)),
         reasons,
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::{Deletion, Reason, Write};
 
 /// An ended pod stays until its replacement was refused so often.
-const PATIENCE: u32 = 2;
+const REFUSALS_UNTIL_DELETION: u32 = 2;
 
 /// How often in a row the pod for each node was refused. In memory only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl RefusedCreations {
             self.generation = generation;
         }
         let times = self.nodes.entry(node.clone()).or_default();
-        *times = times.saturating_add(1).max(if exceeds_quota { PATIENCE } else { 0 });
+        *times = times.saturating_add(1).max(if exceeds_quota { REFUSALS_UNTIL_DELETION } else { 0 });
     }
 
     /// The node has got its pod, or was deleted.
@@ -43,7 +43,7 @@ impl RefusedCreations {
 
     /// Whether an ended pod on this node makes room.
     fn gives_way(&self, generation: i64, node: &str) -> bool {
-        self.times(generation, node) >= PATIENCE
+        self.times(generation, node) >= REFUSALS_UNTIL_DELETION
             && !planted!("a failed DaemonSet pod stays while its replacement is refused")
     }
 

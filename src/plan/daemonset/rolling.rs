@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::manage::NodeState;
+use super::node_decision::NodeState;
 use super::order::RolloutPosition;
 use super::placement::Verdict;
 use super::{Deletion, Reason};

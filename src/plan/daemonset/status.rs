@@ -5,8 +5,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::Plan;
-use super::manage::Context;
 use super::members::PodsOfNode;
+use super::node_decision::Context;
 use super::placement::Verdict;
 use crate::model::int_or_percent::clamp;
 use crate::model::{DaemonSet, DaemonSetStatus, Pod};

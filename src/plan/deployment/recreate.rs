@@ -17,16 +17,16 @@ pub fn plan(
 ) -> Vec<Write> {
     let to_nothing: BTreeMap<Uid, i32> =
         replica_sets.old.iter().map(|replica_set| (replica_set.meta.uid.clone(), 0)).collect();
-    let mut downs = resize(deployment, &replica_sets.old, &to_nothing);
+    let mut scale_downs = resize(deployment, &replica_sets.old, &to_nothing);
     // A reused ReplicaSet has the current revision from the start, not only once it may grow:
     // `kubectl rollout history` and the Deployment's own annotation report it.
     let current = replica_sets
         .new
         .as_ref()
         .and_then(|new| bring_up_to_date(deployment, new, replica_sets, new.replicas));
-    if !downs.is_empty() {
-        downs.extend(current);
-        return downs;
+    if !scale_downs.is_empty() {
+        scale_downs.extend(current);
+        return scale_downs;
     }
     if old_pods_may_run(replica_sets, running) {
         return current.into_iter().collect();

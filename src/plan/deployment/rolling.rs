@@ -85,12 +85,12 @@ pub fn plan(deployment: &Deployment, replica_sets: &ReplicaSets) -> Vec<Write> {
     let budget = Budget::of(deployment, replica_sets);
     // A ReplicaSet that is yet to be created adds the same number to the desired and to the missing pods: the
     // old ReplicaSets may lose as many with it as without.
-    let downs = downs(replica_sets, &budget);
+    let scale_downs = scale_downs(replica_sets, &budget);
 
     let Some(new) = &replica_sets.new else {
         let size = clamp(budget.scale_up_allowed().clamp(0, i64::from(deployment.replicas)));
         let mut writes = vec![Write::Create(new_replica_set(deployment, replica_sets, size))];
-        writes.extend(resize(deployment, &replica_sets.old, &downs));
+        writes.extend(resize(deployment, &replica_sets.old, &scale_downs));
         return writes;
     };
 
@@ -98,7 +98,7 @@ pub fn plan(deployment: &Deployment, replica_sets: &ReplicaSets) -> Vec<Write> {
         .old
         .iter()
         .filter_map(|replica_set| {
-            Some(i64::from(replica_set.replicas) - i64::from(*downs.get(&replica_set.meta.uid)?))
+            Some(i64::from(replica_set.replicas) - i64::from(*scale_downs.get(&replica_set.meta.uid)?))
         })
         .sum();
     let allowed = budget.scale_up_allowed() + freed;
@@ -108,7 +108,7 @@ pub fn plan(deployment: &Deployment, replica_sets: &ReplicaSets) -> Vec<Write> {
         clamp((i64::from(new.replicas) + allowed.max(0)).min(i64::from(deployment.replicas)))
     };
 
-    let mut writes = resize(deployment, &replica_sets.old, &downs);
+    let mut writes = resize(deployment, &replica_sets.old, &scale_downs);
     writes.extend(bring_up_to_date(deployment, new, replica_sets, size));
     writes
 }
@@ -165,7 +165,7 @@ pub(super) fn resize(
 /// causes more old pods to be removed. Unhealthy old pods are removed first, because that costs no availability;
 /// then those above the minimum. For example 10 desired, 2 may be unavailable, 8 old pods available and 5 new ones
 /// of which 0 are: 13 - 8 - 5 = 0 may be removed.
-fn downs(replica_sets: &ReplicaSets, budget: &Budget) -> BTreeMap<Uid, i32> {
+fn scale_downs(replica_sets: &ReplicaSets, budget: &Budget) -> BTreeMap<Uid, i32> {
     let mut sizes: BTreeMap<Uid, i32> = BTreeMap::new();
     let allowed = budget.scale_down_allowed();
     if allowed <= 0 {

@@ -11,7 +11,7 @@
 mod absence;
 mod content;
 mod links;
-mod look;
+mod queries;
 mod record;
 
 use std::collections::{BTreeSet, HashMap};
@@ -21,12 +21,12 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 
 use super::arena::Arena;
-use super::texts::Texts;
+use super::name_arena::NameArena;
 use crate::model::Uid;
 use crate::model::metadata::{FOREGROUND, Metadata, ORPHAN};
 use content::Content;
 pub use content::Emptied;
-pub use look::{Address, Known, Look};
+pub use queries::{Address, Known, NextStep};
 use record::{Flag, NO_NUMBER, NONE, Namespaces, Record, Relation, UNSERVED, UidKey};
 
 /// A resource whose objects are in the graph.
@@ -79,7 +79,7 @@ pub struct Graph {
     slots: HashTable<u32>,
     records: Arena<Record>,
     relations: Arena<Relation>,
-    names: Texts,
+    names: NameArena,
     namespaces: Namespaces,
     content: Content,
     resources: Vec<ResourceEntry>,

@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 
 use super::content::{Content, Left};
-use super::{Findings, Survey};
+use super::{DiscoveryState, Findings};
 use crate::model::condition::{self, Condition};
 use crate::model::discovered::FailedGroup;
 use crate::model::namespace::CONDITIONS;
@@ -14,7 +14,7 @@ use crate::model::{Namespace, NamespaceStatus};
 
 /// The status after a round.
 pub fn after(namespace: &Namespace, findings: &Findings, now: Timestamp) -> NamespaceStatus {
-    let Findings { survey: Survey { failure, .. }, content, .. } = findings;
+    let Findings { discovery: DiscoveryState { failure, .. }, content, .. } = findings;
     let [discovery, parsing, deletion, remain, finalizing] = CONDITIONS;
     let mut status = namespace.status.clone();
     let mut set = |kind: &str, bad: Option<(&str, String)>, (reason, message): (&str, &str)| {

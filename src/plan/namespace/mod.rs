@@ -147,7 +147,7 @@ pub fn is_in_the_way(failed: &FailedGroup) -> bool {
 
 /// The result of discovery for a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Survey {
+pub struct DiscoveryState {
     /// The failure, in the words of the condition.
     pub failure: Option<String>,
     /// Whether objects may be hidden by that.
@@ -155,28 +155,28 @@ pub struct Survey {
 }
 
 /// Reads what discovery has found, or why it found nothing.
-pub fn survey(found: Result<&Discovered, String>) -> Survey {
+pub fn discovery_state(found: Result<&Discovered, String>) -> DiscoveryState {
     match found {
-        Ok(found) => Survey {
+        Ok(found) => DiscoveryState {
             failure: conditions::failed_groups(&found.failed),
             is_blocked: found.failed.iter().any(is_in_the_way),
         },
-        Err(message) => Survey { failure: Some(message), is_blocked: true },
+        Err(message) => DiscoveryState { failure: Some(message), is_blocked: true },
     }
 }
 
 /// Whether a look at the content can wait, until discovery is complete or the delay is over: it was empty, and there will
 /// be another look before the end.
-pub fn may_skip_content(observed: &Observed<'_>, survey: &Survey) -> bool {
+pub fn may_skip_content(observed: &Observed<'_>, discovery: &DiscoveryState) -> bool {
     let Observed { waited, delay, last, .. } = observed;
-    last.was_empty && (survey.is_blocked || waited < delay)
+    last.was_empty && (discovery.is_blocked || waited < delay)
 }
 
 /// The findings of a round.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// The result of discovery.
-    pub survey: Survey,
+    pub discovery: DiscoveryState,
     /// The content of the namespace; `None` if it is unknown.
     pub content: Option<Content>,
     /// Whether that was found in this round; otherwise in an earlier one.
@@ -187,13 +187,13 @@ pub struct Findings {
 
 impl Findings {
     /// The namespace was looked at.
-    pub fn fresh(survey: Survey, content: Content) -> Self {
-        Findings { survey, content: Some(content), is_fresh: true, is_awaited: false }
+    pub fn fresh(discovery: DiscoveryState, content: Content) -> Self {
+        Findings { discovery, content: Some(content), is_fresh: true, is_awaited: false }
     }
 
     /// It was not, in this round.
-    pub fn without_a_look(survey: Survey, last: &Last) -> Self {
-        Findings { survey, content: last.content.clone(), is_fresh: false, is_awaited: false }
+    pub fn without_a_look(discovery: DiscoveryState, last: &Last) -> Self {
+        Findings { discovery, content: last.content.clone(), is_fresh: false, is_awaited: false }
     }
 }
 
@@ -241,7 +241,7 @@ impl Cause {
 /// Concludes a round. `live` is the namespace after the round, past the cache.
 pub fn verdict(observed: &Observed<'_>, findings: &Findings, live: &Namespace) -> Verdict {
     let Observed { waited, delay, now, .. } = observed;
-    let Findings { survey, content, is_fresh, .. } = findings;
+    let Findings { discovery, content, is_fresh, .. } = findings;
     if let Some(content) = content {
         if !content.errors.is_empty() {
             return Verdict::Wait(AFTER_ERRORS, Cause::Errors);
@@ -251,7 +251,7 @@ pub fn verdict(observed: &Observed<'_>, findings: &Findings, live: &Namespace) -
         }
     }
     let blocked = Verdict::Wait(pause(observed, findings), Cause::Discovery);
-    if survey.is_blocked {
+    if discovery.is_blocked {
         return blocked;
     }
     if waited < delay && !planted!("a namespace goes before its delay is over") {

@@ -15,7 +15,7 @@ use super::report::{Reason, Report, current};
 use super::request::{ALL_OF_OLD, REQUEST, Request, STEP_AT};
 use crate::model::{Condition, DaemonSet, Pod, ReplicaSet, ReplicationController};
 use crate::plan::EventNote;
-use under_way::{Found, Job};
+use under_way::{Job, RequestedWork};
 
 /// The observed state of a ReplicationController that takes part in an update.
 #[derive(Clone, Debug)]
@@ -161,8 +161,8 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         Err(problem) => return Plan::refuse(own, problem),
     };
     match Job::find(observed, &request) {
-        Ok(Found::Job(job)) => job.plan(),
-        Ok(Found::End(reason)) => end(own, reason, request.target.as_str()),
+        Ok(RequestedWork::Job(job)) => job.plan(),
+        Ok(RequestedWork::End(reason)) => end(own, reason, request.target.as_str()),
         Err(problem) => Plan::refuse(own, problem),
     }
 }

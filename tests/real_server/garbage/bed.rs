@@ -13,7 +13,7 @@ use windlass_testkit::user::send;
 pub(super) const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// How long anything may take: kube-controller-manager looks for new kinds each 30 s.
-const PATIENCE: Duration = Duration::from_secs(90);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// How long what is to stay is watched.
 pub(super) const A_WHILE: Duration = Duration::from_secs(5);
@@ -82,7 +82,7 @@ impl Bed {
     }
 
     pub(super) async fn create(&self, path: &str, object: Value) -> Value {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + WAIT_TIMEOUT;
         loop {
             match send(&self.client, Method::POST, path, &object).await {
                 Ok(created) => return created,
@@ -121,7 +121,7 @@ impl Bed {
     }
 
     pub(super) async fn gone(&self, path: &str) {
-        self.gone_within(PATIENCE, path).await;
+        self.gone_within(WAIT_TIMEOUT, path).await;
     }
 
     pub(super) async fn gone_within(&self, patience: Duration, path: &str) {
@@ -130,7 +130,7 @@ impl Bed {
 
     /// Waits until this holds of the object at a path.
     pub(super) async fn eventually(&self, path: &str, what: &str, holds: impl Fn(&Option<Value>) -> bool) {
-        self.eventually_within(PATIENCE, path, what, holds).await;
+        self.eventually_within(WAIT_TIMEOUT, path, what, holds).await;
     }
 
     async fn eventually_within(

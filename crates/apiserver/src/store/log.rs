@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use super::{Change, Unreadable};
 
 /// So many times the log's bounds are kept for watches that are behind.
-pub(crate) const PATIENCE: usize = 8;
+pub(crate) const BEHIND_FACTOR: usize = 8;
 
 /// The part of the log that is kept when no open watch is behind.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +89,7 @@ impl Log {
         let read = self.read_by_all();
         while self.changes.len() > 1 && exceeds(self, 1) {
             let is_read = self.changes.front().is_some_and(|oldest| oldest.revision <= read);
-            if !is_read && !exceeds(self, PATIENCE) {
+            if !is_read && !exceeds(self, BEHIND_FACTOR) {
                 return;
             }
             if let Some(lost) = self.changes.pop_front() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use windlass_manifest::Found;
+use windlass_manifest::ManifestObject;
 
 use super::read::read;
 use super::sources::Source;
@@ -43,7 +43,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    async fn is_served(&mut self, found: &Found) -> bool {
+    async fn is_served(&mut self, found: &ManifestObject) -> bool {
         let resource = self.kinds.find(self.api, &found.api_version, &found.kind).await;
         resource.is_ok_and(|resource| resource.is_some())
     }
@@ -91,7 +91,7 @@ struct New {
 }
 
 impl New {
-    fn of(all: &[Found]) -> Self {
+    fn of(all: &[ManifestObject]) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let of_kind =
             |kind: &'static str| all.iter().filter(move |found| found.kind == kind).map(|found| &found.body);
@@ -101,7 +101,7 @@ impl New {
         New { namespaces, kinds }
     }
 
-    fn defines(&self, found: &Found) -> bool {
+    fn defines(&self, found: &ManifestObject) -> bool {
         let group = found.api_version.split_once('/').map_or("", |(group, _)| group);
         self.kinds.contains(&(group.to_owned(), found.kind.clone()))
     }
@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    fn found(body: Value) -> Found {
+    fn found(body: Value) -> ManifestObject {
         expand(&Origin::new("a.yaml", 0), body).remove(0).unwrap()
     }
 

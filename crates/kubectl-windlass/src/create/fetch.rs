@@ -15,7 +15,7 @@ use crate::connection::{anonymous, explain};
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
 /// The longest time for one try, redirects included.
-const PATIENCE: Duration = Duration::from_secs(30);
+const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(30);
 const MOST_REDIRECTS: usize = 10;
 
 /// Why a try failed.
@@ -35,11 +35,11 @@ pub async fn fetch(url: &Uri) -> Result<Vec<u8>, String> {
         if number > 1 {
             tokio::time::sleep(PAUSE).await;
         }
-        match tokio::time::timeout(PATIENCE, follow(url)).await {
+        match tokio::time::timeout(DOWNLOAD_TIMEOUT, follow(url)).await {
             Ok(Ok(bytes)) => return Ok(bytes),
             Ok(Err(Failure::Final(reason))) => return Err(reason),
             Ok(Err(Failure::Passing(new))) => reason = new,
-            Err(_) => reason = format!("no complete answer within {} s", PATIENCE.as_secs()),
+            Err(_) => reason = format!("no complete answer within {} s", DOWNLOAD_TIMEOUT.as_secs()),
         }
     }
     Err(format!("{reason} ({TRIES} tries)"))

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::api::{Api, ApiError};
 
 /// How long a server may take to serve a kind that was just defined, and how often to look.
-const PATIENCE: Duration = Duration::from_secs(10);
+const NEW_KIND_TIMEOUT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The group of kustomization files, which no server has.
@@ -72,7 +72,7 @@ impl Kinds {
                 tokio::time::sleep(PAUSE).await;
             }
         };
-        tokio::time::timeout(PATIENCE, served).await.unwrap_or(Ok(None))
+        tokio::time::timeout(NEW_KIND_TIMEOUT, served).await.unwrap_or(Ok(None))
     }
 
     /// Returns a hint for an unknown kind: the other versions of its group, if there are any.

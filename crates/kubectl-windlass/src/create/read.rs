@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use windlass_manifest::{Found, Origin, SourceError, documents, expand};
+use windlass_manifest::{ManifestObject, Origin, SourceError, documents, expand};
 
 use super::fetch::fetch;
 use super::sources::Source;
@@ -12,7 +12,7 @@ use crate::text::harmless;
 /// Returns the objects of a source in order, and a message for each document or item that is no object. A syntax error
 /// ends the source. With `ends_at_defect`, so does a document that contains something else than objects; none of its
 /// objects is returned then.
-pub async fn read(source: &Source, ends_at_defect: bool) -> Vec<Result<Found, String>> {
+pub async fn read(source: &Source, ends_at_defect: bool) -> Vec<Result<ManifestObject, String>> {
     let name = source.name();
     match text(source).await {
         Ok(text) => objects(&name, &text, ends_at_defect),
@@ -20,7 +20,7 @@ pub async fn read(source: &Source, ends_at_defect: bool) -> Vec<Result<Found, St
     }
 }
 
-fn objects(name: &str, text: &str, ends_at_defect: bool) -> Vec<Result<Found, String>> {
+fn objects(name: &str, text: &str, ends_at_defect: bool) -> Vec<Result<ManifestObject, String>> {
     let mut all = Vec::new();
     for (index, document) in documents(name, text).into_iter().enumerate() {
         let origin = Origin::new(name, index);
@@ -70,7 +70,8 @@ mod tests {
     use super::*;
 
     fn read(text: &str, ends_at_defect: bool) -> Vec<String> {
-        let shown = |object: Result<Found, String>| object.map_or_else(|error| error, |found| found.kind);
+        let shown =
+            |object: Result<ManifestObject, String>| object.map_or_else(|error| error, |found| found.kind);
         objects("a.yaml", text, ends_at_defect).into_iter().map(shown).collect()
     }
 

@@ -1,7 +1,7 @@
 //! The Deployments of a file, and what they make of those that exist.
 
 use serde_json::{Map, Value};
-use windlass_manifest::{Found, Origin};
+use windlass_manifest::{ManifestObject, Origin};
 
 use crate::exit::CommandError;
 use crate::interruption::on_a_thread;
@@ -39,7 +39,8 @@ pub async fn read(file: &str) -> Result<(Vec<Value>, Vec<String>), CommandError>
     for (index, document) in windlass_manifest::documents(file, &text).into_iter().enumerate() {
         let Some(document) = document.map_err(wrong)? else { continue };
         for found in windlass_manifest::expand(&Origin::new(file, index), document) {
-            let Found { body, kind, origin, .. } = found.map_err(|defect| wrong(defect.to_string()))?;
+            let ManifestObject { body, kind, origin, .. } =
+                found.map_err(|defect| wrong(defect.to_string()))?;
             let name = body["metadata"]["name"].as_str().map(harmless);
             let is_deployment = kind == "Deployment" && body["apiVersion"] == "apps/v1";
             match name {

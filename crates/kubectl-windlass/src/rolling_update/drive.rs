@@ -76,7 +76,7 @@ pub(super) enum Ended {
 }
 
 /// The state that one look shows.
-struct Look {
+struct Snapshot {
     shrinking: Option<Value>,
     growing: Value,
     decoded: (Option<ReplicaSet>, ReplicaSet),
@@ -93,12 +93,12 @@ struct Clock {
     looked: Option<Instant>,
     has_deleted: bool,
     /// A write without an answer, and what it was computed from.
-    unanswered: Option<(Step, Look)>,
+    unanswered: Option<(Step, Snapshot)>,
     failing: Failing,
 }
 
 /// The object under the name of a controller.
-enum Found {
+enum Lookup {
     There(Value),
     Gone,
     /// Another object of that name.
@@ -134,15 +134,15 @@ impl Drive<'_> {
 
     /// One look, and the step that follows from it.
     async fn turn(&self, clock: &mut Clock, reporter: &mut Reporter<'_>) -> Result<Turn, CommandError> {
-        let Some(look) = self.look(clock).await? else { return Ok(Turn::Ended(Ended::Complete)) };
+        let Some(snapshot) = self.observe(clock).await? else { return Ok(Turn::Ended(Ended::Complete)) };
         clock.looked = Some(Instant::now());
         if let Some((step, before)) = clock.unanswered.take()
-            && was_carried_out(&step, &look)
+            && was_carried_out(&step, &snapshot)
         {
             self.done(&step, &before, clock, reporter)?;
         }
-        let pods: Vec<Arc<Pod>> = look.pods.iter().map(|(pod, _)| pod.clone()).collect();
-        let (shrinking, growing) = (look.decoded.0.as_ref(), &look.decoded.1);
+        let pods: Vec<Arc<Pod>> = snapshot.pods.iter().map(|(pod, _)| pod.clone()).collect();
+        let (shrinking, growing) = (snapshot.decoded.0.as_ref(), &snapshot.decoded.1);
         let step = plan(&Observed {
             shrinking,
             growing,
@@ -160,20 +160,20 @@ impl Drive<'_> {
             return Ok(Turn::Ended(Ended::Complete));
         }
         if let Some(pause) = self.wait(&step, clock) {
-            self.report(&step, &look, clock, reporter)?;
-            if let Some(doom) = self.doom(&step, &look, clock).await {
-                self.give_up(&doom, reporter)?;
+            self.report(&step, &snapshot, clock, reporter)?;
+            if let Some(why) = self.reason_to_give_up(&step, &snapshot, clock).await {
+                self.give_up(&why, reporter)?;
                 return Ok(Turn::Ended(Ended::Failed));
             }
             return Ok(Turn::Pause(pause));
         }
-        match self.write(&step, &look).await {
-            Ok(()) => self.done(&step, &look, clock, reporter)?,
+        match self.write(&step, &snapshot).await {
+            Ok(()) => self.done(&step, &snapshot, clock, reporter)?,
             // Someone else has written, or deleted it: look again.
             Err(error) if is_outdated(&error) => {}
             Err(error) => {
                 if matches!(error, ApiError::Unanswered { .. }) {
-                    clock.unanswered = Some((step, look));
+                    clock.unanswered = Some((step, snapshot));
                 }
                 return Err(error.into());
             }
@@ -185,7 +185,7 @@ impl Drive<'_> {
     fn done(
         &self,
         step: &Step,
-        look: &Look,
+        snapshot: &Snapshot,
         clock: &mut Clock,
         reporter: &mut Reporter<'_>,
     ) -> Result<(), CommandError> {
@@ -194,7 +194,7 @@ impl Drive<'_> {
             clock.grown = Some(Instant::now());
         }
         clock.has_deleted |= matches!(step, Step::DeleteShrinking | Step::DeleteGrowing);
-        self.announce(step, look, reporter)
+        self.announce(step, snapshot, reporter)
     }
 
     /// How long to wait before the step, or to look again; `None` to take the step now.
@@ -214,11 +214,11 @@ impl Drive<'_> {
         }
     }
 
-    async fn find(&self, side: &Side) -> Result<Found, CommandError> {
+    async fn find(&self, side: &Side) -> Result<Lookup, CommandError> {
         Ok(match self.cluster.get(&side.name).await? {
-            None => Found::Gone,
-            Some(object) if object["metadata"]["uid"] == side.uid.as_str() => Found::There(object),
-            Some(_) => Found::Namesake,
+            None => Lookup::Gone,
+            Some(object) if object["metadata"]["uid"] == side.uid.as_str() => Lookup::There(object),
+            Some(_) => Lookup::Namesake,
         })
     }
 
@@ -237,22 +237,22 @@ impl Drive<'_> {
     }
 
     /// The present state; `None` once the hand-over has deleted the growing one.
-    async fn look(&self, clock: &Clock) -> Result<Option<Look>, CommandError> {
+    async fn observe(&self, clock: &Clock) -> Result<Option<Snapshot>, CommandError> {
         let shrinking = match &self.shrinking {
             None => None,
             Some(side) => match self.find(side).await? {
-                Found::There(object) => Some(object),
-                Found::Namesake if !clock.has_deleted => return Err(self.lost(side, true, None, clock)),
-                Found::Namesake | Found::Gone => None,
+                Lookup::There(object) => Some(object),
+                Lookup::Namesake if !clock.has_deleted => return Err(self.lost(side, true, None, clock)),
+                Lookup::Namesake | Lookup::Gone => None,
             },
         };
         let growing = match self.find(&self.growing).await? {
-            Found::There(growing) => growing,
+            Lookup::There(growing) => growing,
             _ if self.cleanup == Cleanup::KeepName && shrinking.as_ref().is_some_and(has_taken_over) => {
                 return Ok(None);
             }
             found => {
-                let is_namesake = matches!(found, Found::Namesake);
+                let is_namesake = matches!(found, Lookup::Namesake);
                 return Err(self.lost(&self.growing, is_namesake, shrinking.as_ref(), clock));
             }
         };
@@ -273,7 +273,7 @@ impl Drive<'_> {
             decoded.1.min_ready_seconds = seconds;
         }
         let pods = self.pods(shrinking.as_ref(), &growing).await?;
-        Ok(Some(Look { shrinking, growing, decoded, pods }))
+        Ok(Some(Snapshot { shrinking, growing, decoded, pods }))
     }
 
     /// Refuses to go on once NEW belongs to another update. At its end, an update removes the source.
@@ -326,7 +326,7 @@ impl Drive<'_> {
         self.shrinking.as_ref().map_or("", |side| &side.name)
     }
 
-    async fn write(&self, step: &Step, look: &Look) -> Result<(), ApiError> {
+    async fn write(&self, step: &Step, snapshot: &Snapshot) -> Result<(), ApiError> {
         let cluster = self.cluster;
         let key = self.label_key;
         let resize = async |name: &str, seen: &Value, to: i32| {
@@ -336,8 +336,8 @@ impl Drive<'_> {
         let delete = async |name: &str, seen: &Value| {
             write::delete(cluster.api, &described(name), &cluster.path(name), seen).await
         };
-        let growing = &look.growing;
-        let written = match (step, &look.shrinking) {
+        let growing = &snapshot.growing;
+        let written = match (step, &snapshot.shrinking) {
             (Step::Grow { to }, _) => resize(&self.growing.name, growing, *to).await,
             (Step::Shrink { to }, Some(shrinking)) => resize(self.shrinks(), shrinking, *to).await,
             (Step::StepAside { value }, _) => hand_over::step_aside(cluster, growing, key, value).await,
@@ -352,7 +352,12 @@ impl Drive<'_> {
         written.map(drop)
     }
 
-    fn announce(&self, step: &Step, look: &Look, reporter: &mut Reporter<'_>) -> Result<(), CommandError> {
+    fn announce(
+        &self,
+        step: &Step,
+        snapshot: &Snapshot,
+        reporter: &mut Reporter<'_>,
+    ) -> Result<(), CommandError> {
         let (old, new) = (self.shrinks(), self.growing.name.as_str());
         let from = |object: &Value| object["spec"]["replicas"].as_i64().unwrap_or(1);
         let scaled = |controller: &str, from: i64, to: i32| {
@@ -360,8 +365,8 @@ impl Drive<'_> {
             ("Scaled", format!("Scaling {controller} from {from} to {to}"), more)
         };
         let deleted = |controller: &str| json!({"controller": controller});
-        let (kind, text, more) = match (step, &look.shrinking) {
-            (Step::Grow { to }, _) => scaled(new, from(&look.growing), *to),
+        let (kind, text, more) = match (step, &snapshot.shrinking) {
+            (Step::Grow { to }, _) => scaled(new, from(&snapshot.growing), *to),
             (Step::Shrink { to }, Some(shrinking)) => scaled(old, from(shrinking), *to),
             (Step::DeleteShrinking, _) => {
                 let what = if self.is_rollback { "Rollback" } else { "Update" };
@@ -384,12 +389,12 @@ impl Drive<'_> {
     fn report(
         &self,
         step: &Step,
-        look: &Look,
+        snapshot: &Snapshot,
         clock: &mut Clock,
         reporter: &mut Reporter<'_>,
     ) -> Result<(), CommandError> {
         let Step::Wait(wait) = step else { return Ok(()) };
-        let pod = self.growing_pods(look, clock.failing.events()).into_iter().find(is_in_the_way);
+        let pod = self.growing_pods(snapshot, clock.failing.events()).into_iter().find(is_in_the_way);
         let state = |pod: &PodView| format!("; {}: {}", pod.name, pod.state);
         let said = format!("{wait}{}", pod.as_ref().map_or(String::new(), state));
         // A state that every step passes through is no news.
@@ -404,28 +409,28 @@ impl Drive<'_> {
     }
 
     /// The pods of the growing controller.
-    fn growing_pods(&self, look: &Look, events: &BTreeMap<String, Vec<Value>>) -> Vec<PodView> {
+    fn growing_pods(&self, snapshot: &Snapshot, events: &BTreeMap<String, Vec<Value>>) -> Vec<PodView> {
         let now = self.cluster.api.now();
-        let own = look.pods.iter().filter(|(pod, _)| look.decoded.1.controls(&pod.meta));
-        own.map(|(pod, object)| PodView::new(pod, object, &look.decoded.1, true, events, now)).collect()
+        let own = snapshot.pods.iter().filter(|(pod, _)| snapshot.decoded.1.controls(&pod.meta));
+        own.map(|(pod, object)| PodView::new(pod, object, &snapshot.decoded.1, true, events, now)).collect()
     }
 
     /// Why to give up: there was no progress in time, or with --fail-fast there can be none.
-    async fn doom(&self, step: &Step, look: &Look, clock: &mut Clock) -> Option<String> {
+    async fn reason_to_give_up(&self, step: &Step, snapshot: &Snapshot, clock: &mut Clock) -> Option<String> {
         let Step::Wait(wait) = step else { return None };
         let what = harmless(&wait.to_string());
         if self.args.fail_fast && !self.is_rollback {
             if matches!(wait, Wait::Count { refusal: Some(_), .. }) {
                 return Some(format!("no progress is possible: {what}"));
             }
-            let pods = |events: &BTreeMap<String, Vec<Value>>| self.growing_pods(look, events);
+            let pods = |events: &BTreeMap<String, Vec<Value>>| self.growing_pods(snapshot, events);
             let Cluster { api, namespace, .. } = self.cluster;
             if let Some(failing) = clock.failing.lasting(api, namespace, pods).await {
                 return Some(format!("no new pod can become ready: {failing}"));
             }
         }
         (clock.progress.elapsed() >= self.args.timeout).then(|| {
-            let pods = self.growing_pods(look, clock.failing.events());
+            let pods = self.growing_pods(snapshot, clock.failing.events());
             let pod = pods.iter().find(|pod| is_in_the_way(pod));
             format!("no progress for {:?}: {what}{}", self.args.timeout, reason_of(pod, " (", ")"))
         })
@@ -445,10 +450,10 @@ enum Turn {
 }
 
 /// Whether a write without an answer was carried out, as far as a resize shows.
-fn was_carried_out(step: &Step, look: &Look) -> bool {
+fn was_carried_out(step: &Step, snapshot: &Snapshot) -> bool {
     let is_at = |object: &Value, to: i32| object["spec"]["replicas"] == to;
-    match (step, &look.shrinking) {
-        (Step::Grow { to }, _) => is_at(&look.growing, *to),
+    match (step, &snapshot.shrinking) {
+        (Step::Grow { to }, _) => is_at(&snapshot.growing, *to),
         (Step::Shrink { to }, Some(shrinking)) => is_at(shrinking, *to),
         (Step::DeleteShrinking, None) => true,
         _ => false,

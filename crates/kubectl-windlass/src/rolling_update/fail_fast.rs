@@ -7,12 +7,12 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::api::Api;
-use crate::rollout::doom::FailingPods;
+use crate::rollout::failing_pods::FailingPods;
 use crate::rollout::live::events_of;
 use crate::rollout::pods::{PodView, SHOWN};
 
 /// How long every new pod that is not ready must have been failing.
-const PATIENCE: Duration = Duration::from_secs(30);
+const FAILING_FOR: Duration = Duration::from_secs(30);
 
 /// How long events are kept before they are read again.
 const EVENTS_KEPT: Duration = Duration::from_secs(10);
@@ -54,7 +54,7 @@ impl Failing {
         let all = pods(&self.events);
         let unready: Vec<&PodView> = all.iter().filter(|pod| !pod.is_ready && !pod.is_deleting).collect();
         self.pods.note(&unready, api.now());
-        self.pods.lasting(&unready, api.now(), PATIENCE)
+        self.pods.lasting(&unready, api.now(), FAILING_FOR)
     }
 }
 

@@ -30,7 +30,7 @@ use crate::watch::{self, Selection, Silence};
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// How long the update may wait for one reason before the client says so.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REPORT_WAIT_AFTER: Duration = Duration::from_secs(5);
 
 /// The request on a ReplicationController.
 pub(super) fn request_of(old: &Value) -> Option<&str> {
@@ -256,14 +256,14 @@ async fn follow_to_end(
             if reason.0 != message {
                 reason = (message, Instant::now());
             }
-            let is_late = follow.has_timed_out() || reason.1.elapsed() >= PATIENCE;
+            let is_late = follow.has_timed_out() || reason.1.elapsed() >= REPORT_WAIT_AFTER;
             if is_late && !reason.0.is_empty() && said != reason.0 {
                 reporter.note(&format!("note: {}", reason.0));
                 reporter.object("Waiting", &reason.0, json!({}))?;
                 said.clone_from(&reason.0);
             }
         }
-        match tokio::time::timeout(PATIENCE, changes.recv()).await {
+        match tokio::time::timeout(REPORT_WAIT_AFTER, changes.recv()).await {
             Ok(Some(watch::Change::Forbidden(text))) => return Err(refused(text)),
             Ok(Some(watch::Change::Interrupted(text))) => silence.begin(&text),
             Ok(Some(change)) => {

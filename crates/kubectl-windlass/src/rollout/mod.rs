@@ -1,8 +1,8 @@
 //! The assessment of a Deployment's rollout from its objects. Pure, and on the daemon's own functions: the plan, its
 //! reasons and the deadline are computed by `windlass::plan`, and nothing is decided twice.
 
-pub mod doom;
 pub mod estimate;
+pub mod failing_pods;
 pub mod json;
 pub mod last_writes;
 pub mod live;

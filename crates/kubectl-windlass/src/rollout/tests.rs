@@ -1,7 +1,7 @@
 use serde_json::json;
 use windlass::plan::deployment::PlanReason;
 
-use super::doom::FailingPods;
+use super::failing_pods::FailingPods;
 use super::*;
 
 fn at(time: &str) -> Timestamp {
@@ -276,22 +276,24 @@ fn fail_fast_waits_for_its_time_and_for_every_new_pod() {
     let mut web = stuck();
     let first = assess(&web, at("00:02:00")).unwrap();
     failing.observe(&first);
-    assert_eq!(failing.doom(&first, patience), None);
+    assert_eq!(failing.hopeless_because(&first, patience), None);
     let later = assess(&web, at("00:02:30")).unwrap();
     failing.observe(&later);
-    assert!(failing.doom(&later, patience).unwrap().starts_with("web-2-a: ImagePullBackOff"));
+    assert!(failing.hopeless_because(&later, patience).unwrap().starts_with("web-2-a: ImagePullBackOff"));
     // Another one that may still start.
     web.pods.push(pod("web-2-b", "web-2", json!({"phase": "Pending"})));
     let both = assess(&web, at("00:02:31")).unwrap();
     failing.observe(&both);
-    assert_eq!(failing.doom(&both, patience), None);
+    assert_eq!(failing.hopeless_because(&both, patience), None);
     // A registry that is down may come back.
     web.pods.pop();
     web.events.clear();
     let silent = assess(&web, at("00:02:32")).unwrap();
     let mut fresh = FailingPods::default();
     fresh.observe(&silent);
-    assert_eq!(fresh.doom(&assess(&web, at("00:09:00")).unwrap(), patience), None);
+    assert_eq!(fresh.hopeless_because(&assess(&web, at("00:09:00")).unwrap(), patience), None);
     web.deployment["spec"]["paused"] = json!(true);
-    assert!(fresh.doom(&assess(&web, at("00:02:33")).unwrap(), patience).unwrap().contains("paused"));
+    assert!(
+        fresh.hopeless_because(&assess(&web, at("00:02:33")).unwrap(), patience).unwrap().contains("paused")
+    );
 }

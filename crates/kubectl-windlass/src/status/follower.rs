@@ -13,7 +13,7 @@ use super::verdicts::{self, End, Rules};
 use crate::api::{Api, ApiError};
 use crate::cli::StatusArgs;
 use crate::exit::CommandError;
-use crate::rollout::doom::FailingPods;
+use crate::rollout::failing_pods::FailingPods;
 use crate::rollout::{self, Assessment, Records, live};
 use crate::watch::{self, Change, Selection, Silence};
 
@@ -355,7 +355,9 @@ impl Follower {
         let rules = Rules {
             revision: args.revision,
             past_deadline: args.past_deadline,
-            doom: args.fail_fast.and_then(|patience| self.failing.doom(assessment, patience)),
+            hopeless_because: args
+                .fail_fast
+                .and_then(|patience| self.failing.hopeless_because(assessment, patience)),
             timed_out,
             waits: args.watch,
         };

@@ -13,7 +13,7 @@ use crate::text::{age, span};
 const BAR: usize = 12;
 
 /// A pod that starts is not in the way before this time.
-const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
+const STARTUP_GRACE: SignedDuration = SignedDuration::from_secs(10);
 
 /// The meaning of a part of a row, for its colour. The words say the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub fn rows(assessment: &Assessment, style: Style) -> Vec<Row> {
             .pods
             .iter()
             .filter(|pod| pod.owner == replica_set.name)
-            .filter(|pod| pod.is_failing || now.duration_since(pod.since) >= PATIENCE)
+            .filter(|pod| pod.is_failing || now.duration_since(pod.since) >= STARTUP_GRACE)
             .collect();
         let stem = if is_last {
             "   "

@@ -23,7 +23,7 @@ pub struct Rules {
     /// A deadline that has passed is no end.
     pub past_deadline: bool,
     /// The reason to give up at once.
-    pub doom: Option<String>,
+    pub hopeless_because: Option<String>,
     /// `--timeout` has passed.
     pub timed_out: bool,
     /// Whether the command waits at all.
@@ -57,13 +57,13 @@ pub fn judge(assessment: &Assessment, rules: &Rules) -> Option<End> {
             let because = headline(assessment).map_or(String::new(), |text| format!(": {text}"));
             return Some(End::Failed(format!("the rollout exceeded its progress deadline{because}")));
         }
-        Verdict::Refused if rules.doom.is_none() => {
+        Verdict::Refused if rules.hopeless_because.is_none() => {
             return Some(End::Failed(headline(assessment).unwrap_or_default()));
         }
         _ => {}
     }
-    if let Some(doom) = &rules.doom {
-        return Some(End::Failed(format!("the rollout cannot complete by itself: {doom}")));
+    if let Some(hopeless_because) = &rules.hopeless_because {
+        return Some(End::Failed(format!("the rollout cannot complete by itself: {hopeless_because}")));
     }
     let because = || headline(assessment).map_or(String::new(), |text| format!(": {text}"));
     if rules.timed_out {

@@ -17,7 +17,7 @@ use windlass_sandbox::controllers;
 use windlass_sandbox::session::{self, Environment};
 
 /// The longest time that a test waits for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The plugin.
 pub const PLUGIN: &str = env!("CARGO_BIN_EXE_kubectl-windlass");
@@ -71,7 +71,7 @@ impl Sandbox {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let mut waited = Duration::ZERO;
         while !config.exists() {
-            assert!(waited < PATIENCE, "the sandbox wrote no kubeconfig");
+            assert!(waited < WAIT_TIMEOUT, "the sandbox wrote no kubeconfig");
             std::thread::sleep(Duration::from_millis(20));
             waited += Duration::from_millis(20);
         }
@@ -152,7 +152,7 @@ impl Sandbox {
             if holds(&object) {
                 return object;
             }
-            assert!(waited < PATIENCE, "{path}: {object:#}");
+            assert!(waited < WAIT_TIMEOUT, "{path}: {object:#}");
             std::thread::sleep(Duration::from_millis(50));
             waited += Duration::from_millis(50);
         }

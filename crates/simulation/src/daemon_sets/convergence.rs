@@ -13,7 +13,7 @@ use crate::invariants::{Breach, is_available, is_deleting, is_live, number, text
 
 /// By when everything is settled: the longest time for which a name stays in doubt, the longest backoff, the backoff
 /// of a pod that has failed several times, and a rollout over all nodes.
-const PATIENCE: Duration = Duration::from_secs(900);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(900);
 
 const HASH: &str = "/metadata/labels/controller-revision-hash";
 
@@ -42,7 +42,7 @@ async fn until_settled(cluster: &Arc<Cluster>, actors: &Actors) -> Result<(), Br
         if cluster.failure().is_some() {
             return Ok(());
         }
-        if cluster.elapsed() - begun > PATIENCE {
+        if cluster.elapsed() - begun > SETTLE_TIMEOUT {
             return Err(Breach::new("DS20", unrest));
         }
         actors.heal().await;

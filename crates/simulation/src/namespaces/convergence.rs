@@ -14,7 +14,7 @@ use crate::invariants::{Breach, text};
 const SETTLED: Duration = Duration::from_secs(120);
 
 /// By when namespaces are gone after that, once nothing of others keeps them.
-const PATIENCE: Duration = Duration::from_secs(30);
+const GONE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The time that a quiet controller may take beyond the delay: the pause between two rounds, and the grace of a status.
 const PROMPT: Duration = Duration::from_secs(2);
@@ -44,7 +44,7 @@ pub async fn converges(cluster: &Arc<Cluster>, actors: &Actors, scenario: &Scena
         if cluster.failure().is_some() {
             return Ok(());
         }
-        if cluster.elapsed() - begun > PATIENCE + scenario.delay {
+        if cluster.elapsed() - begun > GONE_TIMEOUT + scenario.delay {
             let left = truth::content(&cluster.sandbox, name);
             let kept =
                 left.iter().any(|object| !truth::strings(&object["metadata"]["finalizers"]).is_empty());

@@ -15,7 +15,7 @@ use super::truth::{
 use crate::invariants::{Breach, is_deleting, number, text};
 
 /// By when everything is settled: the longest backoff of requests and of pods, a few times over.
-const PATIENCE: Duration = Duration::from_secs(1200);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(1200);
 
 /// How long an update of three pods may take without faults: six steps, each as long as a pod takes to become ready and
 /// another to end, and the pauses of the request.
@@ -56,7 +56,7 @@ async fn until_settled(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<()
         if cluster.failure().is_some() {
             return Ok(());
         }
-        if cluster.elapsed() - begun > PATIENCE {
+        if cluster.elapsed() - begun > SETTLE_TIMEOUT {
             return Err(breach);
         }
         actors.heal().await;

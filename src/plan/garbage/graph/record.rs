@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::plan::garbage::texts::TextRef;
+use crate::plan::garbage::name_arena::NameRef;
 
 /// The address of no record.
 pub(super) const NONE: u32 = u32::MAX;
@@ -12,7 +12,7 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) const UNSERVED: u16 = u16::MAX;
 
 /// The name of an object whose name is not kept.
-pub(super) const NO_NAME: TextRef = TextRef::EMPTY;
+pub(super) const NO_NAME: NameRef = NameRef::EMPTY;
 
 /// A version that is no number. API servers of Kubernetes give none of this value.
 pub(super) const NO_NUMBER: u64 = 0;
@@ -94,7 +94,7 @@ pub(super) struct Relation {
     /// The version that its references were seen at; or [`NO_NUMBER`].
     pub(super) version: u64,
     /// The name, of all but mere owners.
-    pub(super) name: TextRef,
+    pub(super) name: NameRef,
     pub(super) namespace: u32,
     /// The owner of the first reference.
     pub(super) owner: u32,

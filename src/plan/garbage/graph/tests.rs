@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::plan::garbage::fate::Policy;
+use crate::plan::garbage::decision::Policy;
 
 /// A graph whose resources have had their first lists: maps, which are in namespaces, and nodes, which are not.
 struct World {
@@ -67,11 +67,11 @@ impl World {
     }
 
     fn must_read(&self, name: &str) -> bool {
-        matches!(self.graph.look(&uid(name)), Look::Read(_))
+        matches!(self.graph.next_step(&uid(name)), NextStep::Read(_))
     }
 
     fn is_left(&self, name: &str) -> bool {
-        self.graph.look(&uid(name)) == Look::Nothing
+        self.graph.next_step(&uid(name)) == NextStep::Nothing
     }
 }
 
@@ -87,8 +87,8 @@ fn the_dependents_of_an_object_that_was_deleted_are_deleted_as_they_were_seen() 
     assert!(world.is_left(UUID));
     assert_eq!(world.graph.remove(&uid("owner")), check(&[UUID]));
     let address = Address { resource: world.maps, namespace: "shop".into(), name: "a".into() };
-    let look = Look::Delete { address, version: 7, policy: Policy::Background };
-    assert_eq!(world.graph.look(&uid(UUID)), look);
+    let next_step = NextStep::Delete { address, version: 7, policy: Policy::Background };
+    assert_eq!(world.graph.next_step(&uid(UUID)), next_step);
     world.graph.remove(&uid(UUID));
     assert_eq!(world.graph.slots.len(), 0, "nothing is kept of them");
 }
@@ -269,8 +269,8 @@ fn an_object_in_foreground_deletion_waits_for_what_blocks_it() {
     let owner = deleting(object("owner", &[]), FOREGROUND);
     assert_eq!(world.put(&owner), check(&["a", "b", "owner"]));
     assert_eq!(world.put(&owner), [], "once");
-    let is_blocked = |world: &World| match world.graph.look(&uid("owner")) {
-        Look::Foreground { is_blocked, address, .. } => {
+    let is_blocked = |world: &World| match world.graph.next_step(&uid("owner")) {
+        NextStep::Foreground { is_blocked, address, .. } => {
             assert_eq!(address.name, "owner");
             is_blocked
         }
@@ -305,8 +305,8 @@ fn objects_that_wait_for_each_other_are_found_and_others_are_not() {
     world.put(&deleting(object("outside", &[]), FOREGROUND));
     world.put(&deleting(object("tail", &[blocking("outside")]), FOREGROUND));
     world.put(&deleting(object("leaf", &[blocking("tail")]), "example.com/keep"));
-    let circle = |name: &str| match world.graph.look(&uid(name)) {
-        Look::Foreground { circle, .. } => circle,
+    let circle = |name: &str| match world.graph.next_step(&uid(name)) {
+        NextStep::Foreground { circle, .. } => circle,
         other => panic!("{other:?}"),
     };
     for (name, owner) in ring {
@@ -395,7 +395,7 @@ fn an_owner_that_waits_for_an_object_of_a_kind_that_has_gone_is_woken() {
     world.put(&deleting(object("owner", &[]), FOREGROUND));
     world.put_as(things, &object("t", &[blocking("owner")]));
     assert_eq!(world.graph.remove_resource(things), check(&["owner"]));
-    assert!(matches!(world.graph.look(&uid("owner")), Look::Foreground { is_blocked: false, .. }));
+    assert!(matches!(world.graph.next_step(&uid("owner")), NextStep::Foreground { is_blocked: false, .. }));
 }
 
 #[test]

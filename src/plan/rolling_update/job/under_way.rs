@@ -15,7 +15,7 @@ use crate::plan::rolling_update::request::{REQUEST, ROLLBACK, Request, STEP_AT, 
 use crate::plan::rolling_update::{self as steps, Bounds, Cleanup, Step, Wait, available, value_of};
 
 /// The work that a request leads to.
-pub(super) enum Found<'a> {
+pub(super) enum RequestedWork<'a> {
     /// An update to go on with.
     Job(Job<'a>),
     /// Its end: the other controller is deleted already.
@@ -37,7 +37,10 @@ pub(super) struct Job<'a> {
 
 impl<'a> Job<'a> {
     /// Checks what is there.
-    pub(super) fn find(observed: &'a Observed<'a>, request: &'a Request) -> Result<Found<'a>, String> {
+    pub(super) fn find(
+        observed: &'a Observed<'a>,
+        request: &'a Request,
+    ) -> Result<RequestedWork<'a>, String> {
         let old = observed.own;
         let (name, target) = (&old.meta.key.name, &request.target);
         let named = observed.all.iter().map(|one| &one.0).find(|one| *one.meta.key.name == **target);
@@ -63,8 +66,8 @@ impl<'a> Job<'a> {
         }
         let Some(new) = new else {
             return match () {
-                () if has_taken_over => Ok(Found::End(Reason::Complete)),
-                () if is_rollback => Ok(Found::Job(Job {
+                () if has_taken_over => Ok(RequestedWork::End(Reason::Complete)),
+                () if is_rollback => Ok(RequestedWork::Job(Job {
                     observed,
                     request,
                     old,
@@ -124,7 +127,7 @@ impl<'a> Job<'a> {
                 );
             }
         }
-        Ok(Found::Job(Job {
+        Ok(RequestedWork::Job(Job {
             observed,
             request,
             old,

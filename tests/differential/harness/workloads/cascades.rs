@@ -48,7 +48,7 @@ const KIND: &str = "ConfigMap";
 const HELD: &str = "example.com/held";
 
 /// kube-controller-manager may take its time.
-const PATIENCE: u64 = 60;
+const WAIT_SECONDS: u64 = 60;
 
 /// A reference to an object that the server has shown.
 fn to(owner: &Value) -> Value {
@@ -75,7 +75,7 @@ fn is_gone(s: &Stage, names: &[&str]) -> bool {
 }
 
 async fn gone(s: &Stage, names: &[&str]) {
-    s.until(&format!("{} are gone", names.join(", ")), PATIENCE, |s| is_gone(s, names)).await;
+    s.until(&format!("{} are gone", names.join(", ")), WAIT_SECONDS, |s| is_gone(s, names)).await;
 }
 
 fn is_leaving(s: &Stage, name: &str) -> bool {
@@ -126,7 +126,8 @@ async fn an_owner_in_the_foreground_waits_for_its_dependents(s: &Stage) {
     s.create(held("held", &[blocking(&owner)])).await;
     known(s).await;
     s.delete(KIND, "owner", "Foreground").await;
-    s.until("the dependents are deleted", PATIENCE, |s| is_gone(s, &["free"]) && is_leaving(s, "held")).await;
+    s.until("the dependents are deleted", WAIT_SECONDS, |s| is_gone(s, &["free"]) && is_leaving(s, "held"))
+        .await;
     s.wait(3).await;
     release(s, "held").await;
     gone(s, &["owner", "held"]).await;
@@ -153,7 +154,7 @@ async fn a_dependent_with_two_owners_keeps_the_other(s: &Stage) {
     s.create(owned("both", &[to(&first), to(&second)])).await;
     s.rest().await;
     s.delete(KIND, "first", "Background").await;
-    s.until("one owner is left", PATIENCE, |s| owners(s, "both") == ["second"]).await;
+    s.until("one owner is left", WAIT_SECONDS, |s| owners(s, "both") == ["second"]).await;
     s.delete(KIND, "second", "Background").await;
     gone(s, &["both"]).await;
 }
@@ -273,7 +274,7 @@ async fn a_foreground_deletion_becomes_an_orphaning_one(s: &Stage) {
     s.create(held("held", &[blocking(&owner)])).await;
     known(s).await;
     s.delete(KIND, "owner", "Foreground").await;
-    s.until("its dependent is deleted", PATIENCE, |s| is_leaving(s, "held")).await;
+    s.until("its dependent is deleted", WAIT_SECONDS, |s| is_leaving(s, "held")).await;
     s.delete(KIND, "owner", "Orphan").await;
     gone(s, &["owner"]).await;
     release(s, "held").await;
@@ -285,7 +286,7 @@ async fn an_orphaning_deletion_becomes_a_background_one(s: &Stage) {
     s.create(owned("dependent", &[to(&owner)])).await;
     known(s).await;
     s.delete(KIND, "owner", "Orphan").await;
-    s.until("it has no owner", PATIENCE, |s| owners(s, "dependent").is_empty()).await;
+    s.until("it has no owner", WAIT_SECONDS, |s| owners(s, "dependent").is_empty()).await;
     s.delete(KIND, "owner", "Background").await;
     s.rest().await;
     release(s, "owner").await;
@@ -298,7 +299,7 @@ async fn a_dependent_created_while_its_owner_waits(s: &Stage) {
     s.create(held("held", &[blocking(&owner)])).await;
     known(s).await;
     s.delete(KIND, "owner", "Foreground").await;
-    s.until("its dependent is deleted", PATIENCE, |s| is_leaving(s, "held")).await;
+    s.until("its dependent is deleted", WAIT_SECONDS, |s| is_leaving(s, "held")).await;
     // Upstream finds it when the owner is looked at again, ours at once.
     s.create(owned("late", &[blocking(&owner)])).await;
     release(s, "held").await;
@@ -333,7 +334,7 @@ async fn a_replication_controller_deleted_without_a_policy(s: &Stage) {
     s.act("delete it without options: its kind is orphaned by default");
     let path = format!("{}/rc", s.path("ReplicationController"));
     s.call(Method::DELETE, &path, &Value::Null).await;
-    s.until("it is gone", PATIENCE, |s| s.one("ReplicationController", "rc").is_null()).await;
+    s.until("it is gone", WAIT_SECONDS, |s| s.one("ReplicationController", "rc").is_null()).await;
     s.wait(3).await;
 }
 
@@ -353,23 +354,23 @@ fn is_empty(s: &Stage) -> bool {
 async fn a_rollout_goes_in_the_background(s: &Stage) {
     rolled_out(s).await;
     s.delete("Deployment", "web", "Background").await;
-    s.until("the pods end", PATIENCE, |s| s.active().is_empty()).await;
+    s.until("the pods end", WAIT_SECONDS, |s| s.active().is_empty()).await;
     s.end_terminating().await;
-    s.until("all is gone", PATIENCE, is_empty).await;
+    s.until("all is gone", WAIT_SECONDS, is_empty).await;
 }
 
 async fn a_rollout_goes_in_the_foreground(s: &Stage) {
     rolled_out(s).await;
     s.delete("Deployment", "web", "Foreground").await;
-    s.until("the pods end", PATIENCE, |s| s.active().is_empty()).await;
+    s.until("the pods end", WAIT_SECONDS, |s| s.active().is_empty()).await;
     s.end_terminating().await;
-    s.until("all is gone", PATIENCE, is_empty).await;
+    s.until("all is gone", WAIT_SECONDS, is_empty).await;
 }
 
 async fn the_replica_sets_of_an_orphaning_deployment_stay(s: &Stage) {
     rolled_out(s).await;
     s.delete("Deployment", "web", "Orphan").await;
-    s.until("it is gone", PATIENCE, |s| s.all("Deployment").is_empty()).await;
+    s.until("it is gone", WAIT_SECONDS, |s| s.all("Deployment").is_empty()).await;
     s.wait(3).await;
 }
 

@@ -44,7 +44,7 @@ const PODS_REMAIN: &[Declared] = &[
 const HELD: &str = "example.com/held";
 
 /// kube-controller-manager waits five seconds first, and 16 between its rounds.
-const PATIENCE: u64 = 120;
+const WAIT_SECONDS: u64 = 120;
 
 async fn delete(s: &Stage) {
     s.act("delete the namespace");
@@ -57,7 +57,7 @@ fn namespace(s: &Stage) -> Value {
 }
 
 async fn gone(s: &Stage) {
-    s.until("it is gone", PATIENCE, |s| namespace(s).is_null()).await;
+    s.until("it is gone", WAIT_SECONDS, |s| namespace(s).is_null()).await;
 }
 
 /// Whether a condition holds in the way that the controller reports at the end of a round.
@@ -92,7 +92,7 @@ async fn a_namespace_waits_for_a_finalizer(s: &Stage) {
     s.create(config_map("free")).await;
     s.rest().await;
     delete(s).await;
-    s.until("it says what remains", PATIENCE, |s| says(s, "NamespaceFinalizersRemaining", "True")).await;
+    s.until("it says what remains", WAIT_SECONDS, |s| says(s, "NamespaceFinalizersRemaining", "True")).await;
     s.patch("ConfigMap", "held", json!({"metadata": {"finalizers": null}})).await;
     gone(s).await;
 }
@@ -102,7 +102,7 @@ async fn a_namespace_keeps_other_kinds_while_a_pod_is_there(s: &Stage) {
     s.create(config_map("kept")).await;
     s.rest().await;
     delete(s).await;
-    s.until("it reports", PATIENCE, reports).await;
+    s.until("it reports", WAIT_SECONDS, reports).await;
     s.patch("Pod", "held", json!({"metadata": {"finalizers": null}})).await;
     gone(s).await;
 }
@@ -115,7 +115,7 @@ async fn a_namespace_waits_for_pods_that_end(s: &Stage) {
     }
     s.rest().await;
     delete(s).await;
-    s.until("it reports", PATIENCE, reports).await;
+    s.until("it reports", WAIT_SECONDS, reports).await;
     s.end_terminating().await;
     gone(s).await;
 }
@@ -139,7 +139,7 @@ async fn a_finalizer_of_the_namespace_itself(s: &Stage) {
     s.create(config_map("one")).await;
     s.rest().await;
     delete(s).await;
-    s.until("its content is gone", PATIENCE, |s| {
+    s.until("its content is gone", WAIT_SECONDS, |s| {
         s.all("ConfigMap").is_empty() && namespace(s)["spec"]["finalizers"].is_null()
     })
     .await;

@@ -49,7 +49,7 @@ impl Policy {
 
 /// The decision about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Decision {
     /// It stays as it is.
     Keep,
     /// It loses the references to these owners, and lives.
@@ -64,25 +64,25 @@ pub enum Fate {
 /// An owner that waits for its dependents keeps none of them alive, so that an object with such an owner alone is
 /// deleted; its own dependents first, since the owner waits for the dependents of its dependents, too. A released
 /// owner's reference goes before anything else is decided: the object must not be deleted for its sake.
-pub fn fate(owners: &[(Uid, OwnerState)], has_dependents: bool, kept: Policy) -> Fate {
+pub fn decide(owners: &[(Uid, OwnerState)], has_dependents: bool, kept: Policy) -> Decision {
     let any = |state| owners.iter().any(|(_, known)| *known == state);
     let of = |wanted: &dyn Fn(OwnerState) -> bool| -> Vec<Uid> {
         owners.iter().filter(|(_, state)| wanted(*state)).map(|(uid, _)| uid.clone()).collect()
     };
     if any(OwnerState::Released) {
-        return Fate::DropReferences(of(&|state| state == OwnerState::Released));
+        return Decision::DropReferences(of(&|state| state == OwnerState::Released));
     }
     if owners.is_empty() {
-        return Fate::Keep;
+        return Decision::Keep;
     }
     if any(OwnerState::Solid) && !planted!("an object that has one owner left is deleted for another") {
         let rest = of(&|state| state != OwnerState::Solid);
-        return if rest.is_empty() { Fate::Keep } else { Fate::DropReferences(rest) };
+        return if rest.is_empty() { Decision::Keep } else { Decision::DropReferences(rest) };
     }
     if any(OwnerState::Waiting) && has_dependents {
-        return Fate::Delete(Policy::Foreground);
+        return Decision::Delete(Policy::Foreground);
     }
-    Fate::Delete(kept)
+    Decision::Delete(kept)
 }
 
 #[cfg(test)]
@@ -90,36 +90,36 @@ mod tests {
     use super::OwnerState::{Absent, Released, Solid, Waiting};
     use super::*;
 
-    fn decide(owners: &[OwnerState], has_dependents: bool) -> Fate {
+    fn decided(owners: &[OwnerState], has_dependents: bool) -> Decision {
         let owners: Vec<_> =
             owners.iter().enumerate().map(|(at, state)| (Uid::new(&at.to_string()), *state)).collect();
-        fate(&owners, has_dependents, Policy::Background)
+        decide(&owners, has_dependents, Policy::Background)
     }
 
-    fn without(owners: &[&str]) -> Fate {
-        Fate::DropReferences(owners.iter().map(|uid| Uid::new(uid)).collect())
+    fn without(owners: &[&str]) -> Decision {
+        Decision::DropReferences(owners.iter().map(|uid| Uid::new(uid)).collect())
     }
 
     #[test]
     fn an_object_lives_as_long_as_an_owner_that_waits_for_nobody() {
-        assert_eq!(decide(&[], true), Fate::Keep);
-        assert_eq!(decide(&[Solid], false), Fate::Keep);
-        assert_eq!(decide(&[Absent, Solid, Waiting], false), without(&["0", "2"]));
-        assert_eq!(decide(&[Absent, Absent], true), Fate::Delete(Policy::Background));
+        assert_eq!(decided(&[], true), Decision::Keep);
+        assert_eq!(decided(&[Solid], false), Decision::Keep);
+        assert_eq!(decided(&[Absent, Solid, Waiting], false), without(&["0", "2"]));
+        assert_eq!(decided(&[Absent, Absent], true), Decision::Delete(Policy::Background));
     }
 
     #[test]
     fn dependents_go_before_an_object_whose_owner_waits_for_it() {
-        assert_eq!(decide(&[Waiting], true), Fate::Delete(Policy::Foreground));
-        assert_eq!(decide(&[Absent, Waiting], true), Fate::Delete(Policy::Foreground));
-        assert_eq!(decide(&[Waiting], false), Fate::Delete(Policy::Background));
+        assert_eq!(decided(&[Waiting], true), Decision::Delete(Policy::Foreground));
+        assert_eq!(decided(&[Absent, Waiting], true), Decision::Delete(Policy::Foreground));
+        assert_eq!(decided(&[Waiting], false), Decision::Delete(Policy::Background));
     }
 
     #[test]
     fn a_dependent_that_turns_up_after_an_orphaning_deletion_loses_the_reference_and_not_its_life() {
-        assert_eq!(decide(&[Released], true), without(&["0"]));
+        assert_eq!(decided(&[Released], true), without(&["0"]));
         assert_eq!(
-            decide(&[Absent, Released], false),
+            decided(&[Absent, Released], false),
             without(&["1"]),
             "the absent owner is judged after that"
         );

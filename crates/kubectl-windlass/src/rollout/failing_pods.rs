@@ -30,7 +30,7 @@ impl FailingPods {
     }
 
     /// Why the rollout cannot complete by itself, once that has been so for `patience`.
-    pub fn doom(&self, assessment: &Assessment, patience: Duration) -> Option<String> {
+    pub fn hopeless_because(&self, assessment: &Assessment, patience: Duration) -> Option<String> {
         if assessment.verdict == Verdict::Paused {
             return Some("the Deployment is paused".to_owned());
         }

@@ -44,7 +44,7 @@ impl Context<'_> {
 
 /// The decision about one node before the rollout, and the pods that the rollout finds there.
 #[derive(Clone, Debug)]
-pub struct Managed<'a> {
+pub struct NodeDecision<'a> {
     /// Whether a pod is created.
     pub create: bool,
     /// Pods to delete.
@@ -86,10 +86,11 @@ pub enum NodeState<'a> {
 }
 
 /// Decides about one node.
-pub fn manage<'a>(context: Context<'_>, place: PodsOfNode<'a>) -> Managed<'a> {
+pub fn decide<'a>(context: Context<'_>, place: PodsOfNode<'a>) -> NodeDecision<'a> {
     let deletion = |reason: Reason| move |pod: &Arc<Pod>| Deletion::of(pod, reason);
     let live = || place.pods.iter().filter(|pod| !pod.meta.is_deleting());
-    let only = |delete: Vec<Deletion>, class| Managed { create: false, delete, class, backs_off_until: None };
+    let only =
+        |delete: Vec<Deletion>, class| NodeDecision { create: false, delete, class, backs_off_until: None };
     match place.verdict {
         None => {
             let unbound = live().filter(|pod| pod.node().is_none());
@@ -101,7 +102,7 @@ pub fn manage<'a>(context: Context<'_>, place: PodsOfNode<'a>) -> Managed<'a> {
     }
 }
 
-fn stay<'a>(context: Context<'_>, place: PodsOfNode<'a>, runs: bool) -> Managed<'a> {
+fn stay<'a>(context: Context<'_>, place: PodsOfNode<'a>, runs: bool) -> NodeDecision<'a> {
     let Context { daemon_set, history, maybe_deleted: _, backoff, now } = context;
     let surge = daemon_set.allows_surge();
     let mut delete = Vec::new();
@@ -158,7 +159,12 @@ fn stay<'a>(context: Context<'_>, place: PodsOfNode<'a>, runs: bool) -> Managed<
         }
         (_, Some(old)) => NodeState::OldBesideNew { is_old_available: context.is_counted_on(old) },
     };
-    Managed { create: runs && is_empty && is_free && until.is_none(), delete, class, backs_off_until: until }
+    NodeDecision {
+        create: runs && is_empty && is_free && until.is_none(),
+        delete,
+        class,
+        backs_off_until: until,
+    }
 }
 
 #[cfg(test)]
@@ -209,12 +215,12 @@ mod tests {
     }
 
     /// The decision about a node with these pods: `+` for a creation, and the places of deleted pods.
-    fn managed(max_surge: i32, taints: Value, pods: &[&str], backoff: &FailedPodBackoff) -> String {
-        managed_but(max_surge, taints, pods, backoff, &BTreeSet::new()).0
+    fn decision(max_surge: i32, taints: Value, pods: &[&str], backoff: &FailedPodBackoff) -> String {
+        decision_but(max_surge, taints, pods, backoff, &BTreeSet::new()).0
     }
 
     /// The same, with the number of nodes without an available pod, where lost deletions may reach some pods.
-    fn managed_but(
+    fn decision_but(
         max_surge: i32,
         taints: Value,
         pods: &[&str],
@@ -231,18 +237,18 @@ mod tests {
         let place = members.places(&verdicts)[0];
         let context =
             Context { daemon_set: &daemon_set, history: &history, maybe_deleted, backoff, now: now() };
-        let managed = manage(context, place);
+        let decision = decide(context, place);
         let mut deleted: Vec<&str> =
-            managed.delete.iter().map(|deletion| &*deletion.pod.meta.key.name).collect();
+            decision.delete.iter().map(|deletion| &*deletion.pod.meta.key.name).collect();
         deleted.sort_unstable();
         let mut tally = crate::plan::daemonset::rolling::Tally::default();
-        tally.add(place.verdict, managed.class);
-        (format!("{}{}", if managed.create { "+" } else { "" }, deleted.join(" ")), tally.unavailable)
+        tally.add(place.verdict, decision.class);
+        (format!("{}{}", if decision.create { "+" } else { "" }, deleted.join(" ")), tally.unavailable)
     }
 
     #[track_caller]
     fn check(max_surge: i32, pods: &[&str], expected: &str) {
-        assert_eq!(managed(max_surge, json!([]), pods, &FailedPodBackoff::default()), expected, "{pods:?}");
+        assert_eq!(decision(max_surge, json!([]), pods, &FailedPodBackoff::default()), expected, "{pods:?}");
     }
 
     #[test]
@@ -282,13 +288,13 @@ mod tests {
         let mut backoff = FailedPodBackoff::default();
         backoff.deleted(4, &"n1".into(), now());
         for max_surge in [0, 1] {
-            assert_eq!(managed(max_surge, json!([]), &["new failed"], &backoff), "");
-            assert_eq!(managed(max_surge, json!([]), &["new failed", "new succeeded"], &backoff), "p1");
-            assert_eq!(managed(max_surge, json!([]), &["new failed", "old deleting"], &backoff), "");
+            assert_eq!(decision(max_surge, json!([]), &["new failed"], &backoff), "");
+            assert_eq!(decision(max_surge, json!([]), &["new failed", "new succeeded"], &backoff), "p1");
+            assert_eq!(decision(max_surge, json!([]), &["new failed", "old deleting"], &backoff), "");
         }
         let mut earlier = FailedPodBackoff::default();
         earlier.deleted(3, &"n1".into(), now());
-        assert_eq!(managed(0, json!([]), &["new failed"], &earlier), "+p0", "of another generation");
+        assert_eq!(decision(0, json!([]), &["new failed"], &earlier), "+p0", "of another generation");
     }
 
     #[test]
@@ -296,7 +302,7 @@ mod tests {
         let none = FailedPodBackoff::default();
         let maybe_deleted = |uid: &str| BTreeSet::from([Uid::new(uid)]);
         let of = |max_surge, pods: &[&str], uid: &str| {
-            managed_but(max_surge, json!([]), pods, &none, &maybe_deleted(uid))
+            decision_but(max_surge, json!([]), pods, &none, &maybe_deleted(uid))
         };
         assert_eq!(of(0, &["new available"], "u7"), (String::new(), 0));
         assert_eq!(of(0, &["new available"], "u0"), (String::new(), 1));
@@ -313,11 +319,11 @@ mod tests {
     fn a_tainted_node_keeps_its_pod_or_loses_it_and_gets_none() {
         let none = FailedPodBackoff::default();
         let taint = |effect: &str| json!([{"key": "a", "effect": effect}]);
-        assert_eq!(managed(0, taint("NoSchedule"), &["new available"], &none), "");
-        assert_eq!(managed(0, taint("NoSchedule"), &["new failed"], &none), "p0");
-        assert_eq!(managed(1, taint("NoSchedule"), &["new deleting"], &none), "");
+        assert_eq!(decision(0, taint("NoSchedule"), &["new available"], &none), "");
+        assert_eq!(decision(0, taint("NoSchedule"), &["new failed"], &none), "p0");
+        assert_eq!(decision(1, taint("NoSchedule"), &["new deleting"], &none), "");
         assert_eq!(
-            managed(0, taint("NoExecute"), &["new available", "old deleting", "old failed"], &none),
+            decision(0, taint("NoExecute"), &["new available", "old deleting", "old failed"], &none),
             "p0 p2"
         );
     }

@@ -6,7 +6,7 @@ use super::record::{Flag, NO_NUMBER};
 use super::{Graph, GraphResource, ResourceId};
 use crate::model::Uid;
 use crate::model::metadata::OwnerReference;
-use crate::plan::garbage::fate::Policy;
+use crate::plan::garbage::decision::Policy;
 
 /// The graph's knowledge of the owner behind a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Address {
 
 /// The next step for an object, as far as the graph can tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum NextStep {
     /// Nothing: it is gone, on its way, or its owners are there.
     Nothing,
     /// All its owners are proved not to exist: to be deleted as it was seen at this version.
@@ -61,39 +61,39 @@ pub enum Look {
 
 impl Graph {
     /// The next step for an object.
-    pub fn look(&self, uid: &Uid) -> Look {
-        let Some(slot) = self.find(uid) else { return Look::Nothing };
+    pub fn next_step(&self, uid: &Uid) -> NextStep {
+        let Some(slot) = self.find(uid) else { return NextStep::Nothing };
         let record = &self.records[slot];
         if !record.is(Flag::Observed) {
-            return Look::Nothing;
+            return NextStep::Nothing;
         }
         if record.waits_for_dependents() {
             let is_blocked = self.is_blocked(slot);
             let circle = if is_blocked { self.circle(slot) } else { Vec::new() };
-            return Look::Foreground { address: self.address(slot), is_blocked, circle };
+            return NextStep::Foreground { address: self.address(slot), is_blocked, circle };
         }
         if record.is(Flag::Deleting) || !record.is(Flag::Related) {
-            return Look::Nothing;
+            return NextStep::Nothing;
         }
         let owners: Vec<Known> =
             self.references_of(slot).map(|reference| self.known(slot, reference.owner)).collect();
         if owners.iter().all(|known| *known == Known::Solid) {
-            return Look::Nothing;
+            return NextStep::Nothing;
         }
         let address = self.address(slot);
         if owners.iter().any(|known| *known != Known::Absent) || record.is(Flag::OtherUid) {
-            return Look::Read(address);
+            return NextStep::Read(address);
         }
         let version = self.relations[record.place].version;
         if version == NO_NUMBER {
-            return Look::Read(address);
+            return NextStep::Read(address);
         }
         let policy = match () {
             () if record.is(Flag::Orphan) => Policy::Orphan,
             () if record.is(Flag::Foreground) => Policy::Foreground,
             () => Policy::Background,
         };
-        Look::Delete { address, version, policy }
+        NextStep::Delete { address, version, policy }
     }
 
     /// Whether an object that means this one by its reference blocks the deletion. One whose reference is wrong may stay for

@@ -11,16 +11,16 @@ use crate::model::Uid;
 ///
 /// Each call drops what has expired since the last one, oldest first, so that a lookup costs no walk over the others.
 #[derive(Debug)]
-pub(super) struct Recent {
+pub(super) struct ExpiringUids {
     counts_for: Duration,
     added: BTreeMap<Uid, Instant>,
     /// The same by age. A UID that was added again is in it twice, and counts as of the later time.
     by_age: VecDeque<(Instant, Uid)>,
 }
 
-impl Recent {
+impl ExpiringUids {
     pub(super) fn new(counts_for: Duration) -> Self {
-        Recent { counts_for, added: BTreeMap::new(), by_age: VecDeque::new() }
+        ExpiringUids { counts_for, added: BTreeMap::new(), by_age: VecDeque::new() }
     }
 
     /// Adds a UID, or begins its time anew.
@@ -62,7 +62,7 @@ mod tests {
     fn each_uid_counts_for_its_time_and_is_dropped_once() {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
         let uid = |n: u32| Uid::new(&format!("u{n}"));
-        let mut recent = Recent::new(10 * second);
+        let mut recent = ExpiringUids::new(10 * second);
         for n in 0..1000 {
             recent.insert(uid(n), start);
         }

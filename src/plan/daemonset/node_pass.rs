@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::manage::{Context, NodeState, manage};
 use super::members::PodsOfNode;
+use super::node_decision::{Context, NodeState, decide};
 use super::placement::Verdict;
 use super::revisions::History;
 use super::rolling::{self, Budget, Outdated, Tally};
@@ -19,7 +19,7 @@ const UNREADABLE: SignedDuration = SignedDuration::from_secs(120);
 
 /// The result of a pass over the nodes.
 #[derive(Clone, Debug, Default)]
-pub struct Survey {
+pub struct NodePass {
     /// Nodes on which a pod is created.
     pub create: Vec<Arc<str>>,
     /// Pods that are deleted.
@@ -40,42 +40,44 @@ pub struct Survey {
     pub requeue_after: Option<Timestamp>,
 }
 
-impl Survey {
+impl NodePass {
     /// Visits `places`, every node that should run a pod or has one.
     pub fn of(observed: &Observed<'_>, history: &History<'_>, places: &[PodsOfNode<'_>]) -> Self {
         let Observed { daemon_set, members, maybe_deleted, backoff, refused, unreadable_pods, now, .. } =
             observed;
         let is_blind = *unreadable_pods > 0;
         let context = Context { daemon_set, history, maybe_deleted, backoff, now: *now };
-        let mut survey = Survey::default();
+        let mut pass = NodePass::default();
         let (mut outdated, mut lacking, mut ended) = (Vec::new(), Vec::new(), Vec::new());
         let unbound =
             members.without_target.iter().filter(|pod| pod.node().is_none() && !pod.meta.is_deleting());
-        survey.schedule_deletions(unbound.map(|pod| Deletion::of(pod, Reason::NoNode)));
+        pass.schedule_deletions(unbound.map(|pod| Deletion::of(pod, Reason::NoNode)));
         for &place in places {
-            let managed = manage(context, place);
-            survey.counts.add(context, place);
-            survey.tally.add(place.verdict, managed.class);
-            survey.backs_off.extend(managed.backs_off_until.map(|until| (place.node.clone(), until)));
-            match managed.class {
+            let decision = decide(context, place);
+            pass.counts.add(context, place);
+            pass.tally.add(place.verdict, decision.class);
+            pass.backs_off.extend(decision.backs_off_until.map(|until| (place.node.clone(), until)));
+            match decision.class {
                 NodeState::Old { pod, is_available } => {
                     let runs = place.verdict == Some(Verdict::Run);
                     outdated.push(Outdated { node: place.node, should_run: runs, pod, is_available });
                 }
-                NodeState::OldBesideNew { .. } => survey.outdated += 1,
+                NodeState::OldBesideNew { .. } => pass.outdated += 1,
                 NodeState::Gone
                 | NodeState::Missing
                 | NodeState::Surplus
                 | NodeState::OldBesideAvailableNew
                 | NodeState::New { .. } => {}
             }
-            if managed.create {
+            if decision.create {
                 lacking.push(place.node);
             }
-            let (stay, go): (Vec<_>, Vec<_>) =
-                managed.delete.into_iter().partition(|deletion| managed.create && deletion.pod.is_terminal());
+            let (stay, go): (Vec<_>, Vec<_>) = decision
+                .delete
+                .into_iter()
+                .partition(|deletion| decision.create && deletion.pod.is_terminal());
             ended.extend(stay);
-            survey.schedule_deletions(go);
+            pass.schedule_deletions(go);
         }
         if !refused.is_empty() {
             // A node whose pod is always refused must not keep the others from getting theirs.
@@ -83,23 +85,23 @@ impl Survey {
         }
         let later: BTreeSet<&Arc<str>> =
             lacking.split_off(if is_blind { 0 } else { lacking.len().min(BURST) }).into_iter().collect();
-        survey.create = lacking.into_iter().cloned().collect();
+        pass.create = lacking.into_iter().cloned().collect();
         // An ended pod stays until it is replaced: its deletion removes its name and its messages.
         let is_later = |pod: &Pod| pod.target().is_some_and(|node| later.contains(node));
-        survey.schedule_deletions(ended.into_iter().filter(|deletion| !is_later(&deletion.pod)));
-        survey.outdated += outdated.len();
-        survey.budget = Budget::of(daemon_set, &survey.tally);
-        if let Some(budget) = survey.budget.filter(|_| !is_blind) {
-            let step = rolling::step(&history.hash, &survey.tally, budget, outdated);
-            let room = BURST.saturating_sub(survey.create.len());
-            survey.create.extend(step.create.into_iter().take(room).cloned());
-            survey.schedule_deletions(step.delete);
-            survey.staying = step.staying;
+        pass.schedule_deletions(ended.into_iter().filter(|deletion| !is_later(&deletion.pod)));
+        pass.outdated += outdated.len();
+        pass.budget = Budget::of(daemon_set, &pass.tally);
+        if let Some(budget) = pass.budget.filter(|_| !is_blind) {
+            let step = rolling::step(&history.hash, &pass.tally, budget, outdated);
+            let room = BURST.saturating_sub(pass.create.len());
+            pass.create.extend(step.create.into_iter().take(room).cloned());
+            pass.schedule_deletions(step.delete);
+            pass.staying = step.staying;
         }
-        let deadlines = survey.backs_off.iter().map(|(_, until)| *until);
+        let deadlines = pass.backs_off.iter().map(|(_, until)| *until);
         let look_again = is_blind.then(|| *now + UNREADABLE);
-        survey.requeue_after = deadlines.chain(survey.counts.next_available).chain(look_again).min();
-        survey
+        pass.requeue_after = deadlines.chain(pass.counts.next_available).chain(look_again).min();
+        pass
     }
 
     fn schedule_deletions(&mut self, pods: impl IntoIterator<Item = Deletion>) {

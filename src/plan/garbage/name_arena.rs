@@ -10,7 +10,7 @@ const LONGEST: usize = 253;
 
 /// Where a name is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct TextRef {
+pub(super) struct NameRef {
     at: u32,
     /// The length; 255 for one of the long names.
     length: u8,
@@ -28,31 +28,31 @@ struct Shelf {
 
 /// Texts of any length.
 #[derive(Debug, Default)]
-pub(super) struct Texts {
+pub(super) struct NameArena {
     /// By the length of their texts.
     shelves: BTreeMap<u8, Shelf>,
     long: BTreeMap<u32, Box<str>>,
     next_long: u32,
 }
 
-impl TextRef {
+impl NameRef {
     /// The text without a letter.
-    pub(super) const EMPTY: TextRef = TextRef { at: 0, length: 0 };
+    pub(super) const EMPTY: NameRef = NameRef { at: 0, length: 0 };
 }
 
-impl Texts {
+impl NameArena {
     /// Keeps a text.
-    pub(super) fn insert(&mut self, text: &str) -> TextRef {
+    pub(super) fn insert(&mut self, text: &str) -> NameRef {
         if text.len() > LONGEST {
             while self.long.contains_key(&self.next_long) {
                 self.next_long = self.next_long.wrapping_add(1);
             }
             self.long.insert(self.next_long, text.into());
-            return TextRef { at: self.next_long, length: LONG };
+            return NameRef { at: self.next_long, length: LONG };
         }
         let length = text.len() as u8;
         if length == 0 {
-            return TextRef::default();
+            return NameRef::default();
         }
         let shelf = self.shelves.entry(length).or_default();
         let at = shelf.free.pop().unwrap_or_else(|| {
@@ -64,11 +64,11 @@ impl Texts {
             at
         });
         shelf.blocks[at as usize / BLOCK][place(at, length)].copy_from_slice(text.as_bytes());
-        TextRef { at, length }
+        NameRef { at, length }
     }
 
     /// The text.
-    pub(super) fn get(&self, text: TextRef) -> &str {
+    pub(super) fn get(&self, text: NameRef) -> &str {
         if text.length == LONG {
             return self.long.get(&text.at).map_or("", |long| long);
         }
@@ -78,7 +78,7 @@ impl Texts {
     }
 
     /// Frees the text.
-    pub(super) fn remove(&mut self, text: TextRef) {
+    pub(super) fn remove(&mut self, text: NameRef) {
         if text.length == LONG {
             self.long.remove(&text.at);
         } else if let Some(shelf) = self.shelves.get_mut(&text.length) {
@@ -107,10 +107,10 @@ mod tests {
 
     #[test]
     fn texts_of_any_length_are_kept_and_freed() {
-        let mut texts = Texts::default();
+        let mut texts = NameArena::default();
         let words: Vec<String> =
             (0..2000).map(|n| format!("web-{n}")).chain(["ü".repeat(400), String::new()]).collect();
-        let kept: Vec<TextRef> = words.iter().map(|word| texts.insert(word)).collect();
+        let kept: Vec<NameRef> = words.iter().map(|word| texts.insert(word)).collect();
         for (word, text) in words.iter().zip(&kept) {
             assert_eq!(texts.get(*text), word);
         }
