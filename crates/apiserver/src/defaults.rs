@@ -8,44 +8,46 @@ mod pods;
 
 use serde_json::{Map, Value, json};
 
-use pods::{pod, pod_spec};
+pub(crate) use pods::pod;
+use pods::pod_spec;
+
+use crate::kinds;
 
 type Object = Map<String, Value>;
 
 /// Fills in the defaults of `kind`. Kinds without defaults, and values that are not objects, are left
 /// as they are.
 pub fn apply(kind: &str, object: &mut Value) {
-    if kind == "CustomResourceDefinition" {
-        return crate::custom::definition::fill(object);
+    if let Some(object) = object.as_object_mut() {
+        (kinds::named(kind).defaults)(object);
     }
-    let Some(object) = object.as_object_mut() else { return };
-    match kind {
-        "ControllerRevision" => fill(object, "revision", 0),
-        "DaemonSet" => daemon_set(object),
-        "Deployment" => deployment(object),
-        "ReplicaSet" => replica_set(object),
-        "ReplicationController" => replication_controller(object),
-        "Pod" => pod(object),
-        "Service" => service(object),
-        "Namespace" => namespace(object),
-        "Node" => {
-            ensure(object, "spec");
-            if let Some(status) = ensure(object, "status")
-                && let Some(capacity) = status.get("capacity").cloned()
-            {
-                fill(status, "allocatable", capacity);
-            }
-        }
-        "LimitRange" => {
-            if let Some(spec) = child(object, "spec") {
-                objects(spec, "limits").for_each(crate::admission::limit_range::fill_item);
-            }
-        }
-        "PersistentVolume" => storage(object, "persistentVolumeReclaimPolicy", "Retain"),
-        "PersistentVolumeClaim" => storage(object, "volumeMode", "Filesystem"),
-        "Secret" => secret(object),
-        _ => {}
+}
+
+pub(crate) fn controller_revision(object: &mut Object) {
+    fill(object, "revision", 0);
+}
+
+pub(crate) fn node(object: &mut Object) {
+    ensure(object, "spec");
+    if let Some(status) = ensure(object, "status")
+        && let Some(capacity) = status.get("capacity").cloned()
+    {
+        fill(status, "allocatable", capacity);
     }
+}
+
+pub(crate) fn limit_range(object: &mut Object) {
+    if let Some(spec) = child(object, "spec") {
+        objects(spec, "limits").for_each(crate::admission::limit_range::fill_item);
+    }
+}
+
+pub(crate) fn volume(object: &mut Object) {
+    storage(object, "persistentVolumeReclaimPolicy", "Retain");
+}
+
+pub(crate) fn claim(object: &mut Object) {
+    storage(object, "volumeMode", "Filesystem");
 }
 
 /// A volume or a claim is pending until somebody binds it.
@@ -59,7 +61,7 @@ fn storage(object: &mut Object, field: &str, value: &str) {
     }
 }
 
-fn daemon_set(object: &mut Object) {
+pub(crate) fn daemon_set(object: &mut Object) {
     if let Some(spec) = ensure(object, "spec") {
         fill(spec, "revisionHistoryLimit", 10);
         if let Some(strategy) = ensure(spec, "updateStrategy") {
@@ -82,7 +84,7 @@ fn daemon_set(object: &mut Object) {
     }
 }
 
-fn deployment(object: &mut Object) {
+pub(crate) fn deployment(object: &mut Object) {
     if let Some(spec) = ensure(object, "spec") {
         fill(spec, "replicas", 1);
         fill(spec, "revisionHistoryLimit", 10);
@@ -101,7 +103,7 @@ fn deployment(object: &mut Object) {
     ensure(object, "status");
 }
 
-fn replica_set(object: &mut Object) {
+pub(crate) fn replica_set(object: &mut Object) {
     if let Some(spec) = ensure(object, "spec") {
         fill(spec, "replicas", 1);
         template(spec);
@@ -112,7 +114,7 @@ fn replica_set(object: &mut Object) {
 }
 
 /// The labels of the template serve as the selector, and as the controller's own, where there are none.
-fn replication_controller(object: &mut Object) {
+pub(crate) fn replication_controller(object: &mut Object) {
     let labels = object.get("spec").and_then(|spec| spec.pointer("/template/metadata/labels"));
     let labels = labels.filter(|labels| labels.as_object().is_some_and(|map| !map.is_empty())).cloned();
     if let Some(labels) = labels {
@@ -134,7 +136,7 @@ fn template(spec: &mut Object) {
     }
 }
 
-fn service(object: &mut Object) {
+pub(crate) fn service(object: &mut Object) {
     if let Some(spec) = ensure(object, "spec") {
         fill(spec, "type", "ClusterIP");
         fill(spec, "sessionAffinity", "None");
@@ -169,7 +171,7 @@ fn service(object: &mut Object) {
     }
 }
 
-fn namespace(object: &mut Object) {
+pub(crate) fn namespace(object: &mut Object) {
     let mut deleting = false;
     if let Some(metadata) = ensure(object, "metadata") {
         deleting = metadata.contains_key("deletionTimestamp");
@@ -190,7 +192,7 @@ fn namespace(object: &mut Object) {
     }
 }
 
-fn secret(object: &mut Object) {
+pub(crate) fn secret(object: &mut Object) {
     fill(object, "type", "Opaque");
     // `stringData` is for writing only: it wins over `data` and is never stored.
     if let Some(Value::Object(plain)) = object.remove("stringData")

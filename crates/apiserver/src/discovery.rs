@@ -61,7 +61,7 @@ pub(crate) fn resources(registry: &Registry, group: &str, version: &str) -> Opti
     for kind in registry.of_group(group, version) {
         entries.push(json!({
             "name": kind.plural,
-            "singularName": kind.singular,
+            "singularName": kind.singular(),
             "namespaced": kind.namespaced,
             "kind": kind.kind,
             "verbs": kind.verbs,
@@ -141,7 +141,7 @@ fn aggregated_resource(kind: &Kind) -> Value {
         "resource": kind.plural,
         "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
         "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
-        "singularResource": kind.singular,
+        "singularResource": kind.singular(),
         "verbs": kind.verbs,
     });
     for (field, values) in [("shortNames", kind.short_names), ("categories", kind.categories)] {

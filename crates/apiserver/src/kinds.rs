@@ -1,8 +1,27 @@
-//! The kinds the sandbox serves, in one table. A kind without subresources of its own is one row.
+//! The kinds the sandbox serves, in one table: a row says all that is special about a kind, and refers to the functions
+//! that do it. The rest of the server knows few kinds by name.
 
+mod cluster;
+mod core;
+pub(crate) mod lists;
 mod served;
+mod workloads;
+
+use k8s_openapi::api::autoscaling::v1::Scale;
+use k8s_openapi::api::core::v1::Binding;
+use k8s_openapi::api::policy::v1::Eviction;
+use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope, Resource, SubResourceScope};
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 use super::custom::Custom;
+use super::openapi::schemas;
+use super::rest::Server;
+use super::selector::By;
+use super::strict::{self, FieldPath};
+use super::table::Row;
+use super::validate::{Errors, names};
 pub(crate) use served::served;
 pub use served::{ServedKind, served_kinds};
 
@@ -65,6 +84,19 @@ pub(crate) enum Wire {
     EventsV1,
 }
 
+/// Where a null in a body is not the same as an absent field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nulls {
+    /// Nowhere.
+    Absent,
+    /// In the values of the map `spec.selector`, where it is "". Of other kinds the selector is an object with fields.
+    PlainSelector,
+    /// In this field, which is opaque to the server: in the data of a revision a null deletes something.
+    Opaque(&'static str),
+    /// In `spec`, which holds schemas: their names are the user's, and their defaults may be null.
+    Schemas,
+}
+
 /// One row of the table.
 #[derive(Debug)]
 pub(crate) struct Kind {
@@ -72,6 +104,7 @@ pub(crate) struct Kind {
     pub(crate) version: &'static str,
     pub(crate) kind: &'static str,
     pub(crate) plural: &'static str,
+    /// "" stands for the kind in lower case.
     pub(crate) singular: &'static str,
     pub(crate) short_names: &'static [&'static str],
     pub(crate) categories: &'static [&'static str],
@@ -90,15 +123,54 @@ pub(crate) struct Kind {
     /// kubectl always sends a policy.
     pub(crate) orphans_dependents: bool,
     pub(crate) wire: Wire,
-    /// The definition of a custom kind.
+    /// Whether objects are served in protobuf: only where their table of messages is complete.
+    pub(crate) protobuf: bool,
+    /// The definition of a custom kind. What follows is for built-in kinds.
     pub(crate) custom: Option<&'static Custom>,
+
+    /// Decodes an object for the sake of the errors; returns the paths of unknown fields.
+    pub(crate) decode: fn(&Value) -> Result<Vec<FieldPath>, String>,
+    pub(crate) nulls: Nulls,
+    /// Adds the schema to a document; its name.
+    pub(crate) schema: fn(&mut SchemaGenerator) -> String,
+    pub(crate) lists: &'static lists::Schema,
+    /// Fills in what is absent. Applying it twice changes nothing.
+    pub(crate) defaults: fn(&mut Map<String, Value>),
+    /// What is wrong with a name.
+    pub(crate) name: fn(&str) -> Vec<String>,
+    /// Adds what is wrong with a new object, beyond its metadata.
+    pub(crate) validate: fn(&Value, &mut Errors),
+    /// Adds what is wrong with replacing the second object by the first; `validate` unless set.
+    pub(crate) validate_update: Option<fn(&Value, &Value, &mut Errors)>,
+    /// The same for a write through `/status`.
+    pub(crate) validate_status: fn(&Value, &Value, &mut Errors),
+
+    /// Whether a client can create an object with its status (registry/core/node).
+    pub(crate) created_with_status: bool,
+    /// Brings a status into the form that is stored.
+    pub(crate) status_form: fn(&mut Value),
+    /// What the server itself decides about a new object, before defaults.
+    pub(crate) on_create: fn(&Server, &mut Value),
+    /// The same for the first object, which replaces the second.
+    pub(crate) on_update: fn(&mut Value, &Value),
+    /// The same after defaults.
+    pub(crate) after_update: fn(&mut Value, &Value),
+    /// The same for a write through `/status`.
+    pub(crate) on_status: fn(&mut Value, &Value),
+
+    /// The columns of `kubectl get`. A star marks what only `-o wide` shows, a hash a number.
+    pub(crate) columns: &'static [&'static str],
+    /// The cells, in the order of the columns.
+    pub(crate) cells: fn(&Row<'_>) -> Vec<Value>,
+    /// The fields besides name and namespace that objects can be selected by.
+    pub(crate) selectable: &'static [(&'static str, By)],
 }
 
 const ALL_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// The fields that most rows have in common.
-const NAMESPACED: Kind = Kind {
+/// What most rows have in common. As a kind of its own: one that is not known.
+pub(crate) const BASE: Kind = Kind {
     group: "",
     version: "v1",
     kind: "",
@@ -115,299 +187,89 @@ const NAMESPACED: Kind = Kind {
     returns_deleted: false,
     orphans_dependents: false,
     wire: Wire::AsStored,
+    protobuf: false,
     custom: None,
+    decode: |_| Ok(Vec::new()),
+    nulls: Nulls::Absent,
+    schema: |_| String::new(),
+    lists: &lists::METADATA_ONLY,
+    defaults: |_| {},
+    name: names::dns1123_subdomain,
+    validate: |_, _| {},
+    validate_update: None,
+    validate_status: |_, _, _| {},
+    created_with_status: false,
+    status_form: |_| {},
+    on_create: |_, _| {},
+    on_update: |_, _| {},
+    after_update: |_, _| {},
+    on_status: |_, _| {},
+    columns: &["Name", "Age"],
+    cells: |row| vec![row.name(), row.age()],
+    selectable: &[],
 };
 
-/// Every kind, in the order of discovery: groups together, core first.
-pub(crate) static KINDS: &[Kind] = &[
+/// Whether objects live in namespaces, by the type of a scope.
+trait Scope {
+    const NAMESPACED: bool;
+}
+
+impl Scope for NamespaceResourceScope {
+    const NAMESPACED: bool = true;
+}
+
+impl Scope for ClusterResourceScope {
+    const NAMESPACED: bool = false;
+}
+
+impl Scope for SubResourceScope {
+    const NAMESPACED: bool = true;
+}
+
+/// The row of a kind about which nothing is special: names, scope, decoding and schema follow from its type.
+const fn of<T: Resource<Scope: Scope> + DeserializeOwned + JsonSchema>() -> Kind {
     Kind {
-        kind: "ConfigMap",
-        plural: "configmaps",
-        singular: "configmap",
-        short_names: &["cm"],
-        ..NAMESPACED
-    },
+        group: T::GROUP,
+        version: T::VERSION,
+        kind: T::KIND,
+        plural: T::URL_PATH_SEGMENT,
+        namespaced: <T::Scope as Scope>::NAMESPACED,
+        decode: strict::decode_as::<T>,
+        schema: schemas::name_of::<T>,
+        ..BASE
+    }
+}
+
+/// The types of bodies that are not stored.
+static BODIES: &[Kind] = &[
     Kind {
-        kind: "Event",
-        plural: "events",
-        singular: "event",
-        short_names: &["ev"],
-        create_on_update: true,
-        ..NAMESPACED
+        validate: |scale, errors| errors.non_negative("spec.replicas", &scale["spec"]["replicas"]),
+        ..of::<Scale>()
     },
-    Kind {
-        kind: "Namespace",
-        plural: "namespaces",
-        singular: "namespace",
-        short_names: &["ns"],
-        namespaced: false,
-        verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
-        subresources: &[Subresource::Finalize, Subresource::Status],
-        ..NAMESPACED
-    },
-    Kind {
-        kind: "Node",
-        plural: "nodes",
-        singular: "node",
-        short_names: &["no"],
-        namespaced: false,
-        subresources: &[Subresource::Status],
-        ..NAMESPACED
-    },
-    // No controller binds one to the other.
-    Kind {
-        kind: "PersistentVolume",
-        plural: "persistentvolumes",
-        singular: "persistentvolume",
-        short_names: &["pv"],
-        namespaced: false,
-        subresources: &[Subresource::Status],
-        returns_deleted: true,
-        ..NAMESPACED
-    },
-    Kind {
-        kind: "PersistentVolumeClaim",
-        plural: "persistentvolumeclaims",
-        singular: "persistentvolumeclaim",
-        short_names: &["pvc"],
-        subresources: &[Subresource::Status],
-        returns_deleted: true,
-        ..NAMESPACED
-    },
-    Kind {
-        kind: "Pod",
-        plural: "pods",
-        singular: "pod",
-        short_names: &["po"],
-        categories: &["all"],
-        subresources: &[Subresource::Binding, Subresource::Eviction, Subresource::Status],
-        generation: Generation::Spec,
-        returns_deleted: true,
-        ..NAMESPACED
-    },
-    Kind {
-        kind: "ReplicationController",
-        plural: "replicationcontrollers",
-        singular: "replicationcontroller",
-        short_names: &["rc"],
-        categories: &["all"],
-        subresources: &[Subresource::Scale, Subresource::Status],
-        generation: Generation::Spec,
-        orphans_dependents: true,
-        ..NAMESPACED
-    },
-    Kind {
-        kind: "LimitRange",
-        plural: "limitranges",
-        singular: "limitrange",
-        short_names: &["limits"],
-        ..NAMESPACED
-    },
-    Kind {
-        kind: "ResourceQuota",
-        plural: "resourcequotas",
-        singular: "resourcequota",
-        short_names: &["quota"],
-        subresources: &[Subresource::Status],
-        ..NAMESPACED
-    },
-    Kind { kind: "Secret", plural: "secrets", singular: "secret", ..NAMESPACED },
-    Kind {
-        kind: "Service",
-        plural: "services",
-        singular: "service",
-        short_names: &["svc"],
-        categories: &["all"],
-        subresources: &[Subresource::Status],
-        returns_deleted: true,
-        ..NAMESPACED
-    },
-    Kind {
-        kind: "ServiceAccount",
-        plural: "serviceaccounts",
-        singular: "serviceaccount",
-        short_names: &["sa"],
-        returns_deleted: true,
-        ..NAMESPACED
-    },
-    Kind {
-        group: "apps",
-        kind: "ControllerRevision",
-        plural: "controllerrevisions",
-        singular: "controllerrevision",
-        ..NAMESPACED
-    },
-    Kind {
-        group: "apps",
-        kind: "DaemonSet",
-        plural: "daemonsets",
-        singular: "daemonset",
-        short_names: &["ds"],
-        categories: &["all"],
-        subresources: &[Subresource::Status],
-        generation: Generation::Spec,
-        ..NAMESPACED
-    },
-    Kind {
-        group: "apps",
-        kind: "Deployment",
-        plural: "deployments",
-        singular: "deployment",
-        short_names: &["deploy"],
-        categories: &["all"],
-        subresources: &[Subresource::Scale, Subresource::Status],
-        generation: Generation::SpecAndAnnotations,
-        ..NAMESPACED
-    },
-    Kind {
-        group: "apps",
-        kind: "ReplicaSet",
-        plural: "replicasets",
-        singular: "replicaset",
-        short_names: &["rs"],
-        categories: &["all"],
-        subresources: &[Subresource::Scale, Subresource::Status],
-        generation: Generation::Spec,
-        ..NAMESPACED
-    },
-    // Kept and watched like the rest, but no controller here makes pods of it.
-    Kind {
-        group: "apps",
-        kind: "StatefulSet",
-        plural: "statefulsets",
-        singular: "statefulset",
-        short_names: &["sts"],
-        categories: &["all"],
-        subresources: &[Subresource::Status],
-        generation: Generation::Spec,
-        ..NAMESPACED
-    },
-    Kind {
-        group: "coordination.k8s.io",
-        kind: "Lease",
-        plural: "leases",
-        singular: "lease",
-        unconditional_update: false,
-        create_on_update: true,
-        ..NAMESPACED
-    },
-    Kind {
-        group: "events.k8s.io",
-        kind: "Event",
-        plural: "events",
-        singular: "event",
-        short_names: &["ev"],
-        create_on_update: true,
-        wire: Wire::EventsV1,
-        ..NAMESPACED
-    },
-    // Of these nothing here takes any notice: they stand beside a workload in a manifest.
-    Kind {
-        group: "admissionregistration.k8s.io",
-        kind: "ValidatingAdmissionPolicy",
-        plural: "validatingadmissionpolicies",
-        singular: "validatingadmissionpolicy",
-        namespaced: false,
-        subresources: &[Subresource::Status],
-        generation: Generation::Spec,
-        ..NAMESPACED
-    },
-    Kind {
-        group: "admissionregistration.k8s.io",
-        kind: "ValidatingAdmissionPolicyBinding",
-        plural: "validatingadmissionpolicybindings",
-        singular: "validatingadmissionpolicybinding",
-        namespaced: false,
-        generation: Generation::Spec,
-        ..NAMESPACED
-    },
-    Kind {
-        group: "flowcontrol.apiserver.k8s.io",
-        kind: "FlowSchema",
-        plural: "flowschemas",
-        singular: "flowschema",
-        namespaced: false,
-        subresources: &[Subresource::Status],
-        generation: Generation::Spec,
-        ..NAMESPACED
-    },
-    Kind {
-        group: "networking.k8s.io",
-        kind: "NetworkPolicy",
-        plural: "networkpolicies",
-        singular: "networkpolicy",
-        short_names: &["netpol"],
-        generation: Generation::Spec,
-        ..NAMESPACED
-    },
-    Kind {
-        group: "autoscaling",
-        version: "v2",
-        kind: "HorizontalPodAutoscaler",
-        plural: "horizontalpodautoscalers",
-        singular: "horizontalpodautoscaler",
-        short_names: &["hpa"],
-        subresources: &[Subresource::Status],
-        ..NAMESPACED
-    },
-    Kind {
-        group: "policy",
-        kind: "PodDisruptionBudget",
-        plural: "poddisruptionbudgets",
-        singular: "poddisruptionbudget",
-        short_names: &["pdb"],
-        subresources: &[Subresource::Status],
-        generation: Generation::Spec,
-        ..NAMESPACED
-    },
-    Kind {
-        group: "rbac.authorization.k8s.io",
-        kind: "ClusterRole",
-        plural: "clusterroles",
-        singular: "clusterrole",
-        namespaced: false,
-        ..NAMESPACED
-    },
-    Kind {
-        group: "rbac.authorization.k8s.io",
-        kind: "ClusterRoleBinding",
-        plural: "clusterrolebindings",
-        singular: "clusterrolebinding",
-        namespaced: false,
-        ..NAMESPACED
-    },
-    Kind {
-        group: "rbac.authorization.k8s.io",
-        kind: "Role",
-        plural: "roles",
-        singular: "role",
-        ..NAMESPACED
-    },
-    Kind {
-        group: "rbac.authorization.k8s.io",
-        kind: "RoleBinding",
-        plural: "rolebindings",
-        singular: "rolebinding",
-        ..NAMESPACED
-    },
-    Kind {
-        group: "apiextensions.k8s.io",
-        kind: "CustomResourceDefinition",
-        plural: "customresourcedefinitions",
-        singular: "customresourcedefinition",
-        short_names: &["crd", "crds"],
-        categories: &["api-extensions"],
-        namespaced: false,
-        subresources: &[Subresource::Status],
-        generation: Generation::Spec,
-        unconditional_update: false,
-        ..NAMESPACED
-    },
+    of::<Binding>(),
+    of::<Eviction>(),
 ];
 
-/// The fields that the rows of custom kinds have in common.
-pub(crate) const fn custom_row() -> Kind {
-    Kind { unconditional_update: false, ..NAMESPACED }
+static UNKNOWN: Kind = BASE;
+
+/// The rows of each group, in the order of discovery, which is a real server's (`groupPriorityMinimum`).
+static GROUPS: &[&[Kind]] = &[
+    core::ROWS,
+    workloads::APPS,
+    cluster::EVENTS,
+    workloads::AUTOSCALING,
+    cluster::NETWORKING,
+    workloads::POLICY,
+    cluster::RBAC,
+    cluster::EXTENSIONS,
+    cluster::ADMISSION,
+    cluster::COORDINATION,
+    cluster::FLOW_CONTROL,
+];
+
+/// Every kind, in the order of discovery.
+pub(crate) fn all() -> impl Iterator<Item = &'static Kind> {
+    GROUPS.iter().copied().flatten()
 }
 
 impl Kind {
@@ -420,13 +282,18 @@ impl Kind {
         }
     }
 
+    /// The singular name.
+    pub(crate) fn singular(&self) -> String {
+        if self.singular.is_empty() { self.kind.to_lowercase() } else { self.singular.to_owned() }
+    }
+
     /// `deployments.apps`, as messages about one object name its resource.
     pub(crate) fn resource(&self) -> String {
         qualified(self.plural, self.group)
     }
 
-    /// Where the store keeps the objects, and the name of the kind's own rules. A custom kind may have the name of a
-    /// built-in one, so it goes by the name of its definition.
+    /// Where the store keeps the objects. A custom kind may have the name of a built-in one, so it goes by the name of its
+    /// definition.
     pub(crate) fn storage(&self) -> &'static str {
         self.custom.map_or(self.kind, |custom| &custom.definition)
     }
@@ -442,10 +309,15 @@ fn qualified(name: &str, group: &str) -> String {
 
 #[cfg(test)]
 pub(crate) fn find(group: &str, version: &str, plural: &str) -> Option<&'static Kind> {
-    KINDS.iter().find(|row| row.group == group && row.version == version && row.plural == plural)
+    all().find(|row| row.group == group && row.version == version && row.plural == plural)
 }
 
-/// The row named `kind`; of the two Event rows the stored one.
-pub(crate) fn named(kind: &str) -> Option<&'static Kind> {
-    KINDS.iter().find(|row| row.kind == kind)
+/// The row named `kind`, or one without anything special; of the two Event rows the stored one.
+pub(crate) fn named(kind: &str) -> &'static Kind {
+    all().chain(BODIES).find(|row| row.kind == kind).unwrap_or(&UNKNOWN)
+}
+
+/// The row of the type of a body.
+pub(crate) fn of_body(api_version: &str, kind: &str) -> Option<&'static Kind> {
+    all().chain(BODIES).find(|row| row.kind == kind && row.api_version() == api_version)
 }

@@ -180,12 +180,10 @@ impl Sandbox {
     /// A cluster with the initial namespaces of every cluster, and nothing else.
     pub fn new(options: Options) -> Self {
         let server = Arc::new(Server::new(options));
-        if let Some(kind) = kinds::named("Namespace") {
-            for name in NAMESPACES {
-                let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-                if let Err(failure) = rest::insert(&server, kind, namespace, false) {
-                    tracing::error!(name, message = failure.message, "cannot create an initial namespace");
-                }
+        for name in NAMESPACES {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            if let Err(failure) = rest::insert(&server, kinds::named("Namespace"), namespace, false) {
+                tracing::error!(name, message = failure.message, "cannot create an initial namespace");
             }
         }
         Sandbox { server }

@@ -4,7 +4,6 @@
 //! `before-first-apply`. Tracking every object would have each status write of a simulated node compare two pods.
 
 mod field_set;
-mod schema;
 mod typed;
 
 use serde_json::{Map, Value, json};
@@ -12,12 +11,11 @@ use serde_json::{Map, Value, json};
 use self::field_set::FieldSet;
 use self::typed::Comparison;
 use super::kinds::Kind;
-
-pub(crate) use self::schema::{Schema, of_document as schema_of_document};
+use super::kinds::lists::Schema;
 
 /// How the fields of a kind are owned.
 pub(crate) fn schema_of(kind: &Kind) -> &'static Schema {
-    kind.custom.map_or_else(|| schema::of(kind.kind), |custom| custom.ownership)
+    kind.custom.map_or(kind.lists, |custom| custom.ownership)
 }
 
 /// The owner of the fields of an object that was not tracked before its first apply.

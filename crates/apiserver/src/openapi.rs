@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 pub(crate) mod custom;
-mod schemas;
+pub(crate) mod schemas;
 
 use serde_json::{Map, Value, json};
 

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::kinds::{KINDS, Kind};
+use super::kinds::{self, Kind};
 use super::status::Failure;
 
 /// See the module.
@@ -23,7 +23,7 @@ impl Registry {
 
     /// All kinds, the built-in ones first.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &'static Kind> + '_ {
-        KINDS.iter().chain(self.custom.iter().copied())
+        kinds::all().chain(self.custom.iter().copied())
     }
 
     /// The kind served at `/apis/<group>/<version>/.../<plural>` (core: group "").

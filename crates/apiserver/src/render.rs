@@ -153,7 +153,7 @@ impl Renderer {
     fn table(&self, metadata: Value, rows: Vec<Value>, headers: bool) -> Value {
         let columns = || match self.kind.custom {
             Some(custom) => custom.columns(),
-            None => table::columns(self.kind.kind),
+            None => table::columns_of(self.kind),
         };
         json!({
             "kind": "Table",
@@ -168,7 +168,7 @@ impl Renderer {
         let value = object.peek();
         let cells = match self.kind.custom {
             Some(custom) => custom.cells(&value, now),
-            None => table::cells(self.kind.kind, &value, now),
+            None => table::cells_of(self.kind, &value, now),
         };
         let mut row = json!({ "cells": cells });
         match self.include {

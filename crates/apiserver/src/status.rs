@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn one_error_is_worded_plainly_and_several_in_brackets() {
-        let kind = kinds::named("Deployment").unwrap();
+        let kind = kinds::named("Deployment");
         let one = Failure::invalid(kind, "web", &[error("spec.a", "is bad")]);
         assert_eq!(one.message, "Deployment.apps \"web\" is invalid: spec.a: is bad");
         let two = Failure::invalid(kind, "web", &[error("spec.a", "is bad"), error("spec.b", "too")]);

@@ -16,7 +16,7 @@ use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::kinds::KINDS;
+use super::kinds;
 use super::object::recent::Recent;
 use super::object::{Object, set_meta};
 pub(crate) use backup::Backup;
@@ -110,7 +110,7 @@ pub(crate) struct Store {
 impl Store {
     /// An empty store that keeps so much of the history of each kind.
     pub(crate) fn new(limits: Limits) -> Self {
-        let shelves = KINDS.iter().map(|row| (row.kind, Shelf::default())).collect();
+        let shelves = kinds::all().map(|row| (row.kind, Shelf::default())).collect();
         Store { state: RwLock::new(State { revision: 1, shelves }), limits, recent: Arc::default() }
     }
 

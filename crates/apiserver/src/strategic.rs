@@ -4,13 +4,12 @@
 //! Directives (`$patch`, `$retainKeys`, `$setElementOrder/…`, `$deleteFromPrimitiveList/…`) steer the
 //! merge and never reach the stored object, wherever in the patch they stand.
 
-mod schema;
-
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use schema::{Field, Schema};
+use crate::kinds;
+use crate::kinds::lists::{PLAIN, Schema, Shape};
 
 const PATCH: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -26,7 +25,28 @@ pub fn merge(kind: &str, current: &mut Value, patch: &Value) -> Result<(), Strin
     let (Some(current), Some(patch)) = (current.as_object_mut(), patch.as_object()) else {
         return Err("invalid JSON document".to_owned());
     };
-    merge_object(current, patch, schema::of(kind))
+    merge_object(current, patch, kinds::named(kind).lists)
+}
+
+/// How a field of a patch meets the field of the object.
+#[derive(Clone, Copy)]
+enum Field {
+    /// Objects merge by this schema; lists are replaced.
+    Object(&'static Schema),
+    /// A list of objects that are the same if they agree in `key`.
+    List { key: &'static str, item: &'static Schema },
+    /// A list of primitives without repetition.
+    Set,
+}
+
+fn field(schema: &Schema, name: &str) -> Field {
+    match schema.field(name) {
+        Shape::Granular(schema) => Field::Object(schema),
+        Shape::Map { keys: [key, ..], item, merges: true } => Field::List { key: key.name, item },
+        Shape::Merged(key) => Field::List { key, item: &PLAIN },
+        Shape::Set { merges: true } => Field::Set,
+        Shape::Atomic | Shape::Map { .. } | Shape::Set { .. } => Field::Object(&PLAIN),
+    }
 }
 
 fn merge_object(
@@ -69,7 +89,7 @@ fn merge_object(
             current.remove(key);
             continue;
         }
-        let field = schema.field(key);
+        let field = self::field(schema, key);
         let has_order = patch.contains_key(&format!("{SET_ORDER}{key}"));
         match (field, value) {
             (Field::Object(schema), Value::Object(patch)) => {
@@ -120,7 +140,7 @@ fn merge_object(
         let Some(field) = key.strip_prefix(SET_ORDER) else { continue };
         let order = order.as_array().ok_or("invalid patch format of setElementOrder list")?;
         let Some(items) = current.get_mut(field).and_then(Value::as_array_mut) else { continue };
-        let merge_key = match schema.field(field) {
+        let merge_key = match self::field(schema, field) {
             Field::List { key, .. } => Some(key),
             Field::Set => None,
             _ => return Err("invalid patch format of setElementOrder list".to_owned()),

@@ -9,29 +9,14 @@ mod decode;
 
 use std::fmt;
 
-use k8s_openapi::api::admissionregistration::v1::{
-    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-};
-use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
-use k8s_openapi::api::autoscaling::v1::Scale;
-use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{
-    Binding, ConfigMap, Event, LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
-    ReplicationController, ResourceQuota, Secret, Service, ServiceAccount,
-};
-use k8s_openapi::api::events::v1::Event as EventsEvent;
-use k8s_openapi::api::flowcontrol::v1::FlowSchema;
-use k8s_openapi::api::networking::v1::NetworkPolicy;
-use k8s_openapi::api::policy::v1::{Eviction, PodDisruptionBudget};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
-use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use self::decode::decode;
 use super::custom::{Custom, shape};
+use super::kinds::{self, Nulls};
 
 /// Upstream stops collecting after as many; a body of a megabyte must not be echoed whole.
 const MAX_REPORTS: usize = 100;
@@ -40,10 +25,6 @@ const MAX_SCHEMA_DEPTH: usize = 64;
 
 /// Where a DaemonSet shows how often its template has changed.
 pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
-
-const RBAC: &str = "rbac.authorization.k8s.io/v1";
-const EXTENSIONS: &str = "apiextensions.k8s.io/v1";
-const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 
 /// An object whose types are right, with what `fieldValidation` decides about.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -106,7 +87,7 @@ pub(crate) fn check_custom(
     prune_nulls(&mut metadata, false);
     canonical::rewrite(&mut metadata, &mut Vec::new())?;
     // Any kind that needs nothing but metadata does.
-    let ignored = decode::<ConfigMap>(&metadata)?;
+    let ignored = decode_as::<ConfigMap>(&metadata)?;
     let mut unknown = report(&mut metadata, ignored);
     map.extend(metadata.as_object_mut().map(std::mem::take).unwrap_or_default());
     unknown.extend(shape::prune(&custom.schema, &mut object));
@@ -128,79 +109,43 @@ pub fn check_value(api_version: &str, kind: &str, mut object: Value) -> Result<C
     if matches!(map.get("kind"), None | Some(Value::Null)) {
         map.insert("kind".into(), kind.into());
     }
-    // Elsewhere a `selector` is an object with fields of its own.
-    if matches!(kind, "ReplicationController" | "Service")
+    let (decode, nulls): (Decode, Nulls) = match kinds::of_body(api_version, kind) {
+        Some(row) => (row.decode, row.nulls),
+        None if kind == "DeleteOptions" => (decode_as::<DeleteOptions>, Nulls::Absent),
+        None => return Err(format!("no kind {kind:?} is registered for version {api_version:?}")),
+    };
+    if nulls == Nulls::PlainSelector
         && let Some(selector) = object.pointer_mut("/spec/selector")
     {
         prune_nulls(selector, true);
     }
-    // The data of a revision is opaque to the server: a null in it deletes something.
-    let revision_data = if kind == "ControllerRevision" { take(&mut object, "data") } else { None };
-    // The names in a schema are the user's, and its defaults may be null.
-    let definition = if kind == "CustomResourceDefinition" { take(&mut object, "spec") } else { None };
+    let aside = match nulls {
+        Nulls::Opaque(field) => take(&mut object, field).map(|value| (field, value)),
+        Nulls::Schemas => take(&mut object, "spec").map(|spec| ("spec", spec)),
+        Nulls::Absent | Nulls::PlainSelector => None,
+    };
     prune_nulls(&mut object, false);
     canonical::rewrite(&mut object, &mut Vec::new())?;
-    if let (Some(data), Some(map)) = (revision_data.filter(|data| !data.is_null()), object.as_object_mut()) {
-        map.insert("data".into(), data);
+    if let (Some((field, mut value)), Some(map)) =
+        (aside.filter(|aside| !aside.1.is_null()), object.as_object_mut())
+    {
+        if nulls == Nulls::Schemas {
+            if is_deeper(&value, MAX_SCHEMA_DEPTH) {
+                return Err(format!("spec: the schemas are nested deeper than {MAX_SCHEMA_DEPTH} levels"));
+            }
+            if let Some(fields) = value.as_object_mut() {
+                fields.retain(|_, value| !value.is_null());
+            }
+        }
+        map.insert(field.to_owned(), value);
     }
-    if let (Some(mut spec), Some(map)) = (definition.filter(|spec| !spec.is_null()), object.as_object_mut()) {
-        if is_deeper(&spec, MAX_SCHEMA_DEPTH) {
-            return Err(format!("spec: the schemas are nested deeper than {MAX_SCHEMA_DEPTH} levels"));
-        }
-        if let Some(fields) = spec.as_object_mut() {
-            fields.retain(|_, value| !value.is_null());
-        }
-        map.insert("spec".into(), spec);
-    }
-    let ignored = match (api_version, kind) {
-        ("v1", "Namespace") => decode::<Namespace>(&object),
-        ("v1", "Node") => decode::<Node>(&object),
-        ("v1", "PersistentVolume") => decode::<PersistentVolume>(&object),
-        ("v1", "PersistentVolumeClaim") => decode::<PersistentVolumeClaim>(&object),
-        ("v1", "Pod") => decode::<Pod>(&object),
-        ("v1", "Event") => decode::<Event>(&object),
-        ("v1", "ConfigMap") => decode::<ConfigMap>(&object),
-        ("v1", "ReplicationController") => decode::<ReplicationController>(&object),
-        ("v1", "Secret") => decode::<Secret>(&object),
-        ("v1", "Service") => decode::<Service>(&object),
-        ("v1", "ServiceAccount") => decode::<ServiceAccount>(&object),
-        ("v1", "LimitRange") => decode::<LimitRange>(&object),
-        ("v1", "ResourceQuota") => decode::<ResourceQuota>(&object),
-        ("v1", "Binding") => decode::<Binding>(&object),
-        (_, "DeleteOptions") => decode::<DeleteOptions>(&object),
-        ("apps/v1", "ControllerRevision") => decode::<ControllerRevision>(&object),
-        ("apps/v1", "DaemonSet") => {
-            template_generation(&object)?;
-            decode::<DaemonSet>(&object)
-        }
-        ("apps/v1", "Deployment") => decode::<Deployment>(&object),
-        ("apps/v1", "ReplicaSet") => decode::<ReplicaSet>(&object),
-        ("apps/v1", "StatefulSet") => decode::<StatefulSet>(&object),
-        ("autoscaling/v1", "Scale") => decode::<Scale>(&object),
-        ("autoscaling/v2", "HorizontalPodAutoscaler") => decode::<HorizontalPodAutoscaler>(&object),
-        ("coordination.k8s.io/v1", "Lease") => decode::<Lease>(&object),
-        ("events.k8s.io/v1", "Event") => decode::<EventsEvent>(&object),
-        ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema") => decode::<FlowSchema>(&object),
-        ("networking.k8s.io/v1", "NetworkPolicy") => decode::<NetworkPolicy>(&object),
-        ("policy/v1", "Eviction") => decode::<Eviction>(&object),
-        ("policy/v1", "PodDisruptionBudget") => decode::<PodDisruptionBudget>(&object),
-        (EXTENSIONS, "CustomResourceDefinition") => decode::<CustomResourceDefinition>(&object),
-        (RBAC, "ClusterRole") => decode::<ClusterRole>(&object),
-        (RBAC, "ClusterRoleBinding") => decode::<ClusterRoleBinding>(&object),
-        (RBAC, "Role") => decode::<Role>(&object),
-        (RBAC, "RoleBinding") => decode::<RoleBinding>(&object),
-        (ADMISSION, "ValidatingAdmissionPolicy") => decode::<ValidatingAdmissionPolicy>(&object),
-        (ADMISSION, "ValidatingAdmissionPolicyBinding") => {
-            decode::<ValidatingAdmissionPolicyBinding>(&object)
-        }
-        _ => return Err(format!("no kind {kind:?} is registered for version {api_version:?}")),
-    }?;
+    let ignored = decode(&object)?;
     let unknown = report(&mut object, ignored);
     Ok(Checked { object, unknown, duplicates: Vec::new() })
 }
 
 /// Removes unknown fields; returns what to say of them.
-fn report(object: &mut Value, ignored: Vec<Vec<Segment>>) -> Vec<String> {
+fn report(object: &mut Value, ignored: Vec<FieldPath>) -> Vec<String> {
     let mut unknown = Vec::new();
     for path in ignored {
         remove(object, &path);
@@ -251,6 +196,23 @@ fn take(object: &mut Value, field: &str) -> Option<Value> {
     object.as_object_mut()?.remove(field)
 }
 
+/// The path of a field in an object.
+pub(crate) type FieldPath = Vec<Segment>;
+
+/// Decodes an object for the sake of the errors; returns the paths of unknown fields.
+type Decode = fn(&Value) -> Result<Vec<FieldPath>, String>;
+
+/// Decodes an object as a type.
+pub(crate) fn decode_as<T: DeserializeOwned>(object: &Value) -> Result<Vec<FieldPath>, String> {
+    decode::decode::<T>(object)
+}
+
+/// Decodes a DaemonSet with the number in its annotation.
+pub(crate) fn daemon_set(object: &Value) -> Result<Vec<FieldPath>, String> {
+    template_generation(object)?;
+    decode_as::<DaemonSet>(object)
+}
+
 /// The annotation stands for a field of older versions, which is a number (`pkg/apis/apps/v1/conversion.go`).
 fn template_generation(object: &Value) -> Result<(), String> {
     let text = object["metadata"]["annotations"][TEMPLATE_GENERATION].as_str();
@@ -266,7 +228,7 @@ fn template_generation(object: &Value) -> Result<(), String> {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Segment {
+pub(crate) enum Segment {
     Key(String),
     Index(usize),
 }
@@ -553,8 +515,8 @@ mod tests {
             ("apps/v1", "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet"),
             ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema"),
             ("networking.k8s.io/v1", "NetworkPolicy"),
-            (super::RBAC, "ClusterRole ClusterRoleBinding Role RoleBinding"),
-            (super::ADMISSION, "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding"),
+            ("rbac.authorization.k8s.io/v1", "ClusterRole ClusterRoleBinding Role RoleBinding"),
+            ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding"),
             ("autoscaling/v1", "Scale"),
             ("autoscaling/v2", "HorizontalPodAutoscaler"),
             ("coordination.k8s.io/v1", "Lease"),

@@ -8,194 +8,215 @@ mod pod;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::kinds::{self, Kind};
 use super::selector::LabelSelector;
+pub(crate) use pod::{COLUMNS as POD, cells as pod};
 
 /// The column definitions for a kind.
 pub fn columns(kind: &str) -> Value {
-    // A star marks what only `-o wide` shows, a hash a number.
-    let names: &[&str] = match kind {
-        "Deployment" => {
-            &["Name", "Ready", "Up-to-date", "Available", "Age", "*Containers", "*Images", "*Selector"]
-        }
-        "DaemonSet" => &[
-            "Name",
-            "#Desired",
-            "#Current",
-            "#Ready",
-            "#Up-to-date",
-            "#Available",
-            "Node Selector",
-            "Age",
-            "*Containers",
-            "*Images",
-            "*Selector",
-        ],
-        "ControllerRevision" => &["Name", "Controller", "Revision", "Age"],
-        "ReplicaSet" | "ReplicationController" => {
-            &["Name", "#Desired", "#Current", "#Ready", "Age", "*Containers", "*Images", "*Selector"]
-        }
-        "Pod" => &pod::COLUMNS,
-        "CustomResourceDefinition" => &["Name", "Created At"],
-        "Namespace" => &["Name", "Status", "Age"],
-        "Node" => &[
-            "Name",
-            "Status",
-            "Roles",
-            "Age",
-            "Version",
-            "*Internal-IP",
-            "*External-IP",
-            "*OS-Image",
-            "*Kernel-Version",
-            "*Container-Runtime",
-        ],
-        "Event" => &[
-            "Last Seen",
-            "Type",
-            "Reason",
-            "Object",
-            "*Subobject",
-            "*Source",
-            "Message",
-            "*First Seen",
-            "*Count",
-            "*Name",
-        ],
-        "Lease" => &["Name", "Holder", "Age"],
-        "Service" => &["Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "*Selector"],
-        "ConfigMap" => &["Name", "Data", "Age"],
-        "Secret" => &["Name", "Type", "#Data", "Age"],
-        "ServiceAccount" => &["Name", "#Secrets", "Age"],
-        "PersistentVolumeClaim" => &["Name", "Status", "Volume", "StorageClass", "Age"],
-        "PersistentVolume" => &["Name", "Reclaim Policy", "Status", "Claim", "StorageClass", "Age"],
-        _ => &["Name", "Age"],
-    };
-    names
-        .iter()
-        .map(|column| {
-            let (priority, column) = column.strip_prefix('*').map_or((0, *column), |rest| (1, rest));
-            let (kind, name) = column.strip_prefix('#').map_or(("string", column), |rest| ("integer", rest));
-            json!({
-                "name": name,
-                "type": kind,
-                "format": if name == "Name" { "name" } else { "" },
-                "description": "",
-                "priority": priority,
-            })
+    columns_of(kinds::named(kind))
+}
+
+/// [`columns`] for a built-in kind.
+pub(crate) fn columns_of(kind: &Kind) -> Value {
+    let column = |column: &&str| {
+        let (priority, column) = column.strip_prefix('*').map_or((0, *column), |rest| (1, rest));
+        let (kind, name) = column.strip_prefix('#').map_or(("string", column), |rest| ("integer", rest));
+        json!({
+            "name": name,
+            "type": kind,
+            "format": if name == "Name" { "name" } else { "" },
+            "description": "",
+            "priority": priority,
         })
-        .collect()
-}
-
-fn text_of(value: &Value) -> Value {
-    value.as_str().unwrap_or_default().into()
-}
-
-/// The phase of a volume or a claim, or that it is being deleted.
-fn storage_phase(object: &Value) -> Value {
-    match object["metadata"]["deletionTimestamp"].is_null() {
-        true => text_of(&object["status"]["phase"]),
-        false => "Terminating".into(),
-    }
+    };
+    kind.columns.iter().map(column).collect()
 }
 
 /// The cells of one object's row. `now` is what ages are counted to.
 pub fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
-    let name = json!(object["metadata"]["name"].as_str().unwrap_or_default());
-    let age = json!(since(&object["metadata"]["creationTimestamp"], now));
-    match kind {
-        "CustomResourceDefinition" => vec![name, object["metadata"]["creationTimestamp"].clone()],
-        "Deployment" => {
-            let (spec, status) = (&object["spec"], &object["status"]);
-            let ready = format!("{}/{}", number(&status["readyReplicas"]), number(&spec["replicas"]));
-            let [containers, images] = containers_and_images(&spec["template"]["spec"]);
-            vec![
-                name,
-                ready.into(),
-                number(&status["updatedReplicas"]).into(),
-                number(&status["availableReplicas"]).into(),
-                age,
-                containers,
-                images,
-                label_selector(&spec["selector"]),
-            ]
+    cells_of(kinds::named(kind), object, now)
+}
+
+/// [`cells`] for a built-in kind.
+pub(crate) fn cells_of(kind: &Kind, object: &Value, now: Timestamp) -> Vec<Value> {
+    (kind.cells)(&Row { object, now })
+}
+
+/// An object whose cells are made.
+pub(crate) struct Row<'a> {
+    object: &'a Value,
+    now: Timestamp,
+}
+
+impl Row<'_> {
+    /// What is at a JSON pointer, or null.
+    pub(crate) fn at(&self, pointer: &str) -> &Value {
+        self.object.pointer(pointer).unwrap_or(&Value::Null)
+    }
+
+    pub(crate) fn name(&self) -> Value {
+        self.text("/metadata/name")
+    }
+
+    pub(crate) fn age(&self) -> Value {
+        since(self.at("/metadata/creationTimestamp"), self.now).into()
+    }
+
+    /// Absent is "".
+    pub(crate) fn text(&self, pointer: &str) -> Value {
+        self.at(pointer).as_str().unwrap_or_default().into()
+    }
+
+    /// Absent is 0.
+    pub(crate) fn number(&self, pointer: &str) -> Value {
+        number(self.at(pointer)).into()
+    }
+
+    /// How many entries a list or map has.
+    pub(crate) fn size(&self, pointer: &str) -> usize {
+        match self.at(pointer) {
+            Value::Object(map) => map.len(),
+            Value::Array(items) => items.len(),
+            _ => 0,
         }
-        "DaemonSet" => {
-            let (spec, status) = (&object["spec"], &object["status"]);
-            let numbers = [
-                "desiredNumberScheduled",
-                "currentNumberScheduled",
-                "numberReady",
-                "updatedNumberScheduled",
-                "numberAvailable",
-            ];
-            let template = &spec["template"]["spec"];
-            let [containers, images] = containers_and_images(template);
-            let mut cells = vec![name];
-            cells.extend(numbers.map(|field| number(&status[field]).into()));
-            cells.extend([
-                label_map(&template["nodeSelector"]),
-                age,
-                containers,
-                images,
-                label_selector(&spec["selector"]),
-            ]);
-            cells
+    }
+
+    /// The owner that controls the object, as kubectl names it: `daemonset.apps/web`.
+    pub(crate) fn controller(&self) -> Value {
+        let owner = items(self.at("/metadata/ownerReferences")).find(|owner| owner["controller"] == true);
+        let Some(owner) = owner else { return "<none>".into() };
+        let text = |field: &str| owner[field].as_str().unwrap_or_default();
+        let group =
+            text("apiVersion").split_once('/').map_or(String::new(), |(group, _)| format!(".{group}"));
+        format!("{}/{}", format!("{}{group}", text("kind")).to_lowercase(), text("name")).into()
+    }
+
+    /// The names and the images of the containers of the template.
+    fn containers(&self) -> [Value; 2] {
+        let containers = self.at("/spec/template/spec/containers");
+        ["name", "image"].map(|field| {
+            let texts = items(containers).map(|container| container[field].as_str().unwrap_or_default());
+            json!(texts.collect::<Vec<_>>().join(","))
+        })
+    }
+
+    /// The phase of a volume or a claim, or that it is being deleted.
+    fn storage_phase(&self) -> Value {
+        match self.at("/metadata/deletionTimestamp").is_null() {
+            true => self.text("/status/phase"),
+            false => "Terminating".into(),
         }
-        "ControllerRevision" => {
-            vec![name, controller(object), number(&object["revision"]).into(), age]
-        }
-        "ReplicaSet" | "ReplicationController" => {
-            let (spec, status) = (&object["spec"], &object["status"]);
-            let [containers, images] = containers_and_images(&spec["template"]["spec"]);
-            vec![
-                name,
-                number(&spec["replicas"]).into(),
-                number(&status["replicas"]).into(),
-                number(&status["readyReplicas"]).into(),
-                age,
-                containers,
-                images,
-                if kind == "ReplicaSet" {
-                    label_selector(&spec["selector"])
-                } else {
-                    label_map(&spec["selector"])
-                },
-            ]
-        }
-        "Pod" => pod::cells(object, now),
-        "Namespace" => vec![name, object["status"]["phase"].as_str().unwrap_or_default().into(), age],
-        "Node" => node(object, name, age),
-        "Event" => event(object, name, now),
-        "Lease" => vec![name, object["spec"]["holderIdentity"].as_str().unwrap_or_default().into(), age],
-        "Service" => service(object, name, age),
-        "ConfigMap" => {
-            let entries = size(&object["data"]) + size(&object["binaryData"]);
-            vec![name, entries.into(), age]
-        }
-        "Secret" => {
-            let kind = object["type"].as_str().unwrap_or_default();
-            vec![name, kind.into(), size(&object["data"]).into(), age]
-        }
-        "ServiceAccount" => vec![name, size(&object["secrets"]).into(), age],
-        "PersistentVolumeClaim" => {
-            let spec = &object["spec"];
-            let phase = storage_phase(object);
-            vec![name, phase, text_of(&spec["volumeName"]), text_of(&spec["storageClassName"]), age]
-        }
-        "PersistentVolume" => {
-            let (spec, claim) = (&object["spec"], &object["spec"]["claimRef"]);
-            let claim = match (claim["namespace"].as_str(), claim["name"].as_str()) {
-                (Some(namespace), Some(name)) => format!("{namespace}/{name}").into(),
-                _ => "".into(),
-            };
-            let policy = text_of(&spec["persistentVolumeReclaimPolicy"]);
-            vec![name, policy, storage_phase(object), claim, text_of(&spec["storageClassName"]), age]
-        }
-        _ => vec![name, age],
     }
 }
 
-fn node(object: &Value, name: Value, age: Value) -> Vec<Value> {
+pub(crate) const DEPLOYMENT: &[&str] =
+    &["Name", "Ready", "Up-to-date", "Available", "Age", "*Containers", "*Images", "*Selector"];
+
+pub(crate) fn deployment(row: &Row<'_>) -> Vec<Value> {
+    let ready = format!("{}/{}", row.number("/status/readyReplicas"), row.number("/spec/replicas"));
+    let [containers, images] = row.containers();
+    vec![
+        row.name(),
+        ready.into(),
+        row.number("/status/updatedReplicas"),
+        row.number("/status/availableReplicas"),
+        row.age(),
+        containers,
+        images,
+        label_selector(row.at("/spec/selector")),
+    ]
+}
+
+pub(crate) const DAEMON_SET: &[&str] = &[
+    "Name",
+    "#Desired",
+    "#Current",
+    "#Ready",
+    "#Up-to-date",
+    "#Available",
+    "Node Selector",
+    "Age",
+    "*Containers",
+    "*Images",
+    "*Selector",
+];
+
+pub(crate) fn daemon_set(row: &Row<'_>) -> Vec<Value> {
+    let [containers, images] = row.containers();
+    vec![
+        row.name(),
+        row.number("/status/desiredNumberScheduled"),
+        row.number("/status/currentNumberScheduled"),
+        row.number("/status/numberReady"),
+        row.number("/status/updatedNumberScheduled"),
+        row.number("/status/numberAvailable"),
+        label_map(row.at("/spec/template/spec/nodeSelector")),
+        row.age(),
+        containers,
+        images,
+        label_selector(row.at("/spec/selector")),
+    ]
+}
+
+pub(crate) const REPLICA_SET: &[&str] =
+    &["Name", "#Desired", "#Current", "#Ready", "Age", "*Containers", "*Images", "*Selector"];
+
+pub(crate) fn replica_set(row: &Row<'_>, selector: Value) -> Vec<Value> {
+    let [containers, images] = row.containers();
+    vec![
+        row.name(),
+        row.number("/spec/replicas"),
+        row.number("/status/replicas"),
+        row.number("/status/readyReplicas"),
+        row.age(),
+        containers,
+        images,
+        selector,
+    ]
+}
+
+pub(crate) fn claim(row: &Row<'_>) -> Vec<Value> {
+    vec![
+        row.name(),
+        row.storage_phase(),
+        row.text("/spec/volumeName"),
+        row.text("/spec/storageClassName"),
+        row.age(),
+    ]
+}
+
+pub(crate) fn volume(row: &Row<'_>) -> Vec<Value> {
+    let claim = row.at("/spec/claimRef");
+    let claim = match (claim["namespace"].as_str(), claim["name"].as_str()) {
+        (Some(namespace), Some(name)) => format!("{namespace}/{name}").into(),
+        _ => "".into(),
+    };
+    vec![
+        row.name(),
+        row.text("/spec/persistentVolumeReclaimPolicy"),
+        row.storage_phase(),
+        claim,
+        row.text("/spec/storageClassName"),
+        row.age(),
+    ]
+}
+
+pub(crate) const NODE: &[&str] = &[
+    "Name",
+    "Status",
+    "Roles",
+    "Age",
+    "Version",
+    "*Internal-IP",
+    "*External-IP",
+    "*OS-Image",
+    "*Kernel-Version",
+    "*Container-Runtime",
+];
+
+pub(crate) fn node(row: &Row<'_>) -> Vec<Value> {
+    let object = row.object;
     let condition = items(&object["status"]["conditions"]).find(|condition| condition["type"] == "Ready");
     let mut status = match condition {
         Some(ready) if ready["status"] == "True" => "Ready",
@@ -226,10 +247,10 @@ fn node(object: &Value, name: Value, age: Value) -> Vec<Value> {
         _ => json!("<unknown>"),
     };
     vec![
-        name,
+        row.name(),
         status.into(),
         joined_or_none(&roles),
-        age,
+        row.age(),
         info["kubeletVersion"].as_str().unwrap_or_default().into(),
         address("InternalIP"),
         address("ExternalIP"),
@@ -239,7 +260,21 @@ fn node(object: &Value, name: Value, age: Value) -> Vec<Value> {
     ]
 }
 
-fn event(object: &Value, name: Value, now: Timestamp) -> Vec<Value> {
+pub(crate) const EVENT: &[&str] = &[
+    "Last Seen",
+    "Type",
+    "Reason",
+    "Object",
+    "*Subobject",
+    "*Source",
+    "Message",
+    "*First Seen",
+    "*Count",
+    "*Name",
+];
+
+pub(crate) fn event(row: &Row<'_>) -> Vec<Value> {
+    let Row { object, now } = *row;
     let seen = |field: &Value| field.is_string().then(|| since(field, now));
     let first = seen(&object["firstTimestamp"]).unwrap_or_else(|| since(&object["eventTime"], now));
     let mut last = seen(&object["lastTimestamp"]).unwrap_or_else(|| first.clone());
@@ -270,11 +305,12 @@ fn event(object: &Value, name: Value, now: Timestamp) -> Vec<Value> {
         text(&object["message"]).trim().into(),
         first.into(),
         count.into(),
-        name,
+        row.name(),
     ]
 }
 
-fn service(object: &Value, name: Value, age: Value) -> Vec<Value> {
+pub(crate) fn service(row: &Row<'_>) -> Vec<Value> {
+    let object = row.object;
     let spec = &object["spec"];
     let kind = spec["type"].as_str().unwrap_or_default();
     let address = match spec["clusterIPs"][0].as_str().or(spec["clusterIP"].as_str()) {
@@ -301,34 +337,18 @@ fn service(object: &Value, name: Value, age: Value) -> Vec<Value> {
         })
         .collect();
     let selector = label_map(&spec["selector"]);
-    vec![name, kind.into(), address.into(), external, joined_or_none(&ports), age, selector]
+    vec![row.name(), kind.into(), address.into(), external, joined_or_none(&ports), row.age(), selector]
 }
 
 /// A selector that is a plain map of labels.
-fn label_map(labels: &Value) -> Value {
+pub(crate) fn label_map(labels: &Value) -> Value {
     let labels = labels.as_object().into_iter().flatten();
     let terms: Vec<String> =
         labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
     joined_or_none(&terms)
 }
 
-/// The owner that controls an object, as kubectl names it: `daemonset.apps/web`.
-fn controller(object: &Value) -> Value {
-    let owner = items(&object["metadata"]["ownerReferences"]).find(|owner| owner["controller"] == true);
-    let Some(owner) = owner else { return "<none>".into() };
-    let text = |field: &str| owner[field].as_str().unwrap_or_default();
-    let group = text("apiVersion").split_once('/').map_or(String::new(), |(group, _)| format!(".{group}"));
-    format!("{}/{}", format!("{}{group}", text("kind")).to_lowercase(), text("name")).into()
-}
-
-fn containers_and_images(spec: &Value) -> [Value; 2] {
-    ["name", "image"].map(|field| {
-        let texts = items(&spec["containers"]).map(|container| container[field].as_str().unwrap_or_default());
-        json!(texts.collect::<Vec<_>>().join(","))
-    })
-}
-
-fn label_selector(selector: &Value) -> Value {
+pub(crate) fn label_selector(selector: &Value) -> Value {
     match LabelSelector::from_spec(selector) {
         Ok(selector) if selector.is_empty() => "<none>".into(),
         Ok(selector) => selector.to_string().into(),
@@ -350,14 +370,6 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
 
 fn number(value: &Value) -> i64 {
     value.as_i64().unwrap_or(0)
-}
-
-fn size(value: &Value) -> usize {
-    match value {
-        Value::Object(map) => map.len(),
-        Value::Array(items) => items.len(),
-        _ => 0,
-    }
 }
 
 /// The age of a timestamp as kubectl writes it; `<unknown>` without one.

@@ -9,18 +9,18 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::custom;
-use crate::kinds::Kind;
+use crate::kinds::{self, Kind};
 
 mod container;
-mod daemonset;
+pub(crate) mod daemonset;
 mod metadata;
 pub mod names;
-mod node;
-mod objects;
-mod pod;
-mod storage;
+pub(crate) mod node;
+pub(crate) mod objects;
+pub(crate) mod pod;
+pub(crate) mod storage;
 mod volume;
-mod workload;
+pub(crate) mod workload;
 
 /// One reason why an object is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,96 +39,52 @@ impl fmt::Display for FieldError {
     }
 }
 
+/// Everything that is wrong with a new object of `kind`.
+pub fn create(kind: &str, object: &Value) -> Vec<FieldError> {
+    create_of(kinds::named(kind), object)
+}
+
+/// Everything that is wrong with replacing `old` by `new` through the main resource.
+pub fn update(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
+    update_of(kinds::named(kind), new, old)
+}
+
+/// Everything that is wrong with replacing `old` by `new` through `/status`.
+pub fn update_status(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
+    update_status_of(kinds::named(kind), new, old)
+}
+
 /// [`create`] for built-in and custom kinds.
 pub(crate) fn create_of(kind: &Kind, object: &Value) -> Vec<FieldError> {
-    let Some(custom) = kind.custom else { return create(kind.kind, object) };
     let mut errors = Errors::default();
-    let rule = names::dns1123_subdomain;
-    metadata::validate_as(kind.namespaced, rule, &object["metadata"], &mut errors);
-    custom::check::object(&custom.schema, object, &mut errors);
+    metadata::validate(kind.namespaced, kind.name, &object["metadata"], &mut errors);
+    match kind.custom {
+        Some(custom) => custom::check::object(&custom.schema, object, &mut errors),
+        None => (kind.validate)(object, &mut errors),
+    }
     errors.0
 }
 
 /// [`update`] for built-in and custom kinds.
 pub(crate) fn update_of(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldError> {
-    let Some(custom) = kind.custom else { return update(kind.kind, new, old) };
     let mut errors = Errors::default();
-    metadata::validate_update_as(kind.namespaced, &new["metadata"], &old["metadata"], &mut errors);
-    custom::check::object(&custom.schema, new, &mut errors);
+    metadata::validate_update(kind.namespaced, &new["metadata"], &old["metadata"], &mut errors);
+    match (kind.custom, kind.validate_update) {
+        (Some(custom), _) => custom::check::object(&custom.schema, new, &mut errors),
+        (None, Some(validate)) => validate(new, old, &mut errors),
+        (None, None) => (kind.validate)(new, &mut errors),
+    }
     errors.0
 }
 
 /// [`update_status`] for built-in and custom kinds.
 pub(crate) fn update_status_of(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldError> {
-    match kind.custom {
-        Some(_) => update_of(kind, new, old),
-        None => update_status(kind.kind, new, old),
+    if kind.custom.is_some() {
+        return update_of(kind, new, old);
     }
-}
-
-/// Everything that is wrong with a new object of `kind`.
-pub fn create(kind: &str, object: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    metadata::validate(kind, &object["metadata"], &mut errors);
-    match kind {
-        "ControllerRevision" => {
-            daemonset::controller_revision(object, &mut errors);
-            daemonset::revision_data(object, &mut errors);
-        }
-        "CustomResourceDefinition" => custom::definition::validate(object, &mut errors),
-        "DaemonSet" => daemonset::daemon_set(object, &mut errors),
-        "Deployment" => workload::deployment(object, &mut errors),
-        "Node" => node::node(object, &mut errors),
-        "ReplicaSet" => workload::replica_set(object, &mut errors),
-        "ReplicationController" => workload::replication_controller(object, &mut errors),
-        "Pod" => pod::pod(object, &mut errors),
-        _ => objects::create(kind, object, &mut errors),
-    }
-    errors.0
-}
-
-/// Everything that is wrong with replacing `old` by `new` through the main resource.
-pub fn update(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    metadata::validate_update(kind, &new["metadata"], &old["metadata"], &mut errors);
-    match kind {
-        "ControllerRevision" => {
-            daemonset::controller_revision(new, &mut errors);
-            daemonset::immutable_data(new, old, &mut errors);
-        }
-        "CustomResourceDefinition" => custom::definition::validate_update(new, old, &mut errors),
-        "DaemonSet" => {
-            workload::immutable_selector(new, old, &mut errors);
-            daemonset::daemon_set(new, &mut errors);
-        }
-        "Node" => node::update(new, old, &mut errors),
-        "Deployment" => {
-            workload::deployment(new, &mut errors);
-            workload::immutable_selector(new, old, &mut errors);
-        }
-        "ReplicaSet" => {
-            workload::replica_set(new, &mut errors);
-            workload::immutable_selector(new, old, &mut errors);
-        }
-        // Its selector may change: it is older than the rule.
-        "ReplicationController" => workload::replication_controller(new, &mut errors),
-        "Pod" => pod::update(new, old, &mut errors),
-        _ => objects::update(kind, new, old, &mut errors),
-    }
-    errors.0
-}
-
-/// Everything that is wrong with replacing `old` by `new` through `/status`.
-pub fn update_status(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    metadata::validate_update(kind, &new["metadata"], &old["metadata"], &mut errors);
-    match kind {
-        "DaemonSet" => daemonset::status(new, old, &mut errors),
-        "Deployment" => workload::deployment_status(new, old, &mut errors),
-        "ReplicaSet" | "ReplicationController" => workload::replica_set_status(new, &mut errors),
-        "Pod" => pod::update_status(new, old, &mut errors),
-        _ => {}
-    }
+    metadata::validate_update(kind.namespaced, &new["metadata"], &old["metadata"], &mut errors);
+    (kind.validate_status)(new, old, &mut errors);
     errors.0
 }
 

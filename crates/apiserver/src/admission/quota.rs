@@ -35,7 +35,8 @@ const DEMANDED: [&str; 6] =
 
 /// The resource of the objects that the store keeps under this name, such as `deployments.apps`.
 pub(crate) fn resource_of(storage: &str) -> String {
-    kinds::named(storage).map_or_else(|| storage.to_owned(), Kind::resource)
+    let built_in = kinds::all().find(|row| row.kind == storage);
+    built_in.map_or_else(|| storage.to_owned(), Kind::resource)
 }
 
 /// The amounts that an object uses, by the keys of `spec.hard`.

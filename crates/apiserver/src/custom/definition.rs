@@ -1,12 +1,13 @@
 //! CustomResourceDefinitions as objects: defaults, validation and conditions (upstream
 //! `apiextensions-apiserver/pkg/apis/apiextensions`).
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::json_path::Path;
 use super::names::is_true;
 use super::schema::{Schema, texts};
 use crate::object::{as_map, map_mut};
+use crate::rest::Server;
 use crate::validate::{Errors, names};
 
 /// Holds a deleted definition until its objects are gone.
@@ -20,23 +21,23 @@ pub(crate) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
 }
 
 /// Fills in the names that follow from others, and the strategy of conversion.
-pub(crate) fn fill(definition: &mut Value) {
-    if !definition["spec"]["names"].is_object() {
-        return;
-    }
-    let kind = text(&definition["spec"]["names"], "kind").to_owned();
-    let names = map_mut(&mut definition["spec"], "names");
+pub(crate) fn fill(definition: &mut Map<String, Value>) {
+    let Some(spec) = definition.get_mut("spec").filter(|spec| spec["names"].is_object()) else { return };
+    let kind = text(&spec["names"], "kind").to_owned();
+    let names = map_mut(spec, "names");
     if !kind.is_empty() {
         names.entry("singular").or_insert_with(|| kind.to_lowercase().into());
         names.entry("listKind").or_insert_with(|| format!("{kind}List").into());
     }
-    as_map(&mut definition["spec"]).entry("conversion").or_insert_with(|| json!({"strategy": "None"}));
+    as_map(spec).entry("conversion").or_insert_with(|| json!({"strategy": "None"}));
 }
 
-/// The status of a new definition.
-pub(crate) fn initial_status(definition: &Value) -> Value {
+/// Gives a new definition its status.
+pub(crate) fn new_status(_server: &Server, definition: &mut Value) {
     let stored = super::storage_version(&definition["spec"]);
-    json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": [], "storedVersions": [stored]})
+    let status =
+        json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": [], "storedVersions": [stored]});
+    as_map(definition).insert("status".to_owned(), status);
 }
 
 /// Adds what is wrong with a new definition.

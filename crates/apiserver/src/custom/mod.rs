@@ -16,8 +16,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::kinds::{Generation, Kind, Subresource, custom_row};
-use crate::managed_fields;
+use crate::kinds::{BASE, Generation, Kind, Subresource, lists};
 use crate::table::since;
 use crate::validate::Errors;
 
@@ -34,7 +33,7 @@ pub(crate) struct Custom {
     /// The apiVersion in which objects are stored.
     pub(crate) storage_version: String,
     pub(crate) schema: Schema,
-    pub(crate) ownership: &'static managed_fields::Schema,
+    pub(crate) ownership: &'static lists::Schema,
     pub(crate) scale: Option<Scale>,
     /// `openAPIV3Schema` as it was written.
     pub(crate) document: Value,
@@ -95,7 +94,7 @@ fn new_row(definition: &Value, version: &Value) -> &'static Kind {
         list_kind: definition::text(names, "listKind").to_owned(),
         storage_version: format!("{group}/{}", storage_version(spec)),
         schema: Schema::parse(&document, "", &mut Errors::default()),
-        ownership: managed_fields::schema_of_document(&document),
+        ownership: lists::of_document(&document),
         scale: scale(&subresources["scale"]),
         columns: columns(version),
         document,
@@ -125,8 +124,9 @@ fn new_row(definition: &Value, version: &Value) -> &'static Kind {
         namespaced: spec["scope"] != "Cluster",
         subresources: served.leak(),
         generation: Generation::Content,
+        unconditional_update: false,
         custom: Some(Box::leak(Box::new(custom))),
-        ..custom_row()
+        ..BASE
     }))
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Object, child, ensure, fill, fill_number, objects};
 
-pub(super) fn pod(object: &mut Object) {
+pub(crate) fn pod(object: &mut Object) {
     let mut qos = "BestEffort";
     if let Some(spec) = ensure(object, "spec") {
         pod_spec(spec);

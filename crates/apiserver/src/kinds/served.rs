@@ -1,6 +1,6 @@
 //! The kinds whose objects clients can create.
 
-use super::{KINDS, Kind, Wire};
+use super::{Kind, Wire, all};
 
 /// A kind whose objects can be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct ServedKind {
 /// The built-in kinds whose objects can be created, in the order of their names. Those of a server, with its custom kinds, are
 /// [`crate::Sandbox::served_kinds`].
 pub fn served_kinds() -> Vec<ServedKind> {
-    served(KINDS.iter())
+    served(all())
 }
 
 /// The kinds of `rows` whose objects can be created, in the order of their names.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use super::field_set::FieldSet;
-use super::schema::{Key, Schema, Shape};
+use crate::kinds::lists::{Key, Schema, Shape};
 
 /// The changes from one object to another.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ impl<'a> Parts<'a> {
     fn of(value: &'a Value, shape: Shape) -> Self {
         match (shape, value) {
             (Shape::Granular(schema), Value::Object(map)) => Parts::Fields(map, schema),
-            (Shape::Map { .. } | Shape::Set, Value::Array(items)) => {
+            (Shape::Map { .. } | Shape::Set { .. }, Value::Array(items)) => {
                 let mut seen = BTreeSet::new();
                 let steps = items.iter().map(|item| (step_of(item, shape), item));
                 let distinct = steps.filter(|(step, _)| seen.insert(step.clone())).collect();
@@ -87,7 +87,7 @@ fn collect(
     fields: &mut FieldSet,
     shown: &str,
 ) -> Result<(), String> {
-    if let (Shape::Map { .. } | Shape::Set, Value::Array(items)) = (shape, value) {
+    if let (Shape::Map { .. } | Shape::Set { .. }, Value::Array(items)) = (shape, value) {
         check_items(items, shape, shown)?;
     }
     let parts = Parts::of(value, shape);
@@ -185,7 +185,7 @@ fn combine(live: Option<&Value>, config: &Value, shape: Shape) -> Value {
             }
             Value::Object(merged)
         }
-        (Shape::Map { .. } | Shape::Set, Some(live @ Value::Array(_)), Value::Array(_)) => {
+        (Shape::Map { .. } | Shape::Set { .. }, Some(live @ Value::Array(_)), Value::Array(_)) => {
             let (Parts::Elements(there, within), Parts::Elements(wanted, _)) =
                 (Parts::of(live, shape), Parts::of(config, shape))
             else {

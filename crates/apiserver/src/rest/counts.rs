@@ -4,7 +4,6 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::kinds::Kind;
 use crate::object::map_mut;
 
 /// Plain numbers.
@@ -27,34 +26,30 @@ const DAEMON_SET: [&str; 4] =
 /// Numbers behind a pointer.
 const POINTERS: [&str; 2] = ["terminatingReplicas", "collisionCount"];
 
-/// Brings the status of a workload into the form that the server stores.
-pub(super) fn as_stored(kind: &Kind, object: &mut Value) {
-    match kind.storage() {
-        "DaemonSet" => {
-            let status = map_mut(object, "status");
-            drop_absent(status);
-            for field in DAEMON_SET {
-                let number = status.entry(field).or_insert(Value::Null);
-                if number.is_null() {
-                    *number = json!(0);
-                }
-            }
-        }
-        "Deployment" => {
-            if let Some(Value::Object(status)) = object.get_mut("status") {
-                drop_absent(status);
-                drop_zero(status, "replicas");
-            }
-        }
-        "ReplicaSet" | "ReplicationController" => {
-            let status = map_mut(object, "status");
-            drop_absent(status);
-            let replicas = status.entry("replicas").or_insert(Value::Null);
-            if replicas.is_null() {
-                *replicas = json!(0);
-            }
-        }
-        _ => {}
+pub(crate) fn of_a_daemon_set(object: &mut Value) {
+    let status = map_mut(object, "status");
+    drop_absent(status);
+    DAEMON_SET.iter().for_each(|field| keep_zero(status, field));
+}
+
+pub(crate) fn of_a_deployment(object: &mut Value) {
+    if let Some(Value::Object(status)) = object.get_mut("status") {
+        drop_absent(status);
+        drop_zero(status, "replicas");
+    }
+}
+
+/// Those of a ReplicaSet or ReplicationController.
+pub(crate) fn with_replicas(object: &mut Value) {
+    let status = map_mut(object, "status");
+    drop_absent(status);
+    keep_zero(status, "replicas");
+}
+
+fn keep_zero(status: &mut Map<String, Value>, field: &str) {
+    let number = status.entry(field).or_insert(Value::Null);
+    if number.is_null() {
+        *number = json!(0);
     }
 }
 
@@ -82,7 +77,7 @@ mod tests {
     fn zeroes_are_dropped_unless_the_type_keeps_them() {
         let stored = |kind: &str, status: Value| {
             let mut object = json!({"status": status});
-            as_stored(kinds::named(kind).unwrap(), &mut object);
+            (kinds::named(kind).status_form)(&mut object);
             object["status"].clone()
         };
         let zeroes =

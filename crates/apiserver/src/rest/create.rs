@@ -89,7 +89,7 @@ pub(crate) fn insert(
 
 /// New objects need a namespace that is there to stay (the NamespaceLifecycle admission plugin).
 fn admit_to_namespace(server: &Server, kind: &Kind, namespace: &str, name: &str) -> Result<(), Failure> {
-    let Some(row) = kinds::named("Namespace") else { return Ok(()) };
+    let row = kinds::named("Namespace");
     match server.store.get(row.kind, &Key::new("", namespace)) {
         None => Err(Failure::not_found(row, namespace)),
         Some(found) if is_deleting(&found.value()) => {

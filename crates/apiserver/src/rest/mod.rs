@@ -6,7 +6,7 @@
 
 mod apply;
 mod body;
-mod counts;
+pub(crate) mod counts;
 mod create;
 mod definitions;
 mod delete;
@@ -14,7 +14,7 @@ mod documents;
 mod patch;
 mod read;
 mod scale;
-mod strategy;
+pub(crate) mod strategy;
 mod subresources;
 mod update;
 
@@ -278,7 +278,7 @@ impl Incoming {
                 let is_read = parts.method == http::Method::GET && place.subresource.is_none();
                 let protobuf_metadata = server.options.protobuf && is_read;
                 // Their table is complete.
-                let protobuf = protobuf_metadata && place.kind.storage() == "Pod";
+                let protobuf = protobuf_metadata && place.kind.protobuf;
                 let form = negotiate(accept, Offer { aggregated: false, protobuf, protobuf_metadata })?;
                 let verb = request::verb(&parts.method, &place, params.watch)?;
                 let (content_type, body) = json_body(header(&parts.headers, &CONTENT_TYPE), body)?;

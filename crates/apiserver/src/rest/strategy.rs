@@ -5,8 +5,7 @@
 use serde_json::{Value, json};
 
 use super::Server;
-use crate::custom::{definition, shape};
-use crate::defaults;
+use crate::custom::shape;
 use crate::kinds::{Generation, Kind, Subresource};
 use crate::object::{as_map, copy_field, map_mut, metadata_mut, set_meta, strings, text};
 use crate::strict::TEMPLATE_GENERATION;
@@ -37,35 +36,11 @@ pub(super) fn prepare_create(server: &Server, kind: &Kind, object: &mut Value) {
     if kind.generation != Generation::None {
         metadata.insert("generation".to_owned(), json!(1));
     }
-    match kind.storage() {
-        // A node registers with its status (registry/core/node).
-        "Node" => taint_by_condition(object),
-        "DaemonSet" => {
-            as_map(object).remove("status");
-            super::counts::as_stored(kind, object);
-            let given = template_generation(object).max(1);
-            set_template_generation(object, given);
-        }
-        "CustomResourceDefinition" => {
-            let status = definition::initial_status(object);
-            as_map(object).insert("status".to_owned(), status);
-        }
-        "Namespace" => {
-            as_map(object).insert("status".to_owned(), json!({"phase": "Active"}));
-            own_namespace_finalizer(object);
-            label_with_name(object);
-        }
-        "PersistentVolume" => protect(object, "kubernetes.io/pv-protection"),
-        "PersistentVolumeClaim" => protect(object, "kubernetes.io/pvc-protection"),
-        _ if kind.has(Subresource::Status) => {
-            as_map(object).remove("status");
-            super::counts::as_stored(kind, object);
-        }
-        _ => {}
+    if kind.has(Subresource::Status) && !kind.created_with_status {
+        as_map(object).remove("status");
     }
-    if kind.storage() == "Service" {
-        allocate_cluster_ip(server, object);
-    }
+    (kind.status_form)(object);
+    (kind.on_create)(server, object);
 }
 
 /// Fills in defaults, and the version that the kind is stored in.
@@ -75,14 +50,13 @@ pub(super) fn fill(kind: &Kind, object: &mut Value) {
             as_map(object).insert("apiVersion".to_owned(), json!(custom.storage_version));
             shape::fill(&custom.schema, object);
         }
-        None => defaults::apply(kind.kind, object),
+        None => (kind.defaults)(as_map(object)),
     }
 }
 
 /// Volumes and claims are deleted only after a controller has found that nothing uses them (the admission plugin
 /// StorageObjectInUseProtection, plugin/pkg/admission/storage/storageobjectinuseprotection).
-fn protect(object: &mut Value, finalizer: &str) {
-    as_map(object).remove("status");
+pub(crate) fn protect(object: &mut Value, finalizer: &str) {
     let finalizers = metadata_mut(object).entry("finalizers").or_insert(Value::Null);
     let mut all = finalizers.as_array().cloned().unwrap_or_default();
     if !all.iter().any(|other| other == finalizer) {
@@ -103,9 +77,26 @@ fn set_template_generation(object: &mut Value, number: i64) {
     as_map(annotations).insert(TEMPLATE_GENERATION.to_owned(), json!(number.to_string()));
 }
 
+/// The first number is 1, unless the object brings a larger one from another cluster.
+pub(crate) fn first_template_generation(_server: &Server, object: &mut Value) {
+    let given = template_generation(object).max(1);
+    set_template_generation(object, given);
+}
+
+pub(crate) fn keep_template_generation(new: &mut Value, old: &Value) {
+    set_template_generation(new, template_generation(old));
+}
+
+/// Raises the number if the template has changed.
+pub(crate) fn count_template(new: &mut Value, old: &Value) {
+    if new.pointer("/spec/template") != old.pointer("/spec/template") {
+        set_template_generation(new, template_generation(old).saturating_add(1));
+    }
+}
+
 /// No pod is bound to a new node before it was found to be ready (the admission plugin
 /// TaintNodesByCondition, plugin/pkg/admission/nodetaint).
-fn taint_by_condition(object: &mut Value) {
+pub(crate) fn taint_by_condition(_server: &Server, object: &mut Value) {
     let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
     let taints = map_mut(object, "spec").entry("taints").or_insert(Value::Null);
     let mut all = taints.as_array().cloned().unwrap_or_default();
@@ -122,15 +113,7 @@ pub(super) fn prepare_update(kind: &Kind, new: &mut Value, old: &Value) {
     if kind.has(Subresource::Status) {
         copy_field(as_map(new), Some(old), "status");
     }
-    match kind.storage() {
-        "Namespace" => {
-            copy_field(as_map(new), Some(old), "spec");
-            label_with_name(new);
-        }
-        "Service" => keep_cluster_ip(new, old),
-        "DaemonSet" => set_template_generation(new, template_generation(old)),
-        _ => {}
-    }
+    (kind.on_update)(new, old);
 }
 
 /// Raises the generation if what it counts has changed. Called after defaulting, so that a default
@@ -157,9 +140,7 @@ pub(super) fn bump_generation(kind: &Kind, new: &mut Value, old: &Value) {
         let generation = old.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
         set_meta(new, "generation", generation.saturating_add(1));
     }
-    if kind.storage() == "DaemonSet" && new.pointer("/spec/template") != old.pointer("/spec/template") {
-        set_template_generation(new, template_generation(old).saturating_add(1));
-    }
+    (kind.after_update)(new, old);
 }
 
 /// A write through `/status`. What else than the status gets through differs by kind, and clients rely
@@ -175,21 +156,19 @@ pub(super) fn prepare_status(kind: &Kind, new: &mut Value, old: &Value) {
     }
     keep_system_metadata(new, old);
     copy_field(as_map(new), Some(old), "spec");
-    match kind.storage() {
-        "Deployment" => {
-            copy_field(metadata_mut(new), old.get("metadata"), "labels");
-            super::counts::as_stored(kind, new);
-        }
-        "DaemonSet" => {
-            set_template_generation(new, template_generation(old));
-            super::counts::as_stored(kind, new);
-        }
-        "Pod" => {
-            copy_field(metadata_mut(new), old.get("metadata"), "ownerReferences");
-            copy_field(map_mut(new, "status"), old.get("status"), "qosClass");
-        }
-        _ => super::counts::as_stored(kind, new),
-    }
+    (kind.on_status)(new, old);
+    (kind.status_form)(new);
+}
+
+/// The status of a Deployment comes with annotations, but not with labels.
+pub(crate) fn keep_labels(new: &mut Value, old: &Value) {
+    copy_field(metadata_mut(new), old.get("metadata"), "labels");
+}
+
+/// The status of a pod changes neither its owners nor its quality of service.
+pub(crate) fn keep_owners_and_class(new: &mut Value, old: &Value) {
+    copy_field(metadata_mut(new), old.get("metadata"), "ownerReferences");
+    copy_field(map_mut(new, "status"), old.get("status"), "qosClass");
 }
 
 /// A write through `/finalize`: the namespace's `spec.finalizers`, and its metadata.
@@ -208,6 +187,19 @@ fn keep_system_metadata(new: &mut Value, old: &Value) {
 /// A timestamp as the API writes it: whole seconds.
 pub(super) fn seconds(now: jiff::Timestamp) -> String {
     jiff::Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
+}
+
+/// A new namespace is active, has the finalizer of the namespace controller, and can be selected by its name.
+pub(crate) fn new_namespace(_server: &Server, object: &mut Value) {
+    as_map(object).insert("status".to_owned(), json!({"phase": "Active"}));
+    own_namespace_finalizer(object);
+    label_with_name(object);
+}
+
+/// The finalizers of a namespace change through `/finalize` only.
+pub(crate) fn keep_namespace_spec(new: &mut Value, old: &Value) {
+    copy_field(as_map(new), Some(old), "spec");
+    label_with_name(new);
 }
 
 fn own_namespace_finalizer(object: &mut Value) {
@@ -230,7 +222,7 @@ fn label_with_name(object: &mut Value) {
 }
 
 /// Gives a service that needs one a cluster address that no other service has.
-fn allocate_cluster_ip(server: &Server, object: &mut Value) {
+pub(crate) fn allocate_cluster_ip(server: &Server, object: &mut Value) {
     let spec = map_mut(object, "spec");
     let external = spec.get("type").and_then(Value::as_str) == Some("ExternalName");
     let chosen = spec.get("clusterIP").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -265,7 +257,7 @@ fn allocate_cluster_ip(server: &Server, object: &mut Value) {
 }
 
 /// An update that leaves the cluster address out keeps it.
-fn keep_cluster_ip(new: &mut Value, old: &Value) {
+pub(crate) fn keep_cluster_ip(new: &mut Value, old: &Value) {
     let kept = text(new, "/spec/clusterIP").is_empty()
         && text(new, "/spec/type") != "ExternalName"
         && !text(old, "/spec/clusterIP").is_empty();

@@ -3,16 +3,59 @@
 
 use serde_json::Value;
 
+use crate::kinds;
+
+/// How a field becomes the text that a selector compares with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum By {
+    /// As it stands.
+    Text,
+    /// True or false; absent is false.
+    Flag,
+    /// Absent is 0.
+    Number,
+    /// The `ip` of each element.
+    Addresses,
+    /// The component of an event's source, or the newer field for it, as upstream's `ToSelectableFields` does.
+    Source,
+}
+
+pub(crate) const POD_FIELDS: &[(&str, By)] = &[
+    ("spec.nodeName", By::Text),
+    ("spec.restartPolicy", By::Text),
+    ("spec.schedulerName", By::Text),
+    ("spec.serviceAccountName", By::Text),
+    ("spec.hostNetwork", By::Flag),
+    ("status.phase", By::Text),
+    ("status.podIP", By::Text),
+    ("status.podIPs", By::Addresses),
+    ("status.nominatedNodeName", By::Text),
+];
+
+pub(crate) const EVENT_FIELDS: &[(&str, By)] = &[
+    ("involvedObject.kind", By::Text),
+    ("involvedObject.namespace", By::Text),
+    ("involvedObject.name", By::Text),
+    ("involvedObject.uid", By::Text),
+    ("involvedObject.apiVersion", By::Text),
+    ("involvedObject.resourceVersion", By::Text),
+    ("involvedObject.fieldPath", By::Text),
+    ("reason", By::Text),
+    ("reportingComponent", By::Text),
+    ("source", By::Source),
+    ("type", By::Text),
+];
+
 /// A conjunction of requirements on an object's fields, such as `status.phase!=Running`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FieldSelector {
-    kind: String,
     terms: Vec<Term>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 struct Term {
     field: String,
+    by: By,
     value: String,
     equal: bool,
 }
@@ -24,6 +67,7 @@ impl FieldSelector {
     /// # Errors
     /// Junk, or a field that the kind cannot be selected by.
     pub fn parse(kind: &str, text: &str) -> Result<FieldSelector, String> {
+        let selectable = kinds::named(kind).selectable;
         let mut terms = Vec::new();
         for part in split_terms(text) {
             if part.is_empty() {
@@ -35,24 +79,17 @@ impl FieldSelector {
             let value = unescape(value)?;
             // An old name for the same field.
             let field = if (kind, field) == ("Pod", "spec.host") { "spec.nodeName" } else { field };
-            if !is_supported(kind, field) {
-                return Err(match kind {
-                    "Pod"
-                    | "Event"
-                    | "Node"
-                    | "Namespace"
-                    | "Secret"
-                    | "Service"
-                    | "ReplicaSet"
-                    | "ReplicationController" => format!("field label not supported: {field}"),
-                    _ => format!(
+            let Some(by) = by(selectable, field) else {
+                return Err(match selectable {
+                    [] => format!(
                         "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
                     ),
+                    _ => format!("field label not supported: {field}"),
                 });
-            }
-            terms.push(Term { field: field.to_owned(), value, equal: operator != "!=" });
+            };
+            terms.push(Term { field: field.to_owned(), by, value, equal: operator != "!=" });
         }
-        Ok(FieldSelector { kind: kind.to_owned(), terms })
+        Ok(FieldSelector { terms })
     }
 
     /// Whether there is no requirement, so that everything matches.
@@ -62,7 +99,7 @@ impl FieldSelector {
 
     /// Whether the object is selected. An absent field counts as empty.
     pub fn matches(&self, object: &Value) -> bool {
-        self.terms.iter().all(|term| (field(&self.kind, object, &term.field) == term.value) == term.equal)
+        self.terms.iter().all(|term| (field(object, &term.field, term.by) == term.value) == term.equal)
     }
 
     /// The name that the selector pins down with `metadata.name=`, if it does: the watch of one object.
@@ -72,62 +109,28 @@ impl FieldSelector {
     }
 }
 
-fn is_supported(kind: &str, field: &str) -> bool {
-    let fields: &[&str] = match kind {
-        "Pod" => &[
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "spec.hostNetwork",
-            "status.phase",
-            "status.podIP",
-            "status.podIPs",
-            "status.nominatedNodeName",
-        ],
-        "Event" => &[
-            "involvedObject.kind",
-            "involvedObject.namespace",
-            "involvedObject.name",
-            "involvedObject.uid",
-            "involvedObject.apiVersion",
-            "involvedObject.resourceVersion",
-            "involvedObject.fieldPath",
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
-        ],
-        "Node" => &["spec.unschedulable"],
-        "Namespace" => &["status.phase"],
-        "ReplicaSet" | "ReplicationController" => &["status.replicas"],
-        "Secret" => &["type"],
-        "Service" => &["spec.clusterIP", "spec.type"],
-        _ => &[],
-    };
-    matches!(field, "metadata.name" | "metadata.namespace") || fields.contains(&field)
+fn by(selectable: &[(&str, By)], field: &str) -> Option<By> {
+    if matches!(field, "metadata.name" | "metadata.namespace") {
+        return Some(By::Text);
+    }
+    selectable.iter().find(|(path, _)| *path == field).map(|(_, by)| *by)
 }
 
 /// The text that a field selector compares with.
-fn field(kind: &str, object: &Value, path: &str) -> String {
-    match (kind, path) {
-        // Falls back on the newer name of the field, as upstream's `ToSelectableFields` does.
-        ("Event", "source") => match text(&object["source"]["component"]) {
+fn field(object: &Value, path: &str, by: By) -> String {
+    let value = path.split('.').fold(object, |value, key| &value[key]);
+    match by {
+        By::Text => text(value),
+        By::Flag => value.as_bool().unwrap_or(false).to_string(),
+        By::Number => value.as_i64().unwrap_or(0).to_string(),
+        By::Addresses => {
+            let entries = value.as_array().into_iter().flatten();
+            entries.map(|entry| text(&entry["ip"])).collect::<Vec<_>>().join(",")
+        }
+        By::Source => match text(&value["component"]) {
             empty if empty.is_empty() => text(&object["reportingComponent"]),
             component => component,
         },
-        ("Pod", "spec.hostNetwork") | ("Node", "spec.unschedulable") => {
-            let (_, name) = path.split_once('.').unwrap_or_default();
-            object["spec"][name].as_bool().unwrap_or(false).to_string()
-        }
-        ("ReplicaSet" | "ReplicationController", "status.replicas") => {
-            object["status"]["replicas"].as_i64().unwrap_or(0).to_string()
-        }
-        ("Pod", "status.podIPs") => {
-            let ips = object["status"]["podIPs"].as_array().into_iter().flatten();
-            ips.map(|entry| text(&entry["ip"])).collect::<Vec<_>>().join(",")
-        }
-        _ => text(path.split('.').fold(object, |value, key| &value[key])),
     }
 }
 

@@ -3,12 +3,13 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{items, number, since};
+use super::{Row, items, number, since};
 
-pub(super) const COLUMNS: [&str; 9] =
-    ["Name", "Ready", "Status", "Restarts", "Age", "*IP", "*Node", "*Nominated Node", "*Readiness Gates"];
+pub(crate) const COLUMNS: &[&str] =
+    &["Name", "Ready", "Status", "Restarts", "Age", "*IP", "*Node", "*Nominated Node", "*Readiness Gates"];
 
-pub(super) fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn cells(row: &Row<'_>) -> Vec<Value> {
+    let Row { object: pod, now } = *row;
     let (metadata, spec, status) = (&pod["metadata"], &pod["spec"], &pod["status"]);
     let summary = summarize(pod);
     let sidecars = items(&spec["initContainers"]).filter(|container| is_sidecar(container)).count();
@@ -176,12 +177,15 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::tests::{check, now};
-    use super::cells;
+    use super::{Row, cells};
 
     /// READY, STATUS and RESTARTS.
     #[track_caller]
     fn check_status(pod: Value, ready: &str, status: &str, restarts: &str) {
-        assert_eq!(cells(&pod, now())[1..4], [json!(ready), json!(status), json!(restarts)]);
+        assert_eq!(
+            cells(&Row { object: &pod, now: now() })[1..4],
+            [json!(ready), json!(status), json!(restarts)]
+        );
     }
 
     fn pod(phase: &str, containers: Value) -> Value {

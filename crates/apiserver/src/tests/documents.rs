@@ -10,15 +10,15 @@ async fn discovery_lists_the_table_of_kinds() {
         groups["groups"].as_array().unwrap().iter().map(|group| group["name"].clone()).collect();
     let served = [
         "apps",
-        "coordination.k8s.io",
         "events.k8s.io",
-        "admissionregistration.k8s.io",
-        "flowcontrol.apiserver.k8s.io",
-        "networking.k8s.io",
         "autoscaling",
+        "networking.k8s.io",
         "policy",
         "rbac.authorization.k8s.io",
         "apiextensions.k8s.io",
+        "admissionregistration.k8s.io",
+        "coordination.k8s.io",
+        "flowcontrol.apiserver.k8s.io",
     ];
     assert_eq!(names, served);
     let resources = sandbox.get("/apis/apps/v1").await.ok();

@@ -334,7 +334,7 @@ proptest::proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let sandbox = sandbox();
-            for kind in super::super::kinds::KINDS {
+            for kind in super::super::kinds::all() {
                 let group = if kind.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", kind.group) };
                 let scope = if kind.namespaced { "/namespaces/default" } else { "" };
                 let collection = format!("{group}/{}{scope}/{}", kind.version, kind.plural);

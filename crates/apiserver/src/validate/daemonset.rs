@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Errors, essence, names, text, workload};
 use crate::selector::LabelSelector;
 
-pub(super) fn daemon_set(object: &Value, errors: &mut Errors) {
+pub(crate) fn daemon_set(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
     let (selector, template) = (&spec["selector"], &spec["template"]);
     if !selector.is_null() {
@@ -79,7 +79,12 @@ fn amount(value: &Value) -> i64 {
     percentage(value).or_else(number).unwrap_or(0)
 }
 
-pub(super) fn status(new: &Value, old: &Value, errors: &mut Errors) {
+pub(crate) fn update(new: &Value, old: &Value, errors: &mut Errors) {
+    workload::immutable_selector(new, old, errors);
+    daemon_set(new, errors);
+}
+
+pub(crate) fn status(new: &Value, old: &Value, errors: &mut Errors) {
     for field in [
         "currentNumberScheduled",
         "numberMisscheduled",
@@ -96,12 +101,22 @@ pub(super) fn status(new: &Value, old: &Value, errors: &mut Errors) {
     workload::growing_collision_count(new, old, errors);
 }
 
-pub(super) fn controller_revision(object: &Value, errors: &mut Errors) {
+pub(crate) fn new_revision(object: &Value, errors: &mut Errors) {
+    controller_revision(object, errors);
+    revision_data(object, errors);
+}
+
+pub(crate) fn revision_update(new: &Value, old: &Value, errors: &mut Errors) {
+    controller_revision(new, errors);
+    immutable_data(new, old, errors);
+}
+
+fn controller_revision(object: &Value, errors: &mut Errors) {
     errors.non_negative("revision", &object["revision"]);
 }
 
 /// Looked at in new revisions only: older ones may hold anything.
-pub(super) fn revision_data(object: &Value, errors: &mut Errors) {
+fn revision_data(object: &Value, errors: &mut Errors) {
     match &object["data"] {
         Value::Null => errors.required("data", "data is mandatory"),
         Value::Object(_) => {}
@@ -109,7 +124,7 @@ pub(super) fn revision_data(object: &Value, errors: &mut Errors) {
     }
 }
 
-pub(super) fn immutable_data(new: &Value, old: &Value, errors: &mut Errors) {
+fn immutable_data(new: &Value, old: &Value, errors: &mut Errors) {
     // Compared as it stands: in a patch, an empty map is not the same as none.
     if new["data"] != old["data"] {
         errors.invalid("data", new["data"].clone(), "field is immutable");

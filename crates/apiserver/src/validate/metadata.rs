@@ -3,20 +3,11 @@
 use serde_json::Value;
 
 use super::{Errors, elements, names, text};
-use crate::kinds;
 
 /// All keys and values of the annotations together.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
-pub(super) fn is_namespaced(kind: &str) -> bool {
-    kinds::named(kind).is_none_or(|row| row.namespaced)
-}
-
-pub(super) fn validate(kind: &str, metadata: &Value, errors: &mut Errors) {
-    validate_as(is_namespaced(kind), name_rule(kind), metadata, errors);
-}
-
-pub(super) fn validate_as(
+pub(super) fn validate(
     namespaced: bool,
     rule: fn(&str) -> Vec<String>,
     metadata: &Value,
@@ -48,11 +39,7 @@ pub(super) fn validate_as(
     finalizers(metadata, errors);
 }
 
-pub(super) fn validate_update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
-    validate_update_as(is_namespaced(kind), new, old, errors);
-}
-
-pub(super) fn validate_update_as(namespaced: bool, new: &Value, old: &Value, errors: &mut Errors) {
+pub(super) fn validate_update(namespaced: bool, new: &Value, old: &Value, errors: &mut Errors) {
     if old["deletionTimestamp"].is_string() {
         let listed = |metadata: &Value| -> Vec<String> {
             let finalizers = metadata["finalizers"].as_array().into_iter().flatten();
@@ -163,16 +150,6 @@ fn finalizers(metadata: &Value, errors: &mut Errors) {
     if orphan && foreground {
         let why = "finalizer orphan and foregroundDeletion cannot be both set";
         errors.invalid("metadata.finalizers", metadata["finalizers"].clone(), why);
-    }
-}
-
-fn name_rule(kind: &str) -> fn(&str) -> Vec<String> {
-    match kind {
-        "Namespace" => names::dns1123_label,
-        "Service" => names::dns1035_label,
-        // `system:auth-delegator` (rbac/validation).
-        "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding" => names::path_segment,
-        _ => names::dns1123_subdomain,
     }
 }
 

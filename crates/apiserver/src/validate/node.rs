@@ -8,7 +8,7 @@ use super::{Errors, elements, names, text};
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-pub(super) fn node(object: &Value, errors: &mut Errors) {
+pub(crate) fn node(object: &Value, errors: &mut Errors) {
     // Upstream places the taints below the metadata.
     let mut seen = BTreeSet::new();
     for (path, taint) in elements(&object["spec"], "taints", "metadata") {
@@ -32,7 +32,7 @@ pub(super) fn node(object: &Value, errors: &mut Errors) {
     }
 }
 
-pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
+pub(crate) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     node(new, errors);
     let (new, old) = (&new["spec"], &old["spec"]);
     if old["podCIDRs"].as_array().is_some_and(|ranges| !ranges.is_empty())

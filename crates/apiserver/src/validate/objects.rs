@@ -1,10 +1,10 @@
-//! The smaller kinds: Service, ConfigMap, Secret, Lease, Event, Scale.
+//! The smaller kinds: Service, ConfigMap, Secret, Lease, Event.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Errors, elements, metadata, names, storage, text};
+use super::{Errors, elements, metadata, names, text};
 
 /// All keys and values of a ConfigMap or Secret together.
 const DATA_LIMIT: usize = 1024 * 1024;
@@ -12,41 +12,25 @@ const DATA_LIMIT: usize = 1024 * 1024;
 const EVENT_TEXT_LIMIT: usize = 128;
 const EVENT_NOTE_LIMIT: usize = 1024;
 
-pub(super) fn create(kind: &str, object: &Value, errors: &mut Errors) {
-    match kind {
-        "Service" => service(object, errors),
-        "ConfigMap" => config_map(object, errors),
-        "Secret" => secret(object, errors),
-        "Lease" => lease(object, errors),
-        "Event" => event(object, errors),
-        "PersistentVolume" => storage::volume(object, errors),
-        "PersistentVolumeClaim" => storage::claim(object, errors),
-        "Scale" => errors.non_negative("spec.replicas", &object["spec"]["replicas"]),
-        _ => {}
-    }
+pub(crate) fn config_map_update(new: &Value, old: &Value, errors: &mut Errors) {
+    immutable_data(new, old, &["data", "binaryData"], errors);
+    config_map(new, errors);
 }
 
-pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
-    match kind {
-        "ConfigMap" => immutable_data(new, old, &["data", "binaryData"], errors),
-        "Secret" => {
-            errors.immutable("type", &new["type"], &old["type"]);
-            immutable_data(new, old, &["data"], errors);
-        }
-        "Service" => {
-            let address = |service: &Value| text(&service["spec"], "clusterIP").to_owned();
-            let named = |service: &Value| service["spec"]["type"] == "ExternalName";
-            if !named(old) && !named(new) && !address(old).is_empty() {
-                let (new, old) = (&new["spec"]["clusterIP"], &old["spec"]["clusterIP"]);
-                errors.immutable("spec.clusterIPs[0]", new, old);
-            }
-        }
-        "PersistentVolumeClaim" => storage::claim_update(new, old, errors),
-        // Old events may predate the rules.
-        "Event" => return,
-        _ => {}
+pub(crate) fn secret_update(new: &Value, old: &Value, errors: &mut Errors) {
+    errors.immutable("type", &new["type"], &old["type"]);
+    immutable_data(new, old, &["data"], errors);
+    secret(new, errors);
+}
+
+pub(crate) fn service_update(new: &Value, old: &Value, errors: &mut Errors) {
+    let address = |service: &Value| text(&service["spec"], "clusterIP").to_owned();
+    let named = |service: &Value| service["spec"]["type"] == "ExternalName";
+    if !named(old) && !named(new) && !address(old).is_empty() {
+        let (new, old) = (&new["spec"]["clusterIP"], &old["spec"]["clusterIP"]);
+        errors.immutable("spec.clusterIPs[0]", new, old);
     }
-    create(kind, new, errors);
+    service(new, errors);
 }
 
 fn immutable_data(new: &Value, old: &Value, fields: &[&str], errors: &mut Errors) {
@@ -64,7 +48,7 @@ fn immutable_data(new: &Value, old: &Value, fields: &[&str], errors: &mut Errors
     }
 }
 
-fn service(object: &Value, errors: &mut Errors) {
+pub(crate) fn service(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
     let kind = text(spec, "type");
     errors.one_of("spec.type", &spec["type"], &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]);
@@ -118,7 +102,7 @@ fn service(object: &Value, errors: &mut Errors) {
     }
 }
 
-fn config_map(object: &Value, errors: &mut Errors) {
+pub(crate) fn config_map(object: &Value, errors: &mut Errors) {
     let mut size = 0;
     for field in ["data", "binaryData"] {
         for (key, value) in object[field].as_object().into_iter().flatten() {
@@ -135,7 +119,7 @@ fn config_map(object: &Value, errors: &mut Errors) {
     }
 }
 
-fn secret(object: &Value, errors: &mut Errors) {
+pub(crate) fn secret(object: &Value, errors: &mut Errors) {
     let data = object["data"].as_object();
     let mut size = 0;
     for (key, value) in data.into_iter().flatten() {
@@ -158,7 +142,7 @@ fn secret(object: &Value, errors: &mut Errors) {
     }
 }
 
-fn lease(object: &Value, errors: &mut Errors) {
+pub(crate) fn lease(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
     if let Some(seconds) = spec["leaseDurationSeconds"].as_i64().filter(|seconds| *seconds <= 0) {
         errors.invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0");
@@ -177,7 +161,7 @@ fn lease(object: &Value, errors: &mut Errors) {
 }
 
 /// Events live beside what they are about; those about cluster-scoped objects in `default`.
-fn event(object: &Value, errors: &mut Errors) {
+pub(crate) fn event(object: &Value, errors: &mut Errors) {
     let namespace = text(&object["metadata"], "namespace");
     let involved = text(&object["involvedObject"], "namespace");
     let timed = object["eventTime"].is_string();

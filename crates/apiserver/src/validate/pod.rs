@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Errors, container, elements, essence, names, text, volume};
 
-pub(super) fn pod(object: &Value, errors: &mut Errors) {
+pub(crate) fn pod(object: &Value, errors: &mut Errors) {
     spec(&object["spec"], "spec", errors);
 }
 
@@ -162,7 +162,7 @@ fn spread_constraints(spec: &Value, path: &str, errors: &mut Errors) {
 }
 
 /// A running pod is immutable but for images, the deadline, further tolerations and lifted gates.
-pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
+pub(crate) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     let (new_spec, old_spec) = (&new["spec"], &old["spec"]);
     let mut allowed = new_spec.clone();
     for list in ["containers", "initContainers"] {
@@ -246,7 +246,7 @@ fn deadline(new: &Value, old: &Value, errors: &mut Errors) {
 }
 
 /// The status comes from the kubelet; only the node it speaks for is fixed.
-pub(super) fn update_status(new: &Value, old: &Value, errors: &mut Errors) {
+pub(crate) fn update_status(new: &Value, old: &Value, errors: &mut Errors) {
     if !new["spec"].is_null() && text(&new["spec"], "nodeName") != text(&old["spec"], "nodeName") {
         errors.forbidden("status.nodeName", "may not be changed directly");
     }

@@ -20,7 +20,7 @@ const NO_SOURCE: [&str; 9] = [
     "volumeMode",
 ];
 
-pub(super) fn volume(object: &Value, errors: &mut Errors) {
+pub(crate) fn volume(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
     access_modes(spec, errors);
     if spec["capacity"].as_object().is_none_or(serde_json::Map::is_empty) {
@@ -39,7 +39,7 @@ pub(super) fn volume(object: &Value, errors: &mut Errors) {
     }
 }
 
-pub(super) fn claim(object: &Value, errors: &mut Errors) {
+pub(crate) fn claim(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
     access_modes(spec, errors);
     if spec["resources"]["requests"]["storage"].is_null() {
@@ -49,7 +49,12 @@ pub(super) fn claim(object: &Value, errors: &mut Errors) {
 }
 
 /// Once a claim names a volume, only its size may change.
-pub(super) fn claim_update(new: &Value, old: &Value, errors: &mut Errors) {
+pub(crate) fn claim_update(new: &Value, old: &Value, errors: &mut Errors) {
+    fixed_when_bound(new, old, errors);
+    claim(new, errors);
+}
+
+fn fixed_when_bound(new: &Value, old: &Value, errors: &mut Errors) {
     if text(&old["spec"], "volumeName").is_empty() {
         return;
     }

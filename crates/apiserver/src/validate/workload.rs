@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Errors, essence, metadata, names, pod, text};
 use crate::selector::LabelSelector;
 
-pub(super) fn deployment(object: &Value, errors: &mut Errors) {
+pub(crate) fn deployment(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
     common(spec, errors);
     strategy(&spec["strategy"], errors);
@@ -21,14 +21,24 @@ pub(super) fn deployment(object: &Value, errors: &mut Errors) {
     }
 }
 
-pub(super) fn replica_set(object: &Value, errors: &mut Errors) {
+pub(crate) fn replica_set(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
     errors.non_negative("spec.minReadySeconds", &spec["minReadySeconds"]);
     common(spec, errors);
 }
 
+pub(crate) fn deployment_update(new: &Value, old: &Value, errors: &mut Errors) {
+    deployment(new, errors);
+    immutable_selector(new, old, errors);
+}
+
+pub(crate) fn replica_set_update(new: &Value, old: &Value, errors: &mut Errors) {
+    replica_set(new, errors);
+    immutable_selector(new, old, errors);
+}
+
 /// Its selector is a plain map, which must select the template and be more than nothing.
-pub(super) fn replication_controller(object: &Value, errors: &mut Errors) {
+pub(crate) fn replication_controller(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
     errors.non_negative("spec.minReadySeconds", &spec["minReadySeconds"]);
     let selector = spec["selector"].as_object().filter(|labels| !labels.is_empty());
@@ -184,7 +194,7 @@ fn amount(value: &Value) -> Option<i64> {
     }
 }
 
-pub(super) fn deployment_status(new: &Value, old: &Value, errors: &mut Errors) {
+pub(crate) fn deployment_status(new: &Value, old: &Value, errors: &mut Errors) {
     let status = &new["status"];
     for field in [
         "observedGeneration",
@@ -213,7 +223,7 @@ pub(super) fn growing_collision_count(new: &Value, old: &Value, errors: &mut Err
     }
 }
 
-pub(super) fn replica_set_status(new: &Value, errors: &mut Errors) {
+pub(crate) fn replica_set_status(new: &Value, errors: &mut Errors) {
     let status = &new["status"];
     for field in [
         "replicas",

@@ -1,0 +1,163 @@
+//! The kinds of the group "", which has no name.
+
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Event, LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+    ReplicationController, ResourceQuota, Secret, Service, ServiceAccount,
+};
+
+use super::Subresource::{Binding, Eviction, Finalize, Scale, Status};
+use super::{Generation, Kind, Nulls, lists, of};
+use crate::rest::{counts, strategy};
+use crate::selector::{By, EVENT_FIELDS, POD_FIELDS};
+use crate::validate::{names, node, objects, pod, storage, workload};
+use crate::{defaults, table};
+
+pub(super) static ROWS: &[Kind] = &[
+    Kind {
+        short_names: &["cm"],
+        validate: objects::config_map,
+        validate_update: Some(objects::config_map_update),
+        columns: &["Name", "Data", "Age"],
+        cells: |row| vec![row.name(), (row.size("/data") + row.size("/binaryData")).into(), row.age()],
+        ..of::<ConfigMap>()
+    },
+    Kind {
+        short_names: &["ev"],
+        create_on_update: true,
+        lists: &lists::EVENT,
+        validate: objects::event,
+        // Old events may predate the rules.
+        validate_update: Some(|_, _, _| {}),
+        columns: table::EVENT,
+        cells: table::event,
+        selectable: EVENT_FIELDS,
+        ..of::<Event>()
+    },
+    Kind {
+        short_names: &["ns"],
+        verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
+        subresources: &[Finalize, Status],
+        lists: &lists::WITH_CONDITIONS,
+        defaults: defaults::namespace,
+        name: names::dns1123_label,
+        on_create: strategy::new_namespace,
+        on_update: strategy::keep_namespace_spec,
+        columns: &["Name", "Status", "Age"],
+        cells: |row| vec![row.name(), row.text("/status/phase"), row.age()],
+        selectable: &[("status.phase", By::Text)],
+        ..of::<Namespace>()
+    },
+    Kind {
+        short_names: &["no"],
+        subresources: &[Status],
+        lists: &lists::NODE,
+        defaults: defaults::node,
+        validate: node::node,
+        validate_update: Some(node::update),
+        created_with_status: true,
+        on_create: strategy::taint_by_condition,
+        columns: table::NODE,
+        cells: table::node,
+        selectable: &[("spec.unschedulable", By::Flag)],
+        ..of::<Node>()
+    },
+    // No controller binds one to the other.
+    Kind {
+        short_names: &["pv"],
+        subresources: &[Status],
+        returns_deleted: true,
+        lists: &lists::VOLUME_OBJECT,
+        defaults: defaults::volume,
+        validate: storage::volume,
+        on_create: |_, volume| strategy::protect(volume, "kubernetes.io/pv-protection"),
+        columns: &["Name", "Reclaim Policy", "Status", "Claim", "StorageClass", "Age"],
+        cells: table::volume,
+        ..of::<PersistentVolume>()
+    },
+    Kind {
+        short_names: &["pvc"],
+        subresources: &[Status],
+        returns_deleted: true,
+        lists: &lists::CLAIM,
+        defaults: defaults::claim,
+        validate: storage::claim,
+        validate_update: Some(storage::claim_update),
+        on_create: |_, claim| strategy::protect(claim, "kubernetes.io/pvc-protection"),
+        columns: &["Name", "Status", "Volume", "StorageClass", "Age"],
+        cells: table::claim,
+        ..of::<PersistentVolumeClaim>()
+    },
+    Kind {
+        short_names: &["po"],
+        categories: &["all"],
+        subresources: &[Binding, Eviction, Status],
+        generation: Generation::Spec,
+        returns_deleted: true,
+        protobuf: true,
+        lists: &lists::POD,
+        defaults: defaults::pod,
+        validate: pod::pod,
+        validate_update: Some(pod::update),
+        validate_status: pod::update_status,
+        on_status: strategy::keep_owners_and_class,
+        columns: table::POD,
+        cells: table::pod,
+        selectable: POD_FIELDS,
+        ..of::<Pod>()
+    },
+    Kind {
+        short_names: &["rc"],
+        categories: &["all"],
+        subresources: &[Scale, Status],
+        generation: Generation::Spec,
+        orphans_dependents: true,
+        nulls: Nulls::PlainSelector,
+        lists: &lists::WORKLOAD,
+        defaults: defaults::replication_controller,
+        // Its selector may change: it is older than the rule.
+        validate: workload::replication_controller,
+        validate_status: |new, _, errors| workload::replica_set_status(new, errors),
+        status_form: counts::with_replicas,
+        columns: table::REPLICA_SET,
+        cells: |row| table::replica_set(row, table::label_map(row.at("/spec/selector"))),
+        selectable: &[("status.replicas", By::Number)],
+        ..of::<ReplicationController>()
+    },
+    Kind { short_names: &["limits"], defaults: defaults::limit_range, ..of::<LimitRange>() },
+    Kind { short_names: &["quota"], subresources: &[Status], lists: &lists::QUOTA, ..of::<ResourceQuota>() },
+    Kind {
+        defaults: defaults::secret,
+        validate: objects::secret,
+        validate_update: Some(objects::secret_update),
+        columns: &["Name", "Type", "#Data", "Age"],
+        cells: |row| vec![row.name(), row.text("/type"), row.size("/data").into(), row.age()],
+        selectable: &[("type", By::Text)],
+        ..of::<Secret>()
+    },
+    Kind {
+        short_names: &["svc"],
+        categories: &["all"],
+        subresources: &[Status],
+        returns_deleted: true,
+        nulls: Nulls::PlainSelector,
+        lists: &lists::SERVICE,
+        defaults: defaults::service,
+        name: names::dns1035_label,
+        validate: objects::service,
+        validate_update: Some(objects::service_update),
+        on_create: strategy::allocate_cluster_ip,
+        on_update: strategy::keep_cluster_ip,
+        columns: &["Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "*Selector"],
+        cells: table::service,
+        selectable: &[("spec.clusterIP", By::Text), ("spec.type", By::Text)],
+        ..of::<Service>()
+    },
+    Kind {
+        short_names: &["sa"],
+        returns_deleted: true,
+        lists: &lists::SERVICE_ACCOUNT,
+        columns: &["Name", "#Secrets", "Age"],
+        cells: |row| vec![row.name(), row.size("/secrets").into(), row.age()],
+        ..of::<ServiceAccount>()
+    },
+];
