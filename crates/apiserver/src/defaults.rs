@@ -4,7 +4,9 @@
 //! Applying them twice changes nothing. As in Go, an empty string counts as "not set", and so does a
 //! zero in the probe numbers, which are not pointers upstream.
 
+pub(crate) mod cluster;
 mod pods;
+pub(crate) mod workloads;
 
 use serde_json::{Map, Value, json};
 
@@ -44,6 +46,9 @@ pub(crate) fn limit_range(object: &mut Object) {
 
 pub(crate) fn volume(object: &mut Object) {
     storage(object, "persistentVolumeReclaimPolicy", "Retain");
+    if let Some(path) = child(object, "spec").and_then(|spec| child(spec, "hostPath")) {
+        path.entry("type").or_insert_with(|| "".into());
+    }
 }
 
 pub(crate) fn claim(object: &mut Object) {

@@ -4,7 +4,9 @@
 mod cluster;
 mod core;
 pub(crate) mod lists;
+mod network;
 mod served;
+mod storage;
 mod workloads;
 
 use k8s_openapi::api::autoscaling::v1::Scale;
@@ -36,6 +38,8 @@ pub(crate) enum Subresource {
     Finalize,
     /// `/binding`: gives a pod its node.
     Binding,
+    /// `/approval`: the conditions of a request for a certificate.
+    Approval,
     /// `/eviction`: a graceful deletion that a disruption budget may refuse (there are none here).
     Eviction,
 }
@@ -46,6 +50,7 @@ impl Subresource {
             Subresource::Status => "status",
             Subresource::Scale => "scale",
             Subresource::Finalize => "finalize",
+            Subresource::Approval => "approval",
             Subresource::Binding => "binding",
             Subresource::Eviction => "eviction",
         }
@@ -54,7 +59,7 @@ impl Subresource {
     /// Verbs as discovery lists them.
     pub(crate) fn verbs(self) -> &'static [&'static str] {
         match self {
-            Subresource::Status | Subresource::Scale => &["get", "patch", "update"],
+            Subresource::Approval | Subresource::Status | Subresource::Scale => &["get", "patch", "update"],
             Subresource::Finalize => &["update"],
             Subresource::Binding | Subresource::Eviction => &["create"],
         }
@@ -156,9 +161,10 @@ pub(crate) struct Kind {
     /// The same after defaults.
     pub(crate) after_update: fn(&mut Value, &Value),
     /// The same for a write through `/status`.
-    pub(crate) on_status: fn(&mut Value, &Value),
+    pub(crate) on_status: fn(&Server, &mut Value, &Value),
 
-    /// The columns of `kubectl get`. A star marks what only `-o wide` shows, a hash a number.
+    /// The columns of `kubectl get`. A star marks what only `-o wide` shows; then a hash marks a
+    /// number, a question mark a boolean, and an at sign a date.
     pub(crate) columns: &'static [&'static str],
     /// The cells, in the order of the columns.
     pub(crate) cells: fn(&Row<'_>) -> Vec<Value>,
@@ -203,7 +209,7 @@ pub(crate) const BASE: Kind = Kind {
     on_create: |_, _| {},
     on_update: |_, _| {},
     after_update: |_, _| {},
-    on_status: |_, _| {},
+    on_status: |_, _, _| {},
     columns: &["Name", "Age"],
     cells: |row| vec![row.name(), row.age()],
     selectable: &[],
@@ -258,13 +264,21 @@ static GROUPS: &[&[Kind]] = &[
     workloads::APPS,
     cluster::EVENTS,
     workloads::AUTOSCALING,
-    cluster::NETWORKING,
+    workloads::BATCH,
+    cluster::CERTIFICATES,
+    network::NETWORKING,
     workloads::POLICY,
     cluster::RBAC,
+    storage::STORAGE,
     cluster::EXTENSIONS,
     cluster::ADMISSION,
+    cluster::SCHEDULING,
     cluster::COORDINATION,
+    cluster::NODE,
+    network::DISCOVERY,
     cluster::FLOW_CONTROL,
+    storage::RESOURCE,
+    cluster::AGGREGATION,
 ];
 
 /// Every kind, in the order of discovery.

@@ -26,6 +26,20 @@ pub struct Resource<'a> {
     pub subresources: &'a [&'a str],
 }
 
+/// How a client asks for the older document in protobuf, and the type that it gets.
+pub(crate) const V2_ACCEPTED: &str = "application/com.github.proto-openapi.spec.v2";
+pub(crate) const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+/// A document with nothing but its version: field 1 is "2.0".
+pub(crate) const V2_EMPTY: &[u8] = b"\n\x032.0";
+
+/// The document at `/openapi/v2`, which describes no kind. kubectl reads it for kinds that the newer documents lack, and for
+/// `kind: List`; it skips a kind that this one lacks too, and lets the server judge. Without the document it refuses the
+/// whole file.
+pub fn v2() -> Value {
+    let info = json!({"title": "Windlass sandbox", "version": env!("CARGO_PKG_VERSION")});
+    json!({"swagger": "2.0", "info": info, "paths": {}})
+}
+
 /// The document at `/openapi/v3`: where the documents of the given groups and versions are.
 ///
 /// The core group has the empty name.

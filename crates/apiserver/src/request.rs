@@ -62,6 +62,8 @@ pub(crate) enum Document {
     Group(String),
     /// `/api/v1` and `/apis/<group>/<version>`
     Resources(String, String),
+    /// `/openapi/v2`
+    OpenApiV2,
     /// `/openapi/v3`
     OpenApiIndex,
     /// `/openapi/v3/api/v1` and `/openapi/v3/apis/<group>/<version>`
@@ -117,6 +119,7 @@ pub(crate) fn resolve(path: &str, registry: &Registry) -> Result<Target, Failure
         ["apis", group] => Document::Group((*group).to_owned()),
         ["api", version] => Document::Resources(String::new(), (*version).to_owned()),
         ["apis", group, version] => Document::Resources((*group).to_owned(), (*version).to_owned()),
+        ["openapi", "v2"] => Document::OpenApiV2,
         ["openapi", "v3"] => Document::OpenApiIndex,
         ["openapi", "v3", "api", version] => Document::OpenApi(String::new(), (*version).to_owned()),
         ["openapi", "v3", "apis", group, version] => {
@@ -170,11 +173,14 @@ pub(crate) fn verb(method: &Method, place: &Place, watch: bool) -> Result<Verb, 
         ("PUT", false, None) => Verb::Update,
         ("PATCH", false, None) => Verb::Patch,
         ("DELETE", false, None) => Verb::Delete,
-        ("GET", false, Some(Subresource::Status | Subresource::Scale)) => Verb::Get,
-        ("PUT", false, Some(Subresource::Status | Subresource::Scale | Subresource::Finalize)) => {
-            Verb::Update
+        ("GET", false, Some(Subresource::Approval | Subresource::Status | Subresource::Scale)) => Verb::Get,
+        ("PUT", false, Some(Subresource::Binding | Subresource::Eviction)) => {
+            return Err(Failure::method_not_allowed());
         }
-        ("PATCH", false, Some(Subresource::Status | Subresource::Scale)) => Verb::Patch,
+        ("PUT", false, Some(_)) => Verb::Update,
+        ("PATCH", false, Some(Subresource::Approval | Subresource::Status | Subresource::Scale)) => {
+            Verb::Patch
+        }
         ("POST", false, Some(Subresource::Binding | Subresource::Eviction)) => Verb::Create,
         _ => return Err(Failure::method_not_allowed()),
     };

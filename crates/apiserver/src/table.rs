@@ -3,7 +3,9 @@
 //!
 //! Columns of priority 1 show up with `-o wide` only. Cells are in the order of the columns.
 
+pub(crate) mod cluster;
 mod pod;
+pub(crate) mod workloads;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -21,7 +23,12 @@ pub fn columns(kind: &str) -> Value {
 pub(crate) fn columns_of(kind: &Kind) -> Value {
     let column = |column: &&str| {
         let (priority, column) = column.strip_prefix('*').map_or((0, *column), |rest| (1, rest));
-        let (kind, name) = column.strip_prefix('#').map_or(("string", column), |rest| ("integer", rest));
+        let (kind, name) = match column.split_at_checked(1) {
+            Some(("#", name)) => ("integer", name),
+            Some(("?", name)) => ("boolean", name),
+            Some(("@", name)) => ("date", name),
+            _ => ("string", column),
+        };
         json!({
             "name": name,
             "type": kind,
@@ -68,9 +75,27 @@ impl Row<'_> {
         self.at(pointer).as_str().unwrap_or_default().into()
     }
 
+    /// The text, or another one where there is none.
+    pub(crate) fn text_or(&self, pointer: &str, absent: &str) -> Value {
+        match self.at(pointer).as_str() {
+            Some(text) if !text.is_empty() => text.into(),
+            _ => absent.into(),
+        }
+    }
+
+    /// Absent is false.
+    pub(crate) fn flag(&self, pointer: &str) -> Value {
+        self.at(pointer).as_bool().unwrap_or(false).into()
+    }
+
     /// Absent is 0.
     pub(crate) fn number(&self, pointer: &str) -> Value {
         number(self.at(pointer)).into()
+    }
+
+    /// The texts of a list.
+    pub(crate) fn texts(&self, pointer: &str) -> Value {
+        items(self.at(pointer)).filter_map(Value::as_str).collect::<Vec<_>>().join(",").into()
     }
 
     /// How many entries a list or map has.
@@ -94,20 +119,24 @@ impl Row<'_> {
 
     /// The names and the images of the containers of the template.
     fn containers(&self) -> [Value; 2] {
-        let containers = self.at("/spec/template/spec/containers");
+        self.containers_at("/spec/template/spec/containers")
+    }
+
+    /// The same of containers elsewhere.
+    pub(crate) fn containers_at(&self, pointer: &str) -> [Value; 2] {
+        let containers = self.at(pointer);
         ["name", "image"].map(|field| {
             let texts = items(containers).map(|container| container[field].as_str().unwrap_or_default());
             json!(texts.collect::<Vec<_>>().join(","))
         })
     }
+}
 
-    /// The phase of a volume or a claim, or that it is being deleted.
-    fn storage_phase(&self) -> Value {
-        match self.at("/metadata/deletionTimestamp").is_null() {
-            true => self.text("/status/phase"),
-            false => "Terminating".into(),
-        }
-    }
+pub(crate) const CREATED: &[&str] = &["Name", "@Created At"];
+
+/// Name and time of creation, for kinds whose age says nothing.
+pub(crate) fn created(row: &Row<'_>) -> Vec<Value> {
+    vec![row.name(), row.at("/metadata/creationTimestamp").clone()]
 }
 
 pub(crate) const DEPLOYMENT: &[&str] =
@@ -173,32 +202,6 @@ pub(crate) fn replica_set(row: &Row<'_>, selector: Value) -> Vec<Value> {
         containers,
         images,
         selector,
-    ]
-}
-
-pub(crate) fn claim(row: &Row<'_>) -> Vec<Value> {
-    vec![
-        row.name(),
-        row.storage_phase(),
-        row.text("/spec/volumeName"),
-        row.text("/spec/storageClassName"),
-        row.age(),
-    ]
-}
-
-pub(crate) fn volume(row: &Row<'_>) -> Vec<Value> {
-    let claim = row.at("/spec/claimRef");
-    let claim = match (claim["namespace"].as_str(), claim["name"].as_str()) {
-        (Some(namespace), Some(name)) => format!("{namespace}/{name}").into(),
-        _ => "".into(),
-    };
-    vec![
-        row.name(),
-        row.text("/spec/persistentVolumeReclaimPolicy"),
-        row.storage_phase(),
-        claim,
-        row.text("/spec/storageClassName"),
-        row.age(),
     ]
 }
 
@@ -594,7 +597,7 @@ mod tests {
         };
         check("ConfigMap", named(json!({"data": {"a": "", "b": ""}})), json!(["x", 2, "<unknown>"]));
         check("Secret", named(json!({"type": "Opaque"})), json!(["x", "Opaque", 0, "<unknown>"]));
-        check("ServiceAccount", named(json!({})), json!(["x", 0, "<unknown>"]));
+        check("ServiceAccount", named(json!({})), json!(["x", "<unknown>"]));
         check("Lease", named(json!({"spec": {"holderIdentity": "me"}})), json!(["x", "me", "<unknown>"]));
         check(
             "Namespace",

@@ -11,15 +11,23 @@ use serde_json::Value;
 use crate::custom;
 use crate::kinds::{self, Kind};
 
+pub(crate) mod access;
+pub(crate) mod batch;
+pub(crate) mod classes;
 mod container;
 pub(crate) mod daemonset;
+pub(crate) mod endpoints;
 mod metadata;
 pub mod names;
+pub(crate) mod network;
 pub(crate) mod node;
 pub(crate) mod objects;
 pub(crate) mod pod;
+pub(crate) mod scaling;
+mod schedule;
 pub(crate) mod storage;
 mod volume;
+pub(crate) mod webhooks;
 pub(crate) mod workload;
 
 /// One reason why an object is refused.
@@ -118,6 +126,11 @@ impl Errors {
         self.push(field, "FieldValueInvalid", format!("Invalid value: {value}: {why}"));
     }
 
+    /// The same for a value that is no JSON of the API: the fields have the names and the order of a Go type.
+    pub(crate) fn invalid_shown(&mut self, field: &str, shown: &str, why: &str) {
+        self.push(field, "FieldValueInvalid", format!("Invalid value: {shown}: {why}"));
+    }
+
     pub(crate) fn each_invalid(&mut self, field: &str, value: &str, errors: Vec<String>) {
         for why in errors {
             self.invalid(field, value, why);
@@ -151,6 +164,11 @@ impl Errors {
 
     pub(crate) fn too_long(&mut self, field: &str, limit: usize) {
         self.push(field, "FieldValueTooLong", format!("Too long: may not be more than {limit} bytes"));
+    }
+
+    pub(crate) fn too_many(&mut self, field: &str, number: usize, limit: usize) {
+        let detail = format!("Too many: {number}: must have at most {limit} items");
+        self.push(field, "FieldValueTooMany", detail);
     }
 
     /// Absent counts as zero.

@@ -7,6 +7,7 @@
 pub mod apply;
 
 use std::{
+    collections::BTreeSet,
     fmt,
     path::{Path, PathBuf},
 };
@@ -195,6 +196,21 @@ fn objects(found: Vec<ManifestObject>, served: Vec<ServedKind>) -> Result<Vec<Ob
     for found in found.iter().filter(|found| found.kind == "CustomResourceDefinition") {
         kinds.extend(defined(&found.body["spec"]));
     }
+    // All of them at once: a manifest of fifty objects is not to be tried fifty times.
+    let is_known = |found: &&ManifestObject| kinds.iter().any(|known| known.kind == found.kind);
+    let mut unknown: Vec<&ManifestObject> = found.iter().filter(|found| !is_known(found)).collect();
+    if let Some(first) = unknown.first() {
+        let origin = first.origin.clone();
+        let name = |found: &ManifestObject| format!("{:?} ({})", found.kind, found.api_version);
+        let mut seen = BTreeSet::new();
+        unknown.retain(|found| seen.insert(name(found)));
+        let names: Vec<String> = unknown.into_iter().map(name).collect();
+        let problem = format!(
+            "unknown kind {}; the sandbox serves the built-in kinds of Kubernetes, and those that the manifests define",
+            names.join(", ")
+        );
+        return Err(ManifestError::Document { origin, problem });
+    }
     let object = |ManifestObject { origin, body, api_version, kind }: ManifestObject| {
         object(&origin, body, &api_version, &kind, &kinds)
             .map_err(|problem| ManifestError::Document { origin, problem })
@@ -241,12 +257,7 @@ fn object(
     let is_it = |known: &&Creatable| known.kind == kind && known.api_version == api_version;
     let found = all.iter().find(is_it).or_else(|| all.iter().find(|known| known.kind == kind));
     let Some(Creatable { api_version: right, plural, namespaced, is_new, .. }) = found else {
-        let served: Vec<String> =
-            all.iter().map(|row| format!("{} ({})", row.kind, row.api_version)).collect();
-        return Err(format!(
-            "unknown kind {kind:?} ({api_version}); the sandbox serves: {}",
-            served.join(", ")
-        ));
+        return Err(format!("unknown kind {kind:?} ({api_version})"));
     };
     if api_version != right {
         return Err(format!("the sandbox does not serve {kind} as apiVersion {api_version:?}; use {right}"));
@@ -369,14 +380,17 @@ items:
     }
 
     #[test]
-    fn the_error_for_an_unknown_kind_lists_the_served_kinds() {
-        let error = refused("apiVersion: batch/v1\nkind: Job\nmetadata: {name: web}\n");
-        assert!(
-            error.contains(
-                "unknown kind \"Job\" (batch/v1); the sandbox serves: \
-                 ClusterRole (rbac.authorization.k8s.io/v1)"
-            ),
-            "{error}"
+    fn all_unknown_kinds_are_named_at_once() {
+        let document =
+            |kind: &str| format!("apiVersion: example.com/v1\nkind: {kind}\nmetadata: {{name: web}}\n---\n");
+        let error = refused(&["Shelf", "Shelf", "Rack"].map(document).concat());
+        let names = "unknown kind \"Shelf\" (example.com/v1), \"Rack\" (example.com/v1);";
+        assert!(error.contains(names), "{error}");
+        assert_eq!(
+            parse("x.yaml", "{apiVersion: batch/v1, kind: Job, metadata: {name: a}}", served_kinds())
+                .unwrap()
+                .len(),
+            1
         );
     }
 

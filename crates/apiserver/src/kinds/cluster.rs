@@ -1,22 +1,31 @@
-//! The kinds of the cluster itself: leases, events, networks, rights, admission and further kinds. Of most of these nothing
-//! here takes any notice: they stand beside a workload in a manifest.
+//! The kinds of the cluster itself: events, leases, rights, certificates, classes of pods, admission, further kinds. Of most
+//! of these nothing here takes any notice: they stand beside a workload in a manifest.
 
 use k8s_openapi::api::admissionregistration::v1::{
-    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+    MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, MutatingWebhookConfiguration,
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
 };
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::api::flowcontrol::v1::FlowSchema;
-use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
+use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 
-use super::Subresource::Status;
+use super::Subresource::{Approval, Status};
 use super::{Generation, Kind, Nulls, Wire, lists, of};
 use crate::custom::definition;
-use crate::selector::EVENT_FIELDS;
-use crate::table;
-use crate::validate::{names, objects};
+use crate::defaults::cluster as defaults;
+use crate::rest::strategy;
+use crate::selector::{By, EVENT_FIELDS};
+use crate::table::{self, cluster};
+use crate::validate::{access, classes, names, objects, webhooks};
+
+/// The category of the kinds that extend the API.
+const EXTENDS: &[&str] = &["api-extensions"];
 
 pub(super) static EVENTS: &[Kind] = &[Kind {
     short_names: &["ev"],
@@ -31,23 +40,66 @@ pub(super) static EVENTS: &[Kind] = &[Kind {
     ..of::<Event>()
 }];
 
-pub(super) static NETWORKING: &[Kind] = &[Kind {
-    short_names: &["netpol"],
-    generation: Generation::Spec,
-    lists: &lists::NETWORK_POLICY,
-    ..of::<NetworkPolicy>()
+pub(super) static CERTIFICATES: &[Kind] = &[Kind {
+    short_names: &["csr"],
+    subresources: &[Approval, Status],
+    lists: &lists::WITH_OWNED_CONDITIONS,
+    defaults: defaults::empty_status,
+    validate: access::certificate_request,
+    validate_status: access::certificate_request_status,
+    on_create: strategy::sign_request,
+    on_update: strategy::keep_spec,
+    on_status: strategy::date_conditions,
+    columns: &["Name", "Age", "SignerName", "Requestor", "RequestedDuration", "Condition"],
+    cells: cluster::certificate_request,
+    selectable: &[("spec.signerName", By::Text)],
+    ..of::<CertificateSigningRequest>()
 }];
 
 pub(super) static RBAC: &[Kind] = &[
-    Kind { name: names::path_segment, ..of::<ClusterRole>() },
-    Kind { name: names::path_segment, lists: &lists::ROLE_BINDING, ..of::<ClusterRoleBinding>() },
-    Kind { name: names::path_segment, ..of::<Role>() },
-    Kind { name: names::path_segment, lists: &lists::ROLE_BINDING, ..of::<RoleBinding>() },
+    Kind {
+        create_on_update: true,
+        name: names::path_segment,
+        validate: access::cluster_role,
+        columns: table::CREATED,
+        cells: table::created,
+        ..of::<ClusterRole>()
+    },
+    Kind {
+        create_on_update: true,
+        lists: &lists::ROLE_BINDING,
+        defaults: defaults::role_binding,
+        name: names::path_segment,
+        validate: access::cluster_role_binding,
+        validate_update: Some(access::cluster_role_binding_update),
+        columns: cluster::BINDING,
+        cells: cluster::binding,
+        ..of::<ClusterRoleBinding>()
+    },
+    Kind {
+        create_on_update: true,
+        name: names::path_segment,
+        validate: access::role,
+        columns: table::CREATED,
+        cells: table::created,
+        ..of::<Role>()
+    },
+    Kind {
+        create_on_update: true,
+        lists: &lists::ROLE_BINDING,
+        defaults: defaults::role_binding,
+        name: names::path_segment,
+        validate: access::role_binding,
+        validate_update: Some(access::role_binding_update),
+        columns: cluster::BINDING,
+        cells: cluster::binding,
+        ..of::<RoleBinding>()
+    },
 ];
 
 pub(super) static EXTENSIONS: &[Kind] = &[Kind {
     short_names: &["crd", "crds"],
-    categories: &["api-extensions"],
+    categories: EXTENDS,
     subresources: &[Status],
     generation: Generation::Spec,
     unconditional_update: false,
@@ -57,24 +109,94 @@ pub(super) static EXTENSIONS: &[Kind] = &[Kind {
     validate: definition::validate,
     validate_update: Some(definition::validate_update),
     on_create: definition::new_status,
-    columns: &["Name", "Created At"],
-    cells: |row| vec![row.name(), row.at("/metadata/creationTimestamp").clone()],
+    columns: table::CREATED,
+    cells: table::created,
     ..of::<CustomResourceDefinition>()
 }];
 
 pub(super) static ADMISSION: &[Kind] = &[
     Kind {
+        categories: EXTENDS,
+        generation: Generation::Content,
+        unconditional_update: false,
+        lists: &lists::WEBHOOKS,
+        defaults: defaults::mutating_webhooks,
+        validate: webhooks::mutating,
+        columns: &["Name", "#Webhooks", "Age"],
+        cells: |row| vec![row.name(), row.size("/webhooks").into(), row.age()],
+        ..of::<MutatingWebhookConfiguration>()
+    },
+    Kind {
+        categories: EXTENDS,
+        generation: Generation::Content,
+        unconditional_update: false,
+        lists: &lists::WEBHOOKS,
+        defaults: defaults::validating_webhooks,
+        validate: webhooks::validating,
+        columns: &["Name", "#Webhooks", "Age"],
+        cells: |row| vec![row.name(), row.size("/webhooks").into(), row.age()],
+        ..of::<ValidatingWebhookConfiguration>()
+    },
+    Kind {
+        categories: EXTENDS,
         subresources: &[Status],
         generation: Generation::Spec,
+        unconditional_update: false,
         lists: &lists::ADMISSION_POLICY,
+        defaults: defaults::validating_admission_policy,
+        columns: &["Name", "#Validations", "ParamKind", "Age"],
+        cells: |row| {
+            vec![row.name(), row.size("/spec/validations").into(), cluster::parameters(row), row.age()]
+        },
         ..of::<ValidatingAdmissionPolicy>()
     },
     Kind {
+        categories: EXTENDS,
         generation: Generation::Spec,
+        unconditional_update: false,
         lists: &lists::ADMISSION_POLICY_BINDING,
+        defaults: defaults::admission_policy_binding,
+        columns: cluster::ADMISSION_BINDING,
+        cells: cluster::admission_binding,
         ..of::<ValidatingAdmissionPolicyBinding>()
     },
+    Kind {
+        categories: EXTENDS,
+        generation: Generation::Spec,
+        unconditional_update: false,
+        lists: &lists::ADMISSION_POLICY,
+        defaults: defaults::admission_policy,
+        columns: &["Name", "#Mutations", "ParamKind", "Age"],
+        cells: |row| {
+            vec![row.name(), row.size("/spec/mutations").into(), cluster::parameters(row), row.age()]
+        },
+        ..of::<MutatingAdmissionPolicy>()
+    },
+    Kind {
+        categories: EXTENDS,
+        generation: Generation::Spec,
+        unconditional_update: false,
+        lists: &lists::ADMISSION_POLICY_BINDING,
+        defaults: defaults::admission_policy_binding,
+        columns: cluster::ADMISSION_BINDING,
+        cells: cluster::admission_binding,
+        ..of::<MutatingAdmissionPolicyBinding>()
+    },
 ];
+
+pub(super) static SCHEDULING: &[Kind] = &[Kind {
+    short_names: &["pc"],
+    generation: Generation::Spec,
+    defaults: defaults::priority_class,
+    validate: classes::priority_class,
+    validate_update: Some(classes::priority_class_update),
+    columns: &["Name", "#Value", "?Global-Default", "Age", "PreemptionPolicy"],
+    cells: |row| {
+        let policy = row.text("/preemptionPolicy");
+        vec![row.name(), row.number("/value"), row.flag("/globalDefault"), row.age(), policy]
+    },
+    ..of::<PriorityClass>()
+}];
 
 pub(super) static COORDINATION: &[Kind] = &[Kind {
     unconditional_update: false,
@@ -85,9 +207,48 @@ pub(super) static COORDINATION: &[Kind] = &[Kind {
     ..of::<Lease>()
 }];
 
-pub(super) static FLOW_CONTROL: &[Kind] = &[Kind {
+pub(super) static NODE: &[Kind] = &[Kind {
+    unconditional_update: false,
+    create_on_update: true,
+    lists: &lists::RUNTIME_CLASS,
+    validate: classes::runtime_class,
+    validate_update: Some(classes::runtime_class_update),
+    columns: &["Name", "Handler", "Age"],
+    cells: |row| vec![row.name(), row.text("/handler"), row.age()],
+    ..of::<RuntimeClass>()
+}];
+
+pub(super) static FLOW_CONTROL: &[Kind] = &[
+    Kind {
+        subresources: &[Status],
+        generation: Generation::Spec,
+        lists: &lists::WITH_CONDITIONS,
+        defaults: defaults::flow_schema,
+        columns: &["Name", "PriorityLevel", "MatchingPrecedence", "DistinguisherMethod", "Age", "MissingPL"],
+        cells: cluster::flow_schema,
+        ..of::<FlowSchema>()
+    },
+    Kind {
+        subresources: &[Status],
+        generation: Generation::Spec,
+        lists: &lists::WITH_CONDITIONS,
+        defaults: defaults::priority_level,
+        columns: cluster::PRIORITY_LEVEL,
+        cells: cluster::priority_level,
+        ..of::<PriorityLevelConfiguration>()
+    },
+];
+
+pub(super) static AGGREGATION: &[Kind] = &[Kind {
+    categories: EXTENDS,
     subresources: &[Status],
-    generation: Generation::Spec,
+    unconditional_update: false,
+    name: names::path_segment,
     lists: &lists::WITH_CONDITIONS,
-    ..of::<FlowSchema>()
+    defaults: defaults::api_service,
+    on_create: strategy::announce_group,
+    validate: webhooks::api_service,
+    columns: &["Name", "Service", "Available", "Age"],
+    cells: cluster::api_service,
+    ..of::<APIService>()
 }];

@@ -1,15 +1,15 @@
 //! The kinds of the group "", which has no name.
 
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Event, LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
-    ReplicationController, ResourceQuota, Secret, Service, ServiceAccount,
+    ConfigMap, Endpoints, Event, LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+    PodTemplate, ReplicationController, ResourceQuota, Secret, Service, ServiceAccount,
 };
 
 use super::Subresource::{Binding, Eviction, Finalize, Scale, Status};
 use super::{Generation, Kind, Nulls, lists, of};
 use crate::rest::{counts, strategy};
 use crate::selector::{By, EVENT_FIELDS, POD_FIELDS};
-use crate::validate::{names, node, objects, pod, storage, workload};
+use crate::validate::{batch, endpoints, names, node, objects, pod, storage, workload};
 use crate::{defaults, table};
 
 pub(super) static ROWS: &[Kind] = &[
@@ -20,6 +20,15 @@ pub(super) static ROWS: &[Kind] = &[
         columns: &["Name", "Data", "Age"],
         cells: |row| vec![row.name(), (row.size("/data") + row.size("/binaryData")).into(), row.age()],
         ..of::<ConfigMap>()
+    },
+    Kind {
+        short_names: &["ep"],
+        create_on_update: true,
+        defaults: defaults::cluster::endpoints,
+        validate: endpoints::endpoints,
+        columns: &["Name", "Endpoints", "Age"],
+        cells: table::cluster::endpoints,
+        ..of::<Endpoints>()
     },
     Kind {
         short_names: &["ev"],
@@ -69,9 +78,11 @@ pub(super) static ROWS: &[Kind] = &[
         lists: &lists::VOLUME_OBJECT,
         defaults: defaults::volume,
         validate: storage::volume,
-        on_create: |_, volume| strategy::protect(volume, "kubernetes.io/pv-protection"),
-        columns: &["Name", "Reclaim Policy", "Status", "Claim", "StorageClass", "Age"],
-        cells: table::volume,
+        validate_update: Some(storage::volume_update),
+        on_create: strategy::new_volume,
+        on_status: strategy::date_phase,
+        columns: table::cluster::VOLUME,
+        cells: table::cluster::volume,
         ..of::<PersistentVolume>()
     },
     Kind {
@@ -83,8 +94,8 @@ pub(super) static ROWS: &[Kind] = &[
         validate: storage::claim,
         validate_update: Some(storage::claim_update),
         on_create: |_, claim| strategy::protect(claim, "kubernetes.io/pvc-protection"),
-        columns: &["Name", "Status", "Volume", "StorageClass", "Age"],
-        cells: table::claim,
+        columns: table::cluster::CLAIM,
+        cells: table::cluster::claim,
         ..of::<PersistentVolumeClaim>()
     },
     Kind {
@@ -106,6 +117,18 @@ pub(super) static ROWS: &[Kind] = &[
         ..of::<Pod>()
     },
     Kind {
+        generation: Generation::Content,
+        lists: &lists::POD_TEMPLATE,
+        defaults: defaults::workloads::pod_template,
+        validate: batch::pod_template,
+        columns: &["Name", "Containers", "Images", "Pod Labels"],
+        cells: |row| {
+            let [containers, images] = row.containers_at("/template/spec/containers");
+            vec![row.name(), containers, images, table::label_map(row.at("/template/metadata/labels"))]
+        },
+        ..of::<PodTemplate>()
+    },
+    Kind {
         short_names: &["rc"],
         categories: &["all"],
         subresources: &[Scale, Status],
@@ -123,8 +146,22 @@ pub(super) static ROWS: &[Kind] = &[
         selectable: &[("status.replicas", By::Number)],
         ..of::<ReplicationController>()
     },
-    Kind { short_names: &["limits"], defaults: defaults::limit_range, ..of::<LimitRange>() },
-    Kind { short_names: &["quota"], subresources: &[Status], lists: &lists::QUOTA, ..of::<ResourceQuota>() },
+    Kind {
+        short_names: &["limits"],
+        create_on_update: true,
+        defaults: defaults::limit_range,
+        columns: table::CREATED,
+        cells: table::created,
+        ..of::<LimitRange>()
+    },
+    Kind {
+        short_names: &["quota"],
+        subresources: &[Status],
+        lists: &lists::QUOTA,
+        columns: &["Name", "Request", "Limit", "Age"],
+        cells: table::workloads::quota,
+        ..of::<ResourceQuota>()
+    },
     Kind {
         defaults: defaults::secret,
         validate: objects::secret,
@@ -138,6 +175,7 @@ pub(super) static ROWS: &[Kind] = &[
         short_names: &["svc"],
         categories: &["all"],
         subresources: &[Status],
+        create_on_update: true,
         returns_deleted: true,
         nulls: Nulls::PlainSelector,
         lists: &lists::SERVICE,
@@ -156,8 +194,6 @@ pub(super) static ROWS: &[Kind] = &[
         short_names: &["sa"],
         returns_deleted: true,
         lists: &lists::SERVICE_ACCOUNT,
-        columns: &["Name", "#Secrets", "Age"],
-        cells: |row| vec![row.name(), row.size("/secrets").into(), row.age()],
         ..of::<ServiceAccount>()
     },
 ];

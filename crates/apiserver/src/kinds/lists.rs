@@ -229,11 +229,58 @@ static VOLUME_NODE_AFFINITY: Schema = Schema(&[("required", Shape::Atomic)]);
 pub(super) static CLAIM: Schema = Schema(&[METADATA_FIELD, ("spec", object(&CLAIM_SPEC)), CONDITIONS_FIELD]);
 static CLAIM_SPEC: Schema = Schema(&[("dataSource", Shape::Atomic), ("selector", Shape::Atomic)]);
 
+pub(super) static POD_TEMPLATE: Schema = Schema(&[METADATA_FIELD, ("template", object(&TEMPLATE))]);
+pub(super) static JOB: Schema =
+    Schema(&[METADATA_FIELD, ("spec", object(&WORKLOAD_SPEC)), ("status", object(&JOB_STATUS))]);
+static JOB_STATUS: Schema =
+    Schema(&[("conditions", Shape::Merged("type")), ("uncountedTerminatedPods", object(&UNCOUNTED))]);
+static UNCOUNTED: Schema =
+    Schema(&[("failed", Shape::Set { merges: false }), ("succeeded", Shape::Set { merges: false })]);
+pub(super) static CRON_JOB: Schema = Schema(&[METADATA_FIELD, ("spec", object(&CRON_JOB_SPEC))]);
+static CRON_JOB_SPEC: Schema = Schema(&[("jobTemplate", object(&JOB_TEMPLATE))]);
+static JOB_TEMPLATE: Schema = Schema(&[METADATA_FIELD, ("spec", object(&WORKLOAD_SPEC))]);
+
+pub(super) static INGRESS: Schema = Schema(&[METADATA_FIELD, ("spec", object(&INGRESS_SPEC))]);
+static INGRESS_SPEC: Schema = Schema(&[("defaultBackend", object(&BACKEND))]);
+static BACKEND: Schema = Schema(&[("resource", Shape::Atomic), ("service", object(&BACKEND_SERVICE))]);
+static BACKEND_SERVICE: Schema = Schema(&[("port", Shape::Atomic)]);
 pub(super) static NETWORK_POLICY: Schema = Schema(&[METADATA_FIELD, ("spec", object(&NETWORK_POLICY_SPEC))]);
 static NETWORK_POLICY_SPEC: Schema = Schema(&[("podSelector", Shape::Atomic)]);
 pub(super) static BUDGET: Schema = Schema(&[METADATA_FIELD, ("spec", object(&SELECTING)), CONDITIONS_FIELD]);
 static SELECTING: Schema = Schema(&[("selector", Shape::Atomic)]);
 pub(super) static ROLE_BINDING: Schema = Schema(&[METADATA_FIELD, ("roleRef", Shape::Atomic)]);
+
+pub(super) static RUNTIME_CLASS: Schema = Schema(&[METADATA_FIELD, ("scheduling", object(&SCHEDULING))]);
+static SCHEDULING: Schema = Schema(&[("nodeSelector", Shape::Atomic)]);
+pub(super) static CSI_DRIVER: Schema = Schema(&[METADATA_FIELD, ("spec", object(&CSI_DRIVER_SPEC))]);
+static CSI_DRIVER_SPEC: Schema = Schema(&[("volumeLifecycleModes", Shape::Set { merges: false })]);
+pub(super) static CSI_NODE: Schema = Schema(&[METADATA_FIELD, ("spec", object(&CSI_NODE_SPEC))]);
+static CSI_NODE_SPEC: Schema = Schema(&[("drivers", by(NAME))]);
+pub(super) static CSI_CAPACITY: Schema = Schema(&[METADATA_FIELD, ("nodeTopology", Shape::Atomic)]);
+pub(super) static ATTACHMENT: Schema = Schema(&[METADATA_FIELD, ("spec", object(&ATTACHMENT_SPEC))]);
+static ATTACHMENT_SPEC: Schema = Schema(&[("source", object(&ATTACHMENT_SOURCE))]);
+static ATTACHMENT_SOURCE: Schema = Schema(&[("inlineVolumeSpec", object(&PERSISTENT_VOLUME))]);
+pub(super) static RESOURCE_CLAIM: Schema =
+    Schema(&[METADATA_FIELD, ("status", object(&RESOURCE_CLAIM_STATUS))]);
+static RESOURCE_CLAIM_STATUS: Schema = Schema(&[
+    ("allocation", object(&SCHEDULING)),
+    (
+        "devices",
+        Shape::Map {
+            keys: &[key("driver"), key("device"), key("pool"), key("shareID")],
+            item: &OWNED_CONDITIONS,
+            merges: false,
+        },
+    ),
+    ("reservedFor", by(&[key("uid")])),
+]);
+pub(super) static RESOURCE_SLICE: Schema = Schema(&[METADATA_FIELD, ("spec", object(&SCHEDULING))]);
+pub(super) static WEBHOOKS: Schema = Schema(&[METADATA_FIELD, ("webhooks", items(NAME, &WEBHOOK))]);
+static WEBHOOK: Schema = Schema(&[
+    ("matchConditions", by(NAME)),
+    ("namespaceSelector", Shape::Atomic),
+    ("objectSelector", Shape::Atomic),
+]);
 
 pub(super) static ADMISSION_POLICY: Schema =
     Schema(&[METADATA_FIELD, ("spec", object(&ADMISSION_POLICY_SPEC)), OWNED_CONDITIONS_FIELD]);

@@ -1,14 +1,15 @@
-//! The kinds that make pods, and those that watch over them: the groups apps, autoscaling and policy.
+//! The kinds that make pods, and those that watch over them: the groups apps, batch, autoscaling and policy.
 
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
 use super::Subresource::{Scale, Status};
 use super::{Generation, Kind, Nulls, lists, of};
 use crate::rest::{counts, strategy};
 use crate::selector::By;
-use crate::validate::{daemonset, workload};
+use crate::validate::{batch, daemonset, names, scaling, workload};
 use crate::{defaults, strict, table};
 
 pub(super) static APPS: &[Kind] = &[
@@ -36,7 +37,7 @@ pub(super) static APPS: &[Kind] = &[
         on_create: strategy::first_template_generation,
         on_update: strategy::keep_template_generation,
         after_update: strategy::count_template,
-        on_status: strategy::keep_template_generation,
+        on_status: |_, new, old| strategy::keep_template_generation(new, old),
         columns: table::DAEMON_SET,
         cells: table::daemon_set,
         ..of::<DaemonSet>()
@@ -77,17 +78,64 @@ pub(super) static APPS: &[Kind] = &[
     Kind {
         short_names: &["sts"],
         categories: &["all"],
-        subresources: &[Status],
+        subresources: &[Scale, Status],
         generation: Generation::Spec,
         lists: &lists::WORKLOAD,
+        defaults: defaults::workloads::stateful_set,
+        name: names::dns1123_label,
+        validate: scaling::stateful_set,
+        validate_update: Some(scaling::stateful_set_update),
+        validate_status: scaling::stateful_set_status,
+        status_form: counts::of_a_stateful_set,
+        columns: table::workloads::STATEFUL_SET,
+        cells: table::workloads::stateful_set,
         ..of::<StatefulSet>()
+    },
+];
+
+// Like a StatefulSet, a Job is kept, but makes no pods.
+pub(super) static BATCH: &[Kind] = &[
+    Kind {
+        short_names: &["cj"],
+        categories: &["all"],
+        subresources: &[Status],
+        generation: Generation::Spec,
+        lists: &lists::CRON_JOB,
+        defaults: defaults::workloads::cron_job,
+        validate: batch::cron_job,
+        validate_update: Some(batch::cron_job_update),
+        columns: table::workloads::CRON_JOB,
+        cells: table::workloads::cron_job,
+        ..of::<CronJob>()
+    },
+    Kind {
+        categories: &["all"],
+        subresources: &[Status],
+        generation: Generation::Spec,
+        orphans_dependents: true,
+        lists: &lists::JOB,
+        defaults: defaults::workloads::job,
+        validate: batch::job,
+        validate_update: Some(batch::job_update),
+        validate_status: batch::job_status,
+        on_create: strategy::generate_selector,
+        columns: table::workloads::JOB,
+        cells: table::workloads::job,
+        selectable: &[("status.successful", By::Succeeded)],
+        ..of::<Job>()
     },
 ];
 
 pub(super) static AUTOSCALING: &[Kind] = &[Kind {
     short_names: &["hpa"],
+    categories: &["all"],
     subresources: &[Status],
     lists: &lists::WITH_CONDITIONS,
+    defaults: defaults::workloads::autoscaler,
+    validate: scaling::autoscaler,
+    validate_status: scaling::autoscaler_status,
+    columns: &["Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"],
+    cells: table::workloads::autoscaler,
     ..of::<HorizontalPodAutoscaler>()
 }];
 
@@ -95,6 +143,12 @@ pub(super) static POLICY: &[Kind] = &[Kind {
     short_names: &["pdb"],
     subresources: &[Status],
     generation: Generation::Spec,
+    unconditional_update: false,
     lists: &lists::BUDGET,
+    defaults: defaults::workloads::disruption_budget,
+    validate: scaling::disruption_budget,
+    validate_status: scaling::disruption_budget_status,
+    columns: &["Name", "Min Available", "Max Unavailable", "#Allowed Disruptions", "Age"],
+    cells: table::workloads::disruption_budget,
     ..of::<PodDisruptionBudget>()
 }];

@@ -39,6 +39,13 @@ pub(crate) fn of_a_deployment(object: &mut Value) {
     }
 }
 
+pub(crate) fn of_a_stateful_set(object: &mut Value) {
+    let status = map_mut(object, "status");
+    drop_absent(status);
+    drop_zero(status, "currentReplicas");
+    ["replicas", "availableReplicas"].iter().for_each(|field| keep_zero(status, field));
+}
+
 /// Those of a ReplicaSet or ReplicationController.
 pub(crate) fn with_replicas(object: &mut Value) {
     let status = map_mut(object, "status");

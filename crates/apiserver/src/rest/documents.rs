@@ -30,6 +30,16 @@ pub(super) fn reply(registry: &Registry, document: &Document, form: Form) -> Res
         Document::Resources(group, version) => {
             discovery::resources(registry, group, version).ok_or_else(Failure::unknown_path)?
         }
+        Document::OpenApiV2 if form == Form::Protobuf => {
+            return Ok(Reply {
+                code: 200,
+                content_type: openapi::V2_PROTOBUF,
+                content: Content::Text(Bytes::from_static(openapi::V2_EMPTY)),
+                warnings: Vec::new(),
+                etag: None,
+            });
+        }
+        Document::OpenApiV2 => openapi::v2(),
         Document::OpenApiIndex => {
             let groups = registry.groups();
             let pairs = groups.iter().flat_map(|(group, versions)| versions.iter().map(|one| (*group, *one)));

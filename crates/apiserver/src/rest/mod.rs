@@ -50,6 +50,7 @@ use super::request::{self, Document, Request, Target, Verb};
 use super::status::Failure;
 use super::store::{Limits, Store};
 use super::watch;
+use crate::openapi;
 
 /// A larger body is refused, as a real server does.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
@@ -294,6 +295,8 @@ impl Incoming {
                 // Clients request health and OpenAPI with all kinds of Accept headers.
                 let form = if aggregated {
                     negotiate(accept, Offer { aggregated: true, ..Offer::default() })?
+                } else if document == Document::OpenApiV2 && accept.contains(openapi::V2_ACCEPTED) {
+                    Form::Protobuf
                 } else {
                     Form::Plain
                 };

@@ -7,8 +7,10 @@ use serde_json::{Value, json};
 use super::Server;
 use crate::custom::shape;
 use crate::kinds::{Generation, Kind, Subresource};
-use crate::object::{as_map, copy_field, map_mut, metadata_mut, set_meta, strings, text};
+use crate::object::{as_map, copy_field, map_mut, meta, metadata_mut, set_meta, strings, text};
+use crate::store::Key;
 use crate::strict::TEMPLATE_GENERATION;
+use crate::validate::batch;
 
 /// Metadata that a client cannot change by an update.
 const SYSTEM_METADATA: &[&str] = &[
@@ -94,6 +96,90 @@ pub(crate) fn count_template(new: &mut Value, old: &Value) {
     }
 }
 
+/// The pods of a Job are its own: they have labels that no other Job gives, and it selects them (`generateSelector`). Who
+/// asks for a selector of its own has it.
+pub(crate) fn generate_selector(_server: &Server, object: &mut Value) {
+    if object.pointer("/spec/manualSelector") == Some(&Value::Bool(true)) {
+        return;
+    }
+    let (uid, name) = (meta(object, "uid").to_owned(), meta(object, "name").to_owned());
+    let spec = map_mut(object, "spec");
+    let template = as_map(spec.entry("template").or_insert_with(|| json!({})));
+    let metadata = as_map(template.entry("metadata").or_insert_with(|| json!({})));
+    let labels = as_map(metadata.entry("labels").or_insert_with(|| json!({})));
+    for (keys, value) in [(batch::JOB_NAME, &name), (batch::CONTROLLER_UID, &uid)] {
+        for key in keys {
+            labels.entry(key).or_insert_with(|| json!(value));
+        }
+    }
+    let selector = as_map(spec.entry("selector").or_insert_with(|| json!({})));
+    let labels = as_map(selector.entry("matchLabels").or_insert_with(|| json!({})));
+    labels.entry(batch::CONTROLLER_UID[0]).or_insert_with(|| json!(uid));
+}
+
+/// A request for a certificate says who asks, and nobody approves it by creating it. Every client here is the same user.
+pub(crate) fn sign_request(_server: &Server, object: &mut Value) {
+    let spec = map_mut(object, "spec");
+    for field in ["uid", "extra"] {
+        spec.remove(field);
+    }
+    spec.insert("username".to_owned(), json!("system:admin"));
+    spec.insert("groups".to_owned(), json!(["system:masters", "system:authenticated"]));
+}
+
+/// The conditions of a request for a certificate say when they were set and when they changed.
+pub(crate) fn date_conditions(server: &Server, new: &mut Value, old: &Value) {
+    let now = json!(seconds((server.options.now)()));
+    let before = old.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+    let conditions = map_mut(new, "status").get_mut("conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten().filter_map(Value::as_object_mut) {
+        condition.entry("lastUpdateTime").or_insert_with(|| now.clone());
+        let same = before.iter().find(|other| {
+            Some(&other["type"]) == condition.get("type") && Some(&other["status"]) == condition.get("status")
+        });
+        let since = same.map_or_else(|| now.clone(), |same| same["lastTransitionTime"].clone());
+        condition.entry("lastTransitionTime").or_insert(since);
+    }
+}
+
+/// A new volume is protected, and has been in its phase since now.
+pub(crate) fn new_volume(server: &Server, object: &mut Value) {
+    protect(object, "kubernetes.io/pv-protection");
+    let now = seconds((server.options.now)());
+    as_map(object).insert("status".to_owned(), json!({"phase": "Pending", "lastPhaseTransitionTime": now}));
+}
+
+/// The time of a volume's phase is that of its last change, unless the writer knows better.
+pub(crate) fn date_phase(server: &Server, new: &mut Value, old: &Value) {
+    let (phase, time) = ("/status/phase", "/status/lastPhaseTransitionTime");
+    if new.pointer(phase) != old.pointer(phase) && new.pointer(time) == old.pointer(time) {
+        let now = seconds((server.options.now)());
+        map_mut(new, "status").insert("lastPhaseTransitionTime".to_owned(), json!(now));
+    }
+}
+
+/// No other server answers for a group here, so one that is announced is not available.
+pub(crate) fn announce_group(server: &Server, object: &mut Value) {
+    let place = |field: &str| text(object, &format!("/spec/service/{field}")).to_owned();
+    let (namespace, name) = (place("namespace"), place("name"));
+    if name.is_empty() || server.store.get("Service", &Key::new(&namespace, &name)).is_some() {
+        return;
+    }
+    let condition = json!({
+        "type": "Available",
+        "status": "False",
+        "reason": "ServiceNotFound",
+        "message": format!("service/{name} in {namespace:?} is not present"),
+        "lastTransitionTime": seconds((server.options.now)()),
+    });
+    as_map(object).insert("status".to_owned(), json!({"conditions": [condition]}));
+}
+
+/// What an update leaves alone.
+pub(crate) fn keep_spec(new: &mut Value, old: &Value) {
+    copy_field(as_map(new), Some(old), "spec");
+}
+
 /// No pod is bound to a new node before it was found to be ready (the admission plugin
 /// TaintNodesByCondition, plugin/pkg/admission/nodetaint).
 pub(crate) fn taint_by_condition(_server: &Server, object: &mut Value) {
@@ -145,7 +231,7 @@ pub(super) fn bump_generation(kind: &Kind, new: &mut Value, old: &Value) {
 
 /// A write through `/status`. What else than the status gets through differs by kind, and clients rely
 /// on it: the Deployment controller writes its revision annotation this way.
-pub(super) fn prepare_status(kind: &Kind, new: &mut Value, old: &Value) {
+pub(super) fn prepare_status(server: &Server, kind: &Kind, new: &mut Value, old: &Value) {
     if kind.custom.is_some() {
         // Nothing but the status, and who owns it.
         let mut kept = old.clone();
@@ -156,17 +242,17 @@ pub(super) fn prepare_status(kind: &Kind, new: &mut Value, old: &Value) {
     }
     keep_system_metadata(new, old);
     copy_field(as_map(new), Some(old), "spec");
-    (kind.on_status)(new, old);
+    (kind.on_status)(server, new, old);
     (kind.status_form)(new);
 }
 
 /// The status of a Deployment comes with annotations, but not with labels.
-pub(crate) fn keep_labels(new: &mut Value, old: &Value) {
+pub(crate) fn keep_labels(_server: &Server, new: &mut Value, old: &Value) {
     copy_field(metadata_mut(new), old.get("metadata"), "labels");
 }
 
 /// The status of a pod changes neither its owners nor its quality of service.
-pub(crate) fn keep_owners_and_class(new: &mut Value, old: &Value) {
+pub(crate) fn keep_owners_and_class(_server: &Server, new: &mut Value, old: &Value) {
     copy_field(metadata_mut(new), old.get("metadata"), "ownerReferences");
     copy_field(map_mut(new, "status"), old.get("status"), "qosClass");
 }

@@ -92,7 +92,9 @@ fn next(
     let kind = place.kind;
     check_preconditions(kind, &place.name, old, &new, unconditional)?;
     match place.subresource {
-        Some(Subresource::Status) => strategy::prepare_status(kind, &mut new, old),
+        Some(Subresource::Approval | Subresource::Status) => {
+            strategy::prepare_status(server, kind, &mut new, old)
+        }
         Some(Subresource::Finalize) => strategy::prepare_finalize(&mut new, old),
         // The server's own write, computed from the stored object.
         Some(Subresource::Binding) => {}
@@ -102,7 +104,7 @@ fn next(
     body::tidy(kind, &mut new);
     strategy::fill(kind, &mut new);
     let errors = match place.subresource {
-        Some(Subresource::Status) => validate::update_status_of(kind, &new, old),
+        Some(Subresource::Approval | Subresource::Status) => validate::update_status_of(kind, &new, old),
         Some(Subresource::Finalize | Subresource::Binding) => Vec::new(),
         _ => validate::update_of(kind, &new, old),
     };
@@ -134,7 +136,8 @@ fn check_preconditions(
                 reason: "FieldValueInvalid",
                 detail: "Invalid value: 0: must be specified for an update".to_owned(),
             };
-            return Err(Failure::invalid(kind, name, &[error]));
+            // The message names the resource where others name the kind.
+            return Err(Failure::invalid_as(kind.plural, kind.group, name, &[error]));
         }
     } else if version != meta(old, "resourceVersion") {
         return Err(Failure::modified(kind, name));

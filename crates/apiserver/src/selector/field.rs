@@ -14,6 +14,8 @@ pub(crate) enum By {
     Flag,
     /// Absent is 0.
     Number,
+    /// How many pods of a Job have succeeded.
+    Succeeded,
     /// The `ip` of each element.
     Addresses,
     /// The component of an event's source, or the newer field for it, as upstream's `ToSelectableFields` does.
@@ -123,6 +125,7 @@ fn field(object: &Value, path: &str, by: By) -> String {
         By::Text => text(value),
         By::Flag => value.as_bool().unwrap_or(false).to_string(),
         By::Number => value.as_i64().unwrap_or(0).to_string(),
+        By::Succeeded => object["status"]["succeeded"].as_i64().unwrap_or(0).to_string(),
         By::Addresses => {
             let entries = value.as_array().into_iter().flatten();
             entries.map(|entry| text(&entry["ip"])).collect::<Vec<_>>().join(",")

@@ -50,7 +50,10 @@ fn field(name: &str, value: &mut Value, path: &mut Vec<Segment>) -> Result<(), S
         {
             quantities(resources, path)?;
         }
-        ("sizeLimit" | "divisor", amount) => quantity(amount, path)?,
+        ("sizeLimit" | "divisor" | "averageValue" | "maximumVolumeSize", amount) => quantity(amount, path)?,
+        // Of a CSIStorageCapacity it is one quantity, of other kinds a map of them.
+        ("capacity", amount @ Value::String(_)) if path.len() == 1 => quantity(amount, path)?,
+        ("value", amount) if is_in_a_metric(path) => quantity(amount, path)?,
         ("eventTime" | "lastObservedTime" | "acquireTime" | "renewTime", Value::String(text)) => {
             if let Ok(time) = text.parse::<Timestamp>() {
                 let micros = time.subsec_nanosecond() / 1000;
@@ -72,6 +75,10 @@ fn field(name: &str, value: &mut Value, path: &mut Vec<Segment>) -> Result<(), S
             | "deprecatedFirstTimestamp"
             | "deprecatedLastTimestamp"
             | "timeAdded"
+            | "completionTime"
+            | "lastScaleTime"
+            | "lastScheduleTime"
+            | "lastSuccessfulTime"
             | "time",
             Value::String(text),
         ) => {
@@ -82,6 +89,11 @@ fn field(name: &str, value: &mut Value, path: &mut Vec<Segment>) -> Result<(), S
         _ => rewrite(value, path)?,
     }
     Ok(())
+}
+
+/// Whether the path leads into the target or the current value of a metric of an autoscaler.
+fn is_in_a_metric(path: &[Segment]) -> bool {
+    matches!(path, [.., Segment::Key(part), _] if part == "target" || part == "current")
 }
 
 /// Whether the path leads to a field of an item of `spec.limits`; only a LimitRange has these.

@@ -12,13 +12,21 @@ async fn discovery_lists_the_table_of_kinds() {
         "apps",
         "events.k8s.io",
         "autoscaling",
+        "batch",
+        "certificates.k8s.io",
         "networking.k8s.io",
         "policy",
         "rbac.authorization.k8s.io",
+        "storage.k8s.io",
         "apiextensions.k8s.io",
         "admissionregistration.k8s.io",
+        "scheduling.k8s.io",
         "coordination.k8s.io",
+        "node.k8s.io",
+        "discovery.k8s.io",
         "flowcontrol.apiserver.k8s.io",
+        "resource.k8s.io",
+        "apiregistration.k8s.io",
     ];
     assert_eq!(names, served);
     let resources = sandbox.get("/apis/apps/v1").await.ok();
@@ -35,6 +43,7 @@ async fn discovery_lists_the_table_of_kinds() {
         "replicasets/scale",
         "replicasets/status",
         "statefulsets",
+        "statefulsets/scale",
         "statefulsets/status",
     ];
     assert_eq!(names, expected);
@@ -62,7 +71,7 @@ async fn aggregated_discovery_is_served_on_request() {
     assert_eq!(pods["scope"], "Namespaced");
     assert_eq!(pods["shortNames"], json!(["po"]));
     let groups = sandbox.get_as("/apis", accept).await.ok();
-    assert_eq!(groups["items"].as_array().map(Vec::len), Some(10));
+    assert_eq!(groups["items"].as_array().map(Vec::len), Some(18));
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,12 +105,25 @@ async fn a_client_can_ask_for_health_and_version() {
 #[tokio::test(start_paused = true)]
 async fn a_missing_object_is_not_found() {
     let sandbox = sandbox();
-    for path in
-        ["/", "/openapi/v2", "/apis/batch/v1/jobs", "/api/v1/pods/a/b/c/d", "/api/v1/namespaces/x/pods/y/log"]
-    {
+    for path in ["/", "/apis/batch/v1/works", "/api/v1/pods/a/b/c/d", "/api/v1/namespaces/x/pods/y/log"] {
         let message = sandbox.get(path).await.refused(404);
         assert_eq!(message, "the server could not find the requested resource", "{path}");
     }
     sandbox.post(&format!("{PODS}/a"), pod("a")).await.refused(405);
     sandbox.get_as(PODS, "application/cbor").await.refused(406);
+}
+
+#[tokio::test(start_paused = true)]
+async fn kubectl_finds_an_older_document_without_kinds() {
+    let accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    let request = Request::get("/openapi/v2").header("accept", accept).body(Body::empty()).unwrap();
+    let response = sandbox().router().oneshot(request).await.unwrap();
+    let content_type = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["content-type"]),
+        (200, &content_type.parse().unwrap())
+    );
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(body.as_ref(), [0x0a, 0x03, 0x32, 0x2e, 0x30]);
+    assert_eq!(sandbox().get("/openapi/v2").await.ok()["swagger"], "2.0");
 }

@@ -11,6 +11,7 @@ mod faults;
 mod lists;
 mod patches;
 mod quotas;
+mod recorded;
 mod replicationcontrollers;
 mod watches;
 mod web_pages;

@@ -39,6 +39,25 @@ pub(crate) fn volume(object: &Value, errors: &mut Errors) {
     }
 }
 
+/// What a volume is, it stays.
+pub(crate) fn volume_update(new: &Value, old: &Value, errors: &mut Errors) {
+    volume(new, errors);
+    let source = |object: &Value| {
+        let mut spec = object["spec"].clone();
+        if let Some(fields) = spec.as_object_mut() {
+            fields.retain(|field, _| !NO_SOURCE.contains(&field.as_str()));
+        }
+        super::essence(&spec)
+    };
+    if source(new) != source(old) {
+        errors.forbidden(
+            "spec.persistentvolumesource",
+            "spec.persistentvolumesource is immutable after creation",
+        );
+    }
+    errors.immutable("volumeMode", &new["spec"]["volumeMode"], &old["spec"]["volumeMode"]);
+}
+
 pub(crate) fn claim(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
     access_modes(spec, errors);

@@ -80,7 +80,8 @@ fn common(spec: &Value, errors: &mut Errors) {
         return;
     }
     match LabelSelector::from_spec(selector) {
-        Err(_) if selector.is_null() => {}
+        // What is absent selects nothing.
+        Err(_) if selector.is_null() => mismatch(&template["metadata"]["labels"], errors),
         Err(_) => errors.invalid("spec.selector", selector.clone(), "invalid label selector"),
         Ok(parsed) => {
             let labels = &template["metadata"]["labels"];
@@ -100,15 +101,9 @@ pub(super) fn mismatch(labels: &Value, errors: &mut Errors) {
 /// A template of pods that are kept at a number of replicas. `keeper` is the kind in the message;
 /// upstream says "ReplicaSet" for Deployments as well.
 pub(super) fn pod_template(template: &Value, keeper: &str, errors: &mut Errors) {
-    // Without `metadata` in the path, as upstream has it.
-    metadata::labels_and_annotations(&template["metadata"], "spec.template", errors);
+    self::template(template, "spec.template", errors);
     let pod_spec = &template["spec"];
-    pod::spec(pod_spec, "spec.template.spec", errors);
-    if pod_spec["ephemeralContainers"].as_array().is_some_and(|containers| !containers.is_empty()) {
-        let why = "ephemeral containers not allowed in pod template";
-        errors.forbidden("spec.template.spec.ephemeralContainers", why);
-    }
-    // Pods that end by themselves cannot be kept at a number of replicas.
+    // What ends by itself cannot be kept at a number of replicas.
     let policy = &pod_spec["restartPolicy"];
     if policy.as_str().is_some_and(|policy| policy != "Always") {
         errors.not_supported("spec.template.spec.restartPolicy", policy.clone(), &["Always"]);
@@ -116,6 +111,18 @@ pub(super) fn pod_template(template: &Value, keeper: &str, errors: &mut Errors) 
     if !pod_spec["activeDeadlineSeconds"].is_null() {
         let why = format!("activeDeadlineSeconds in {keeper} is not Supported");
         errors.forbidden("spec.template.spec.activeDeadlineSeconds", &why);
+    }
+}
+
+/// A template of pods at a path.
+pub(super) fn template(template: &Value, path: &str, errors: &mut Errors) {
+    // Without `metadata` in the path, as upstream has it.
+    metadata::labels_and_annotations(&template["metadata"], path, errors);
+    let pod_spec = &template["spec"];
+    pod::spec(pod_spec, &format!("{path}.spec"), errors);
+    if pod_spec["ephemeralContainers"].as_array().is_some_and(|containers| !containers.is_empty()) {
+        let why = "ephemeral containers not allowed in pod template";
+        errors.forbidden(&format!("{path}.spec.ephemeralContainers"), why);
     }
 }
 
@@ -186,7 +193,7 @@ pub(super) fn int_or_percent(value: &Value, path: &str, errors: &mut Errors) {
 }
 
 /// The number, or the number before the percent sign. Absent is zero; `None` is junk or too large.
-fn amount(value: &Value) -> Option<i64> {
+pub(super) fn amount(value: &Value) -> Option<i64> {
     match value {
         Value::String(text) => text.strip_suffix('%')?.parse().ok(),
         Value::Null => Some(0),
@@ -441,7 +448,11 @@ mod tests {
             check_create(
                 kind,
                 with(workload(kind), "/spec/selector", Value::Null),
-                &["spec.selector: Required value"],
+                &[
+                    "spec.selector: Required value",
+                    "spec.template.metadata.labels: Invalid value: {\"app\":\"web\"}: `selector` does not match template \
+                     `labels`",
+                ],
             );
             check_create(
                 kind,

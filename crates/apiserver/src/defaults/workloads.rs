@@ -1,0 +1,130 @@
+//! The defaults of the younger workloads: StatefulSets, Jobs, CronJobs and HorizontalPodAutoscalers (upstream
+//! `pkg/apis/{apps,batch}/v1/defaults.go` and `pkg/apis/autoscaling/v2/defaults.go`).
+
+use serde_json::{Value, json};
+
+use super::{Object, child, ensure, fill, fill_map, objects, template};
+
+pub(crate) fn stateful_set(object: &mut Object) {
+    let Some(spec) = ensure(object, "spec") else { return };
+    fill(spec, "podManagementPolicy", "OrderedReady");
+    if let Some(strategy) = ensure(spec, "updateStrategy") {
+        if strategy.get("type").is_none_or(|kind| kind == "") {
+            fill(strategy, "type", "RollingUpdate");
+            ensure(strategy, "rollingUpdate");
+        }
+        if strategy.get("type").is_some_and(|kind| kind == "RollingUpdate")
+            && let Some(rolling) = child(strategy, "rollingUpdate")
+        {
+            fill(rolling, "partition", 0);
+        }
+    }
+    if let Some(retention) = ensure(spec, "persistentVolumeClaimRetentionPolicy") {
+        fill(retention, "whenDeleted", "Retain");
+        fill(retention, "whenScaled", "Retain");
+    }
+    fill(spec, "replicas", 1);
+    fill(spec, "revisionHistoryLimit", 10);
+    template(spec);
+    for claim in objects(spec, "volumeClaimTemplates") {
+        // These are whole objects to the server, with types of their own.
+        fill(claim, "apiVersion", "v1");
+        fill(claim, "kind", "PersistentVolumeClaim");
+        super::claim(claim);
+    }
+}
+
+pub(crate) fn pod_template(object: &mut Object) {
+    job_spec(object);
+}
+
+pub(crate) fn job(object: &mut Object) {
+    if let Some(spec) = ensure(object, "spec") {
+        if is_unset(spec, "completions") && is_unset(spec, "parallelism") {
+            fill(spec, "completions", 1);
+        }
+        fill(spec, "parallelism", 1);
+        let limit = if is_unset(spec, "backoffLimitPerIndex") { 6 } else { i32::MAX };
+        fill(spec, "backoffLimit", limit);
+        fill(spec, "completionMode", "NonIndexed");
+        fill(spec, "suspend", false);
+        let policy = if is_unset(spec, "podFailurePolicy") { "TerminatingOrFailed" } else { "Failed" };
+        fill(spec, "podReplacementPolicy", policy);
+        fill(spec, "manualSelector", false);
+        job_spec(spec);
+    }
+    let labels = object.get("spec").and_then(|spec| spec.pointer("/template/metadata/labels"));
+    if let Some(labels) = labels.filter(|labels| labels.is_object()).cloned()
+        && let Some(metadata) = ensure(object, "metadata")
+    {
+        fill_map(metadata, "labels", &labels);
+    }
+    ensure(object, "status");
+}
+
+pub(crate) fn cron_job(object: &mut Object) {
+    if let Some(spec) = ensure(object, "spec") {
+        fill(spec, "concurrencyPolicy", "Allow");
+        fill(spec, "suspend", false);
+        fill(spec, "successfulJobsHistoryLimit", 3);
+        fill(spec, "failedJobsHistoryLimit", 1);
+        if let Some(job) = child(spec, "jobTemplate") {
+            ensure(job, "metadata");
+            if let Some(job) = child(job, "spec") {
+                job_spec(job);
+            }
+        }
+    }
+    ensure(object, "status");
+}
+
+fn job_spec(spec: &mut Object) {
+    if let Some(template) = child(spec, "template") {
+        ensure(template, "metadata");
+    }
+    template(spec);
+    if let Some(policy) = child(spec, "podFailurePolicy") {
+        for rule in objects(policy, "rules") {
+            objects(rule, "onPodConditions").for_each(|condition| fill(condition, "status", "True"));
+        }
+    }
+}
+
+fn is_unset(object: &Object, field: &str) -> bool {
+    object.get(field).is_none_or(Value::is_null)
+}
+
+pub(crate) fn autoscaler(object: &mut Object) {
+    if let Some(spec) = ensure(object, "spec") {
+        fill(spec, "minReplicas", 1);
+        if spec.get("metrics").is_none_or(|metrics| metrics.as_array().is_none_or(Vec::is_empty)) {
+            let target = json!({"type": "Utilization", "averageUtilization": 80});
+            let metric = json!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
+            spec.insert("metrics".to_owned(), json!([metric]));
+        }
+        if let Some(behavior) = child(spec, "behavior") {
+            let double = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
+            if let Some(up) = ensure(behavior, "scaleUp") {
+                fill(up, "stabilizationWindowSeconds", 0);
+                fill(up, "selectPolicy", "Max");
+                let four = json!({"type": "Pods", "value": 4, "periodSeconds": 15});
+                fill(up, "policies", json!([four, double]));
+            }
+            if let Some(down) = ensure(behavior, "scaleDown") {
+                fill(down, "selectPolicy", "Max");
+                fill(down, "policies", json!([double]));
+            }
+        }
+    }
+    if let Some(status) = ensure(object, "status") {
+        fill(status, "desiredReplicas", 0);
+    }
+}
+
+pub(crate) fn disruption_budget(object: &mut Object) {
+    if let Some(status) = ensure(object, "status") {
+        for field in ["currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"] {
+            fill(status, field, 0);
+        }
+    }
+}

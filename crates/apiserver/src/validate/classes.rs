@@ -1,0 +1,164 @@
+//! Classes of storage, priority and runtimes, and the volumes' drivers (upstream `pkg/apis/{storage,scheduling,node}/validation`).
+
+use serde_json::Value;
+
+use super::{Errors, elements, names, text};
+
+const MAX_PARAMETERS: usize = 512;
+const MAX_PARAMETERS_SIZE: usize = 256 * 1024;
+/// The highest priority that users can give.
+const HIGHEST: i64 = 1_000_000_000;
+/// The classes that each cluster has.
+const SYSTEM: [(&str, i64); 2] =
+    [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+
+pub(crate) fn storage_class(object: &Value, errors: &mut Errors) {
+    match text(object, "provisioner") {
+        "" => errors.required("provisioner", ""),
+        name => {
+            errors.each_invalid("provisioner", &name.to_lowercase(), names::label_key(&name.to_lowercase()))
+        }
+    }
+    parameters(&object["parameters"], errors);
+    errors.one_of("reclaimPolicy", &object["reclaimPolicy"], &["Delete", "Retain"]);
+    errors.one_of("volumeBindingMode", &object["volumeBindingMode"], &["Immediate", "WaitForFirstConsumer"]);
+    for (path, topology) in elements(object, "allowedTopologies", "") {
+        for (path, expression) in elements(topology, "matchLabelExpressions", &path) {
+            if expression["values"].as_array().is_none_or(Vec::is_empty) {
+                errors.required(&format!("{path}.values"), "");
+            }
+            let key = text(expression, "key");
+            errors.each_invalid(&format!("{path}.key"), key, names::label_key(key));
+        }
+    }
+}
+
+pub(crate) fn storage_class_update(new: &Value, old: &Value, errors: &mut Errors) {
+    for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+        errors.immutable(field, &new[field], &old[field]);
+    }
+}
+
+fn parameters(parameters: &Value, errors: &mut Errors) {
+    let entries = parameters.as_object();
+    if entries.map_or(0, serde_json::Map::len) > MAX_PARAMETERS {
+        return errors.too_long("parameters", MAX_PARAMETERS);
+    }
+    let mut size = 0;
+    for (key, value) in entries.into_iter().flatten() {
+        if key.is_empty() {
+            errors.invalid("parameters", "", "field can not be empty.");
+        }
+        size += key.len() + value.as_str().unwrap_or_default().len();
+    }
+    if size > MAX_PARAMETERS_SIZE {
+        errors.too_long("parameters", MAX_PARAMETERS_SIZE);
+    }
+}
+
+pub(crate) fn attributes_class(object: &Value, errors: &mut Errors) {
+    driver(text(object, "driverName"), "driverName", errors);
+    if object["parameters"].as_object().is_none_or(serde_json::Map::is_empty) {
+        errors.required("parameters", "must contain at least one key/value pair");
+    }
+    parameters(&object["parameters"], errors);
+}
+
+pub(crate) fn attributes_class_update(new: &Value, old: &Value, errors: &mut Errors) {
+    for field in ["driverName", "parameters"] {
+        if new[field] != old[field] {
+            errors.forbidden(field, &format!("updates to {field} are forbidden."));
+        }
+    }
+}
+
+fn driver(name: &str, field: &str, errors: &mut Errors) {
+    if name.is_empty() {
+        return errors.required(field, "");
+    }
+    if name.len() > 63 {
+        errors.too_long(field, 63);
+    }
+    let lower = name.to_lowercase();
+    errors.each_invalid(field, name, names::dns1123_subdomain(&lower));
+}
+
+pub(crate) fn csi_driver(object: &Value, errors: &mut Errors) {
+    let name = text(&object["metadata"], "name");
+    driver(name, "metadata.name", errors);
+    let spec = &object["spec"];
+    let policies = ["File", "None", "ReadWriteOnceWithFSType"];
+    errors.one_of("spec.fsGroupPolicy", &spec["fsGroupPolicy"], &policies);
+    for (_, mode) in elements(spec, "volumeLifecycleModes", "spec") {
+        errors.one_of("spec.volumeLifecycleModes", mode, &["Persistent", "Ephemeral"]);
+    }
+}
+
+pub(crate) fn csi_driver_update(new: &Value, old: &Value, errors: &mut Errors) {
+    csi_driver(new, errors);
+    for field in ["attachRequired", "volumeLifecycleModes"] {
+        errors.immutable(&format!("spec.{field}"), &new["spec"][field], &old["spec"][field]);
+    }
+}
+
+pub(crate) fn volume_attachment(object: &Value, errors: &mut Errors) {
+    let spec = &object["spec"];
+    driver(text(spec, "attacher"), "spec.attacher", errors);
+    let source = &spec["source"];
+    let why = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+    match (source["inlineVolumeSpec"].is_null(), source["persistentVolumeName"].is_null()) {
+        (true, true) => errors.required("spec.source", why),
+        (false, false) => errors.forbidden("spec.source", why),
+        _ => {}
+    }
+    let node = text(spec, "nodeName");
+    errors.each_invalid("spec.nodeName", node, names::dns1123_subdomain(node));
+}
+
+pub(crate) fn volume_attachment_update(new: &Value, old: &Value, errors: &mut Errors) {
+    volume_attachment(new, errors);
+    errors.immutable("spec", &new["spec"], &old["spec"]);
+}
+
+pub(crate) fn priority_class(object: &Value, errors: &mut Errors) {
+    let (name, value) = (text(&object["metadata"], "name"), object["value"].as_i64().unwrap_or(0));
+    if name.starts_with("system-") {
+        let why = match SYSTEM.iter().find(|(known, _)| *known == name) {
+            None => Some(format!("{name} is not a known system priority class")),
+            Some((_, right)) if *right != value => {
+                Some(format!("value of {name} PriorityClass must be {right}"))
+            }
+            Some(_) if object["globalDefault"] == true => {
+                Some(format!("globalDefault of {name} PriorityClass must be false"))
+            }
+            Some(_) => None,
+        };
+        if let Some(why) = why {
+            let text = "priority class names with 'system-' prefix are reserved for system use only. error: ";
+            errors.forbidden("metadata.name", &format!("{text}{why}"));
+        }
+    } else if value > HIGHEST {
+        let why = format!("maximum allowed value of a user defined priority is {HIGHEST}");
+        errors.forbidden("value", &why);
+    }
+    let policies = ["PreemptLowerPriority", "Never"];
+    errors.one_of("preemptionPolicy", &object["preemptionPolicy"], &policies);
+}
+
+pub(crate) fn priority_class_update(new: &Value, old: &Value, errors: &mut Errors) {
+    if new["value"] != old["value"] {
+        errors.forbidden("value", "may not be changed in an update.");
+    }
+    errors.immutable("preemptionPolicy", &new["preemptionPolicy"], &old["preemptionPolicy"]);
+}
+
+pub(crate) fn runtime_class(object: &Value, errors: &mut Errors) {
+    match text(object, "handler") {
+        "" => errors.required("handler", ""),
+        handler => errors.each_invalid("handler", handler, names::dns1123_label(handler)),
+    }
+}
+
+pub(crate) fn runtime_class_update(new: &Value, old: &Value, errors: &mut Errors) {
+    errors.immutable("handler", &new["handler"], &old["handler"]);
+}

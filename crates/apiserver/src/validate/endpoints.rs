@@ -1,0 +1,125 @@
+//! Endpoints and EndpointSlices (upstream `pkg/apis/{core,discovery}/validation`).
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use serde_json::Value;
+
+use super::{Errors, elements, names, text};
+
+const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
+const MAX_ENDPOINTS: usize = 1000;
+const MAX_ADDRESSES: usize = 100;
+const MAX_PORTS: usize = 20_000;
+
+pub(crate) fn endpoints(object: &Value, errors: &mut Errors) {
+    for (path, subset) in elements(object, "subsets", "") {
+        let is_empty = |list: &str| subset[list].as_array().is_none_or(Vec::is_empty);
+        if is_empty("addresses") && is_empty("notReadyAddresses") {
+            errors.required(&path, "must specify `addresses` or `notReadyAddresses`");
+        }
+        for list in ["addresses", "notReadyAddresses"] {
+            for (path, address) in elements(subset, list, &path) {
+                let (field, address) = (format!("{path}.ip"), text(address, "ip"));
+                ip(address, &field, errors);
+                of_a_pod(address, &field, errors);
+            }
+        }
+        let ports = subset["ports"].as_array().map_or(0, Vec::len);
+        for (path, port) in elements(subset, "ports", &path) {
+            let field = format!("{path}.name");
+            match text(port, "name") {
+                "" if ports > 1 => errors.required(&field, ""),
+                "" => {}
+                name => errors.each_invalid(&field, name, names::dns1123_label(name)),
+            }
+            let number = port["port"].as_i64().unwrap_or(0);
+            for why in names::port_number(number) {
+                errors.invalid(&format!("{path}.port"), number, why);
+            }
+            errors.one_of(&format!("{path}.protocol"), &port["protocol"], &PROTOCOLS);
+        }
+    }
+}
+
+fn ip(address: &str, field: &str, errors: &mut Errors) {
+    if address.parse::<IpAddr>().is_err() {
+        errors.invalid(field, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+    }
+}
+
+/// Adds why an address is none that a pod can have.
+fn of_a_pod(address: &str, field: &str, errors: &mut Errors) {
+    let Ok(parsed) = address.parse::<IpAddr>() else {
+        return errors.invalid(field, address, "must be a valid IP address");
+    };
+    let (local, multicast) = match parsed {
+        IpAddr::V4(ip) => (ip.is_link_local(), ip.octets()[..3] == [224, 0, 0]),
+        IpAddr::V6(ip) => (ip.is_unicast_link_local(), ip.segments()[0] == 0xff02),
+    };
+    let why = match () {
+        () if parsed.is_unspecified() => "may not be unspecified (0.0.0.0 or ::)",
+        () if parsed.is_loopback() => "may not be in the loopback range (127.0.0.0/8, ::1/128)",
+        () if local => "may not be in the link-local range (169.254.0.0/16, fe80::/10)",
+        () if multicast => "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)",
+        () => return,
+    };
+    errors.invalid(field, address, why);
+}
+
+pub(crate) fn endpoint_slice(object: &Value, errors: &mut Errors) {
+    let family = text(object, "addressType");
+    match family {
+        "" => errors.required("addressType", ""),
+        "FQDN" | "IPv4" | "IPv6" => {}
+        other => errors.not_supported("addressType", other, &["FQDN", "IPv4", "IPv6"]),
+    }
+    let count = |list: &Value| list.as_array().map_or(0, Vec::len);
+    if count(&object["ports"]) > MAX_PORTS {
+        errors.too_many("ports", count(&object["ports"]), MAX_PORTS);
+    }
+    let mut seen = BTreeSet::new();
+    for (path, port) in elements(object, "ports", "") {
+        let (field, name) = (format!("{path}.name"), text(port, "name"));
+        if !name.is_empty() {
+            errors.each_invalid(&field, name, names::dns1123_label(name));
+        }
+        if !seen.insert(name) {
+            errors.duplicate(&field, name);
+        }
+        errors.one_of(&format!("{path}.protocol"), &port["protocol"], &PROTOCOLS);
+    }
+    if count(&object["endpoints"]) > MAX_ENDPOINTS {
+        return errors.too_many("endpoints", count(&object["endpoints"]), MAX_ENDPOINTS);
+    }
+    for (path, endpoint) in elements(object, "endpoints", "") {
+        let field = format!("{path}.addresses");
+        match count(&endpoint["addresses"]) {
+            0 => errors.required(&field, "must contain at least 1 address"),
+            number if number > MAX_ADDRESSES => errors.too_many(&field, number, MAX_ADDRESSES),
+            _ => {}
+        }
+        for (item, address) in elements(endpoint, "addresses", &path) {
+            let address = address.as_str().unwrap_or_default();
+            match (family, address.parse::<IpAddr>()) {
+                ("IPv4", Ok(IpAddr::V6(_))) => errors.invalid(&field, address, "must be an IPv4 address"),
+                ("IPv6", Ok(IpAddr::V4(_))) => errors.invalid(&field, address, "must be an IPv6 address"),
+                ("IPv4" | "IPv6", Err(_)) => ip(address, &item, errors),
+                ("IPv4" | "IPv6", Ok(_)) => of_a_pod(address, &item, errors),
+                ("FQDN", _) => errors.each_invalid(&item, address, names::dns1123_subdomain(address)),
+                _ => {}
+            }
+        }
+        if let Some(host) = endpoint["hostname"].as_str() {
+            errors.each_invalid(&format!("{path}.hostname"), host, names::dns1123_label(host));
+        }
+        if let Some(node) = endpoint["nodeName"].as_str() {
+            errors.each_invalid(&format!("{path}.nodeName"), node, names::dns1123_subdomain(node));
+        }
+    }
+}
+
+pub(crate) fn endpoint_slice_update(new: &Value, old: &Value, errors: &mut Errors) {
+    endpoint_slice(new, errors);
+    errors.immutable("addressType", &new["addressType"], &old["addressType"]);
+}
