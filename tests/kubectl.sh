@@ -192,6 +192,41 @@ echo "# create and get"
 deployment web 3 nginx:1.26 >"$work/web.yaml"
 says "create -f" 'deployment.apps/web created' k create -f "$work/web.yaml"
 refuse "create -f again" 'AlreadyExists' k create -f "$work/web.yaml"
+# One unknown kind must not end the whole file: kubectl asks /openapi/v2 about it.
+printf '%s\n---\n' '{apiVersion: v1, kind: ConfigMap, metadata: {name: before}}' \
+  '{apiVersion: example.com/v1, kind: Shelf, metadata: {name: fast}}' \
+  '{apiVersion: v1, kind: ConfigMap, metadata: {name: after}}' >"$work/shelf.yaml"
+refuse "create -f with an unknown kind names it" 'no matches for kind "Shelf" in version "example.com/v1"' \
+  k create -f "$work/shelf.yaml"
+check "create -f with an unknown kind creates the rest" k delete configmap before after
+says "create -f of a List" 'configmap/one created' bash -c \
+  "echo '{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: ConfigMap, metadata: {name: one}}]}' |
+    timeout 60 kubectl create -f -"
+check "the object of a List is there" k delete configmap one
+says "create -f of kinds that nothing acts on" 'ingress.networking.k8s.io/front created' bash -c \
+  "echo '{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: front}, spec: {defaultBackend: {service:
+    {name: web, port: {number: 80}}}}}' | timeout 60 kubectl create -f -"
+says "get of a kind by its short name" 'CLASS +HOSTS +ADDRESS +PORTS' k get ing
+says "explain of a kind that nothing acts on" 'KIND: +CronJob' k explain cj.spec
+check "delete of a kind that nothing acts on" k delete ing front
+# These are sent in protobuf.
+says "create job" 'job.batch/hello created' k create job hello --image=busybox
+equals "a job has its selector and defaults" '6 NonIndexed Never' k get job hello \
+  -o 'jsonpath={.spec.backoffLimit} {.spec.completionMode} {.spec.template.spec.restartPolicy}'
+says "create cronjob" 'cronjob.batch/nightly created' k create cronjob nightly --image=busybox --schedule='0 3 * * *'
+refuse "create cronjob with a wrong schedule" 'expected exactly 5 fields, found 1: \[often\]' \
+  k create cronjob odd --image=busybox --schedule=often
+says "create ingress" 'ingress.networking.k8s.io/side created' k create ingress side --rule='a.example.com/=web:80'
+equals "an ingress has its host and port" 'a.example.com 80' k get ingress side \
+  -o 'jsonpath={.spec.rules[0].host} {.spec.rules[0].http.paths[0].backend.service.port.number}'
+says "create role" 'role.rbac.authorization.k8s.io/reader created' k create role reader --verb=get --resource=pods
+says "create rolebinding" 'rolebinding.rbac.authorization.k8s.io/reads created' \
+  k create rolebinding reads --role=reader --user=me
+says "create poddisruptionbudget" 'poddisruptionbudget.policy/web created' \
+  k create pdb web --selector=app=web --min-available=1
+says "create priorityclass" 'priorityclass.scheduling.k8s.io/high created' k create priorityclass high --value=5
+check "delete of what was created with flags" bash -c 'timeout 60 kubectl delete --cascade=background job/hello cj/nightly \
+  ing/side role/reader rolebinding/reads pdb/web pc/high'
 says "rollout status waits for the end" 'deployment "web" successfully rolled out' \
   k rollout status deploy/web --timeout=60s
 check "wait --for=condition=Available" k wait --for=condition=Available deploy/web --timeout=30s

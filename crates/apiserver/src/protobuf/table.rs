@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::{messages, pod};
+use super::{kinds, messages, pod};
 
 /// One field of a message.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ impl Message {
 }
 
 static TABLE: LazyLock<HashMap<&'static str, Message>> = LazyLock::new(|| {
-    let rows = messages::MESSAGES.iter().chain(pod::MESSAGES);
+    let rows = messages::MESSAGES.iter().chain(pod::MESSAGES).chain(kinds::MESSAGES);
     rows.map(|(name, fields)| {
         (*name, Message { fields: fields.split(", ").filter_map(Field::parse).collect() })
     })
@@ -81,14 +81,15 @@ mod tests {
             "RawJson",
             "ignored",
         ];
-        for (name, fields) in messages::MESSAGES.iter().chain(pod::MESSAGES) {
+        for (name, fields) in messages::MESSAGES.iter().chain(pod::MESSAGES).chain(kinds::MESSAGES) {
             for text in fields.split(", ").filter(|text| !text.is_empty()) {
                 let field = Field::parse(text).unwrap_or_else(|| panic!("{name}: {text:?}"));
                 let known = simple.contains(&field.kind) || message(field.kind).is_some();
                 assert!(known, "{name}.{}: {}", field.name, field.kind);
             }
         }
-        let (rows, names) = (messages::MESSAGES.len() + pod::MESSAGES.len(), TABLE.len());
+        let (rows, names) =
+            (messages::MESSAGES.len() + pod::MESSAGES.len() + kinds::MESSAGES.len(), TABLE.len());
         assert_eq!(rows, names, "a message stands in the tables twice");
     }
 }
