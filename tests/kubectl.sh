@@ -193,19 +193,25 @@ deployment web 3 nginx:1.26 >"$work/web.yaml"
 says "create -f" 'deployment.apps/web created' k create -f "$work/web.yaml"
 refuse "create -f again" 'AlreadyExists' k create -f "$work/web.yaml"
 # One unknown kind must not end the whole file: kubectl asks /openapi/v2 about it.
-printf '%s\n---\n' '{apiVersion: v1, kind: ConfigMap, metadata: {name: before}}' \
-  '{apiVersion: example.com/v1, kind: Shelf, metadata: {name: fast}}' \
-  '{apiVersion: v1, kind: ConfigMap, metadata: {name: after}}' >"$work/shelf.yaml"
+for object in 'v1 ConfigMap before' 'example.com/v1 Shelf fast' 'v1 ConfigMap after'; do
+  read -r version kind name <<<"$object"
+  printf -- '---\napiVersion: %s\nkind: %s\nmetadata: {name: %s}\n' "$version" "$kind" "$name"
+done >"$work/shelf.yaml"
 refuse "create -f with an unknown kind names it" 'no matches for kind "Shelf" in version "example.com/v1"' \
   k create -f "$work/shelf.yaml"
 check "create -f with an unknown kind creates the rest" k delete configmap before after
-says "create -f of a List" 'configmap/one created' bash -c \
-  "echo '{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: ConfigMap, metadata: {name: one}}]}' |
-    timeout 60 kubectl create -f -"
+says "create -f of a List" 'configmap/one created' k create -f - <<YAML
+apiVersion: v1
+kind: List
+items: [{apiVersion: v1, kind: ConfigMap, metadata: {name: one}}]
+YAML
 check "the object of a List is there" k delete configmap one
-says "create -f of kinds that nothing acts on" 'ingress.networking.k8s.io/front created' bash -c \
-  "echo '{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: front}, spec: {defaultBackend: {service:
-    {name: web, port: {number: 80}}}}}' | timeout 60 kubectl create -f -"
+says "create -f of kinds that nothing acts on" 'ingress.networking.k8s.io/front created' k create -f - <<YAML
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: front}
+spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}
+YAML
 says "get of a kind by its short name" 'CLASS +HOSTS +ADDRESS +PORTS' k get ing
 says "explain of a kind that nothing acts on" 'KIND: +CronJob' k explain cj.spec
 check "delete of a kind that nothing acts on" k delete ing front

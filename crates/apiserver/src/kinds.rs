@@ -141,7 +141,7 @@ pub(crate) struct Kind {
     pub(crate) lists: &'static lists::Schema,
     /// Fills in what is absent. Applying it twice changes nothing.
     pub(crate) defaults: fn(&mut Map<String, Value>),
-    /// What is wrong with a name.
+    /// Why a name is refused.
     pub(crate) name: fn(&str) -> Vec<String>,
     /// Adds what is wrong with a new object, beyond its metadata.
     pub(crate) validate: fn(&Value, &mut Errors),
@@ -154,7 +154,7 @@ pub(crate) struct Kind {
     pub(crate) created_with_status: bool,
     /// Brings a status into the form that is stored.
     pub(crate) status_form: fn(&mut Value),
-    /// What the server itself decides about a new object, before defaults.
+    /// The server's own decisions about a new object, before defaults.
     pub(crate) on_create: fn(&Server, &mut Value),
     /// The same for the first object, which replaces the second.
     pub(crate) on_update: fn(&mut Value, &Value),
@@ -175,7 +175,7 @@ pub(crate) struct Kind {
 const ALL_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// What most rows have in common. As a kind of its own: one that is not known.
+/// The fields that most rows have in common. As a kind of its own: one that is not known.
 pub(crate) const BASE: Kind = Kind {
     group: "",
     version: "v1",

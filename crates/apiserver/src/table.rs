@@ -57,7 +57,7 @@ pub(crate) struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// What is at a JSON pointer, or null.
+    /// The value at a JSON pointer, or null.
     pub(crate) fn at(&self, pointer: &str) -> &Value {
         self.object.pointer(pointer).unwrap_or(&Value::Null)
     }

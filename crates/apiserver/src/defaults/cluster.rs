@@ -110,7 +110,7 @@ fn service_port(holder: &mut Object) {
     }
 }
 
-/// What a webhook or an admission policy applies to.
+/// The objects that a webhook or an admission policy applies to.
 fn match_resources(object: &mut Object) {
     fill(object, "matchPolicy", "Equivalent");
     ensure(object, "namespaceSelector");

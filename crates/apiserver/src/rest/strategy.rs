@@ -175,7 +175,7 @@ pub(crate) fn announce_group(server: &Server, object: &mut Value) {
     as_map(object).insert("status".to_owned(), json!({"conditions": [condition]}));
 }
 
-/// What an update leaves alone.
+/// An update leaves the spec alone.
 pub(crate) fn keep_spec(new: &mut Value, old: &Value) {
     copy_field(as_map(new), Some(old), "spec");
 }

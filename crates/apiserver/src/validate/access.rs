@@ -123,7 +123,7 @@ fn binding(object: &Value, namespaced: bool, errors: &mut Errors) {
     }
 }
 
-/// What a certificate can be for.
+/// The usages of certificates.
 const USAGES: [&str; 23] = [
     "any",
     "cert sign",

@@ -36,7 +36,7 @@ const FIELDS: [Bounds; 5] = [
 /// Checks a schedule.
 ///
 /// # Errors
-/// What is wrong, in the words of upstream's parser.
+/// The reason, in the words of upstream's parser.
 pub(super) fn check(text: &str) -> Result<(), String> {
     let mut text = text;
     if text.starts_with("TZ=") || text.starts_with("CRON_TZ=") {

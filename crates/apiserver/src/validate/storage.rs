@@ -39,7 +39,7 @@ pub(crate) fn volume(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// What a volume is, it stays.
+/// A volume keeps its source and its mode.
 pub(crate) fn volume_update(new: &Value, old: &Value, errors: &mut Errors) {
     volume(new, errors);
     let source = |object: &Value| {
