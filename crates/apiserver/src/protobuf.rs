@@ -387,7 +387,10 @@ mod tests {
         let pod = bytes(2, bytes(999, ""));
         let error = Error::Field { message: "PodSpec".to_owned(), number: 999 };
         assert_eq!(to_json(&body("v1", "Pod", &pod)), Err(error));
-        assert_eq!(to_json(&body("batch/v1", "Job", &[])), Err(Error::Kind("Job".to_owned())));
+        assert_eq!(
+            to_json(&body("storage.k8s.io/v1", "CSIDriver", &[])),
+            Err(Error::Kind("CSIDriver".to_owned()))
+        );
     }
 
     #[test]
