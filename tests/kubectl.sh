@@ -231,7 +231,9 @@ says "create rolebinding" 'rolebinding.rbac.authorization.k8s.io/reads created' 
 says "create poddisruptionbudget" 'poddisruptionbudget.policy/web created' \
   k create pdb web --selector=app=web --min-available=1
 says "create priorityclass" 'priorityclass.scheduling.k8s.io/high created' k create priorityclass high --value=5
-check "delete of what was created with flags" bash -c 'timeout 60 kubectl delete --cascade=background job/hello cj/nightly \
+says "autoscale" 'horizontalpodautoscaler.autoscaling/web autoscaled' k autoscale deployment web --max=3 --cpu-percent=50
+says "get hpa" 'Deployment/web +cpu: <unknown>/50% +1 +3 ' k get hpa
+check "delete of what was created with flags" bash -c 'timeout 60 kubectl delete --cascade=background hpa/web job/hello cj/nightly \
   ing/side role/reader rolebinding/reads pdb/web pc/high'
 says "rollout status waits for the end" 'deployment "web" successfully rolled out' \
   k rollout status deploy/web --timeout=60s

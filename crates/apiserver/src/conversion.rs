@@ -1,10 +1,12 @@
-//! `events.k8s.io/v1` and `v1` Events are one set of stored objects under two sets of field names.
+//! `events.k8s.io/v1` and `v1` Events are one set of stored objects under two sets of field names, and so are the
+//! HorizontalPodAutoscalers of `autoscaling/v1` and `v2`.
 
 use std::borrow::Cow;
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::kinds::{Kind, Wire};
+use super::object::as_map;
 
 /// Field names: in `events.k8s.io/v1`, and as stored (`v1`).
 const EVENT_FIELDS: &[(&str, &str)] = &[
@@ -16,6 +18,12 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
     ("deprecatedLastTimestamp", "lastTimestamp"),
     ("deprecatedCount", "count"),
 ];
+
+/// Where `autoscaling/v1` keeps what it has no field for: as JSON in annotations. Upstream uses the same keys.
+const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
+const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
+/// The one metric for which `autoscaling/v1` has a field.
+const CPU: &str = "targetCPUUtilizationPercentage";
 
 /// The object as it is stored.
 pub(crate) fn to_storage(kind: &Kind, mut object: Value) -> Value {
@@ -30,7 +38,61 @@ pub(crate) fn to_storage(kind: &Kind, mut object: Value) -> Value {
         }
         map.insert("apiVersion".to_owned(), Value::from("v1"));
     }
+    if let (Wire::AutoscalerV1, Value::Object(map)) = (kind.wire, &mut object) {
+        to_second_version(map);
+    }
     object
+}
+
+fn to_second_version(map: &mut Map<String, Value>) {
+    map.insert("apiVersion".to_owned(), Value::from("autoscaling/v2"));
+    let mut annotation = |key: &str| -> Value {
+        let annotations = map.get_mut("metadata").and_then(|metadata| metadata.get_mut("annotations"));
+        let text = annotations.and_then(Value::as_object_mut).and_then(|all| all.remove(key));
+        text.and_then(|text| serde_json::from_str(text.as_str()?).ok()).unwrap_or_default()
+    };
+    let (others, behavior) = (annotation(METRICS), annotation(BEHAVIOR));
+    if let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) {
+        let mut metrics = others.as_array().cloned().unwrap_or_default();
+        if let Some(share) = spec.remove(CPU) {
+            let target = json!({"type": "Utilization", "averageUtilization": share});
+            metrics.push(json!({"type": "Resource", "resource": {"name": "cpu", "target": target}}));
+        }
+        if !metrics.is_empty() {
+            spec.insert("metrics".to_owned(), Value::Array(metrics));
+        }
+        if behavior.is_object() {
+            spec.insert("behavior".to_owned(), behavior);
+        }
+    }
+}
+
+fn to_first_version(map: &mut Map<String, Value>) {
+    map.insert("apiVersion".to_owned(), Value::from("autoscaling/v1"));
+    if let Some(status) = map.get_mut("status").and_then(Value::as_object_mut) {
+        // A client of this version cannot write the status.
+        status.remove("conditions");
+        status.remove("currentMetrics");
+        status.entry("currentReplicas").or_insert_with(|| json!(0));
+    }
+    let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let behavior = spec.remove("behavior");
+    let mut metrics = spec.remove("metrics").and_then(|all| all.as_array().cloned()).unwrap_or_default();
+    let share = |metric: &Value| {
+        let resource = &metric["resource"];
+        (resource["name"] == "cpu").then(|| resource["target"]["averageUtilization"].as_i64()).flatten()
+    };
+    if let Some(index) = metrics.iter().position(|metric| share(metric).is_some()) {
+        spec.insert(CPU.to_owned(), json!(share(&metrics.remove(index))));
+    }
+    let metrics = (!metrics.is_empty()).then_some(Value::Array(metrics));
+    for (key, value) in [(METRICS, metrics), (BEHAVIOR, behavior)] {
+        if let Some(value) = value {
+            let metadata = as_map(map.entry("metadata").or_insert(Value::Null));
+            let annotations = as_map(metadata.entry("annotations").or_insert(Value::Null));
+            annotations.insert(key.to_owned(), Value::from(value.to_string()));
+        }
+    }
 }
 
 /// The object as this kind's clients see it.
@@ -54,12 +116,19 @@ pub(crate) fn to_wire<'a>(kind: &Kind, stored: &'a Value) -> Cow<'a, Value> {
             }
             Cow::Owned(object)
         }
+        Wire::AutoscalerV1 => {
+            let mut object = stored.clone();
+            if let Value::Object(map) = &mut object {
+                to_first_version(map);
+            }
+            Cow::Owned(object)
+        }
     }
 }
 
 /// A field selector of this kind's clients in the names of the stored object.
 pub(crate) fn stored_fields(kind: &Kind, selector: &str) -> String {
-    if kind.wire == Wire::AsStored {
+    if kind.wire != Wire::EventsV1 {
         return selector.to_owned();
     }
     let rename = |term: &str| match EVENT_FIELDS
@@ -98,5 +167,19 @@ mod tests {
         let kind = kinds::find("events.k8s.io", "v1", "events").unwrap();
         let selector = stored_fields(kind, "regarding.name=web,reason!=X");
         assert_eq!(selector, "involvedObject.name=web,reason!=X");
+    }
+
+    #[test]
+    fn an_autoscaler_of_the_first_version_keeps_what_it_has_no_field_for() {
+        let kind = kinds::find("autoscaling", "v1", "horizontalpodautoscalers").unwrap();
+        let cpu = json!({"type": "Resource", "resource": {"name": "cpu",
+            "target": {"type": "Utilization", "averageUtilization": 70}}});
+        let other = json!({"type": "Resource", "resource": {"name": "memory",
+            "target": {"type": "AverageValue", "averageValue": "1Gi"}}});
+        let stored = json!({"apiVersion": "autoscaling/v2", "kind": kind.kind, "metadata": {"annotations": {}},
+            "spec": {"maxReplicas": 3, "metrics": [other, cpu], "behavior": {"scaleUp": {"selectPolicy": "Max"}}}});
+        let wire = to_wire(kind, &stored).into_owned();
+        assert_eq!(wire["spec"], json!({"maxReplicas": 3, "targetCPUUtilizationPercentage": 70}));
+        assert_eq!(to_storage(kind, wire), stored);
     }
 }

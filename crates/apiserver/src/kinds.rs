@@ -87,6 +87,8 @@ pub(crate) enum Wire {
     AsStored,
     /// `events.k8s.io/v1`: the stored `v1` Event under other field names.
     EventsV1,
+    /// `autoscaling/v1`: the stored `v2` HorizontalPodAutoscaler.
+    AutoscalerV1,
 }
 
 /// Where a null in a body is not the same as an absent field.

@@ -69,6 +69,7 @@ pub(crate) fn to_json(body: &[u8]) -> Result<Value, Error> {
 fn message_of<'a>(api_version: &str, kind: &'a str) -> &'a str {
     match (api_version, kind) {
         ("events.k8s.io/v1", "Event") => "EventsV1Event",
+        ("autoscaling/v1", "HorizontalPodAutoscaler") => "AutoscalerV1",
         _ => kind,
     }
 }

@@ -136,7 +136,7 @@ impl Renderer {
                 }
             }
             Wire::AsStored => object.text(),
-            Wire::EventsV1 => to_bytes(&conversion::to_wire(self.kind, &object.peek())),
+            Wire::EventsV1 | Wire::AutoscalerV1 => to_bytes(&conversion::to_wire(self.kind, &object.peek())),
         }
     }
 

@@ -240,6 +240,9 @@ pub(super) static CRON_JOB: Schema = Schema(&[METADATA_FIELD, ("spec", object(&C
 static CRON_JOB_SPEC: Schema = Schema(&[("jobTemplate", object(&JOB_TEMPLATE))]);
 static JOB_TEMPLATE: Schema = Schema(&[METADATA_FIELD, ("spec", object(&WORKLOAD_SPEC))]);
 
+pub(super) static AUTOSCALER_V1: Schema = Schema(&[METADATA_FIELD, ("spec", object(&SCALING))]);
+static SCALING: Schema = Schema(&[("scaleTargetRef", Shape::Atomic)]);
+
 pub(super) static INGRESS: Schema = Schema(&[METADATA_FIELD, ("spec", object(&INGRESS_SPEC))]);
 static INGRESS_SPEC: Schema = Schema(&[("defaultBackend", object(&BACKEND))]);
 static BACKEND: Schema = Schema(&[("resource", Shape::Atomic), ("service", object(&BACKEND_SERVICE))]);

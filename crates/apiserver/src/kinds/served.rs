@@ -23,7 +23,7 @@ pub fn served_kinds() -> Vec<ServedKind> {
 
 /// The kinds of `rows` whose objects can be created, in the order of their names.
 pub(crate) fn served(rows: impl Iterator<Item = &'static Kind>) -> Vec<ServedKind> {
-    let stored = rows.filter(|row| row.wire == Wire::AsStored);
+    let stored = rows.filter(|row| row.wire != Wire::EventsV1);
     let mut served: Vec<ServedKind> = stored
         .map(|row| ServedKind {
             api_version: row.api_version(),

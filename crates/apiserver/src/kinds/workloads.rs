@@ -1,12 +1,13 @@
 //! The kinds that make pods, and those that watch over them: the groups apps, batch, autoscaling and policy.
 
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::autoscaling::v1;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
 use super::Subresource::{Scale, Status};
-use super::{Generation, Kind, Nulls, lists, of};
+use super::{Generation, Kind, Nulls, Wire, lists, of};
 use crate::rest::{counts, strategy};
 use crate::selector::By;
 use crate::validate::{batch, daemonset, names, scaling, workload};
@@ -126,18 +127,34 @@ pub(super) static BATCH: &[Kind] = &[
     },
 ];
 
-pub(super) static AUTOSCALING: &[Kind] = &[Kind {
-    short_names: &["hpa"],
-    categories: &["all"],
-    subresources: &[Status],
-    lists: &lists::WITH_CONDITIONS,
-    defaults: defaults::workloads::autoscaler,
-    validate: scaling::autoscaler,
-    validate_status: scaling::autoscaler_status,
-    columns: &["Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"],
-    cells: table::workloads::autoscaler,
-    ..of::<HorizontalPodAutoscaler>()
-}];
+/// The columns of both versions.
+const AUTOSCALER: &[&str] = &["Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"];
+
+pub(super) static AUTOSCALING: &[Kind] = &[
+    Kind {
+        short_names: &["hpa"],
+        categories: &["all"],
+        subresources: &[Status],
+        lists: &lists::WITH_CONDITIONS,
+        defaults: defaults::workloads::autoscaler,
+        validate: scaling::autoscaler,
+        validate_status: scaling::autoscaler_status,
+        columns: AUTOSCALER,
+        cells: table::workloads::autoscaler,
+        ..of::<HorizontalPodAutoscaler>()
+    },
+    Kind {
+        short_names: &["hpa"],
+        categories: &["all"],
+        wire: Wire::AutoscalerV1,
+        lists: &lists::AUTOSCALER_V1,
+        defaults: defaults::workloads::autoscaler,
+        validate: scaling::autoscaler,
+        columns: AUTOSCALER,
+        cells: table::workloads::autoscaler,
+        ..of::<v1::HorizontalPodAutoscaler>()
+    },
+];
 
 pub(super) static POLICY: &[Kind] = &[Kind {
     short_names: &["pdb"],

@@ -2,6 +2,18 @@
 //! `ingress`, `role` and others send them. The syntax is that of [`super::messages`].
 
 pub(super) const MESSAGES: &[(&str, &str)] = &[
+    ("AutoscalerV1", "1 metadata ObjectMeta, 2 spec AutoscalerV1Spec, 3 status AutoscalerV1Status"),
+    (
+        "AutoscalerV1Spec",
+        "1 scaleTargetRef CrossVersionObjectReference, 2 minReplicas *int, 3 maxReplicas int, \
+         4 targetCPUUtilizationPercentage *int",
+    ),
+    (
+        "AutoscalerV1Status",
+        "1 observedGeneration *int, 2 lastScaleTime *Time, 3 currentReplicas int, 4 desiredReplicas int, \
+         5 currentCPUUtilizationPercentage *int",
+    ),
+    ("CrossVersionObjectReference", "1 kind string, 2 name string, 3 apiVersion string"),
     ("Job", "1 metadata ObjectMeta, 2 spec JobSpec, 3 status JobStatus"),
     ("CronJob", "1 metadata ObjectMeta, 2 spec CronJobSpec, 3 status CronJobStatus"),
     ("Ingress", "1 metadata ObjectMeta, 2 spec IngressSpec, 3 status IngressStatus"),
