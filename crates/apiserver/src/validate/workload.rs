@@ -80,7 +80,7 @@ fn common(spec: &Value, errors: &mut Errors) {
         return;
     }
     match LabelSelector::from_spec(selector) {
-        // What is absent selects nothing.
+        // An absent selector selects nothing.
         Err(_) if selector.is_null() => mismatch(&template["metadata"]["labels"], errors),
         Err(_) => errors.invalid("spec.selector", selector.clone(), "invalid label selector"),
         Ok(parsed) => {
@@ -103,7 +103,7 @@ pub(super) fn mismatch(labels: &Value, errors: &mut Errors) {
 pub(super) fn pod_template(template: &Value, keeper: &str, errors: &mut Errors) {
     self::template(template, "spec.template", errors);
     let pod_spec = &template["spec"];
-    // What ends by itself cannot be kept at a number of replicas.
+    // Pods that end by themselves cannot be kept at a number of replicas.
     let policy = &pod_spec["restartPolicy"];
     if policy.as_str().is_some_and(|policy| policy != "Always") {
         errors.not_supported("spec.template.spec.restartPolicy", policy.clone(), &["Always"]);
