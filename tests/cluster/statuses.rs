@@ -48,6 +48,31 @@ async fn running(replicas: i32) -> (Cluster, Daemon) {
     (cluster, daemon)
 }
 
+/// Only the conditions that Windlass writes are cached; a status is patched by the types of its conditions.
+#[tokio::test(start_paused = true)]
+async fn conditions_that_others_write_survive_every_write_of_a_status() {
+    let (cluster, _daemon) = running(2).await;
+    let scanned = json!({"type": "acme.io/Scanned", "status": "True"});
+    let set = only_replica_set(&cluster)["metadata"]["name"].as_str().unwrap().to_owned();
+    let paths = [format!("{DEPLOYMENTS}/web"), format!("{REPLICA_SETS}/{set}")];
+    for path in &paths {
+        let mut object = cluster.call(Method::GET, path, &Value::Null).await;
+        let conditions = &mut object["status"]["conditions"];
+        *conditions =
+            json!([conditions.as_array().cloned().unwrap_or_default(), vec![scanned.clone()]].concat());
+        let status = json!({"status": {"conditions": conditions}});
+        cluster.call(Method::PATCH, &format!("{path}/status"), &status).await;
+    }
+    cluster.patch("web", json!({"spec": {"replicas": 3}})).await;
+    cluster.rolled_out("web").await;
+    tokio::time::sleep(3 * S).await;
+    for path in &paths {
+        let object = cluster.call(Method::GET, path, &Value::Null).await;
+        assert_eq!(object["status"]["availableReplicas"], 3, "{object:#}");
+        assert!(object["status"]["conditions"].as_array().unwrap().contains(&scanned), "{object:#}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_scale_down_that_is_refused_is_not_reported_as_observed() {
     let resizes = |r: &RequestInfo| (r.verb, r.kind, r.subresource) == ("patch", "ReplicaSet", "");
