@@ -176,10 +176,11 @@ impl Bed {
         }
     }
 
-    /// The same for the instances of a new kind, which upstream looks for every 30 s.
-    pub(super) async fn until_upstream_knows_the_kind(&self) {
-        if self.side == Side::Upstream {
-            tokio::time::sleep(Duration::from_secs(35)).await;
-        }
+    /// The same for the instances of a new kind, which upstream looks for every 30 s. Windlass knows it at once, but an API
+    /// server ends the first watches of a kind whose definition has just been established: what comes and goes until they are
+    /// resumed has no witness, and its dependents stay.
+    pub(super) async fn until_the_kind_is_known(&self) {
+        let wait = if self.side == Side::Upstream { 35 } else { 2 };
+        tokio::time::sleep(Duration::from_secs(wait)).await;
     }
 }

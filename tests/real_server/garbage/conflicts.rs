@@ -80,7 +80,7 @@ pub(super) async fn references_that_disagree_end_by_what_they_claim(bed: &Bed) -
     bed.create(CRDS, definition(GROUP, &["v1beta1", "v1"], false)).await;
     let things = format!("/apis/{GROUP}/v1/namespaces/{}/things", bed.namespace);
     let custom = bed.create(&things, thing(GROUP, "v1", "owner", &[])).await;
-    bed.until_upstream_knows_the_kind().await;
+    bed.until_the_kind_is_known().await;
     let role = bed.create(ROLES, map(&format!("{}-owner", bed.namespace), &[])).await;
     let maps = bed.core("configmaps");
     let recreated = bed.create(&maps, map("recreated", &[])).await;

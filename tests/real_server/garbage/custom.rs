@@ -39,7 +39,7 @@ pub(super) async fn custom_resources_own_and_are_owned(bed: &Bed) -> usize {
     let owner = bed.create(&things, thing(group, "v1", "owner", &[])).await;
     bed.create(&things, thing(group, "v1", "dependent", &[blocking(&owner)])).await;
     bed.create(&maps, map("dependent", &[blocking(&owner)])).await;
-    bed.until_upstream_knows_the_kind().await;
+    bed.until_the_kind_is_known().await;
     bed.delete(&format!("{things}/owner"), policy("Foreground")).await;
     bed.gone(&format!("{things}/owner")).await;
     for path in [format!("{things}/dependent"), format!("{maps}/dependent")] {
@@ -62,7 +62,7 @@ pub(super) async fn custom_resources_cascade_and_are_orphaned(bed: &Bed) -> usiz
         let owner = bed.create(&things, thing(group, "v1", name, &[])).await;
         bed.create(&things, thing(group, "v1", &format!("of-{name}"), &[to(&owner)])).await;
     }
-    bed.until_upstream_knows_the_kind().await;
+    bed.until_the_kind_is_known().await;
     bed.delete(&format!("{things}/leaving"), policy("Background")).await;
     bed.delete(&format!("{things}/orphaning"), policy("Orphan")).await;
     bed.gone(&format!("{things}/of-leaving")).await;
@@ -80,7 +80,7 @@ pub(super) async fn a_deleted_definition_takes_what_its_objects_own(bed: &Bed) -
         bed.create(CRDS, definition(group, &["v1"], false)).await;
         let owner = bed.create(&things, thing(group, "v1", "owner", &[])).await;
         bed.create(&maps, map(round, &[to(&owner)])).await;
-        bed.until_upstream_knows_the_kind().await;
+        bed.until_the_kind_is_known().await;
         bed.delete(&format!("{CRDS}/things.{group}"), Value::Null).await;
         bed.gone(&format!("{CRDS}/things.{group}")).await;
         bed.gone(&format!("{maps}/{round}")).await;
