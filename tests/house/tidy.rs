@@ -355,6 +355,21 @@ fn only_their_own_files_name_a_kind() {
 }
 
 #[test]
+fn comments_name_what_they_are_about() {
+    let all = ["src", "crates", "tests", "benches"].iter().flat_map(|room| files(&root().join(room)));
+    let clauses: Vec<String> = all
+        .filter_map(|file| {
+            let text = fs::read_to_string(&file).unwrap();
+            let comments = text.lines().filter_map(|line| line.trim_start().strip_prefix("//"));
+            let mut said = comments.map(|text| text.trim_start_matches(['/', '!']).trim_start());
+            let clause = said.find(|text| ["What ", "Who "].iter().any(|word| text.starts_with(word)))?;
+            Some(format!("{}: {clause}", file.display()))
+        })
+        .collect();
+    assert!(clauses.is_empty(), "a noun or a verb begins a comment\n{}", clauses.join("\n"));
+}
+
+#[test]
 fn no_module_is_named_util_or_helper() {
     check("no module is called util or helpers", &[], |s| {
         let name = s.path.rsplit('/').next().unwrap();
