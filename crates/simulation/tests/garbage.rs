@@ -42,7 +42,7 @@ fn the_collector_of_the_sandbox_ends_with_the_same_objects() {
 #[cfg(feature = "planted-bugs")]
 const FOUND_WITH: [(&str, u64); 5] = [
     ("after a conflict an object is deleted whatever its owners are", 23),
-    ("references are removed whatever they mean by now", 201),
+    ("references are removed whatever they mean by now", 141),
     ("an orphaning deletion ends without a barrier", 38),
     ("resources that are to be ignored are looked after", 26),
     ("the objects of a kind that is not served count as absent", 60),
