@@ -148,9 +148,10 @@ impl Judge {
         self.started.insert(agent.to_owned(), now);
     }
 
-    /// How many owners were let go beside a kind that could not be read.
+    /// How many owners may have been let go beside a kind that could not be read: an owner is recorded before it is let go,
+    /// and that kind may be readable by then.
     pub fn remembered(&self) -> usize {
-        self.beside.len()
+        self.released.len()
     }
 
     /// Whether the collector looks after an object.
