@@ -47,7 +47,7 @@ pub enum Change {
     Applied(Value),
     /// The object was deleted, or no longer matches.
     Deleted(Value),
-    /// The server cannot be reached or refuses for now; the watch tries again.
+    /// The server cannot be reached or refuses at the moment; the watch tries again.
     Interrupted(String),
     /// The user may not watch these objects. The watch has ended.
     Forbidden(String),

@@ -28,7 +28,7 @@ pub struct NodePass {
     pub tally: Tally,
     /// The bounds of the rollout; `None` under OnDelete.
     pub budget: Option<Budget>,
-    /// Available old pods that must stay for now.
+    /// Available old pods that must stay until others are available.
     pub staying: usize,
     /// Live pods of an older template, on any node.
     pub outdated: usize,

@@ -47,7 +47,7 @@ pub enum PlanReason {
         /// The action of the plan: the text of the event.
         answer: String,
     },
-    /// No ReplicaSet is created for now: the API server stored each one with a changed template.
+    /// No ReplicaSet is created until the wait is over: the API server stored each one with a changed template.
     #[serde(rename = "blocked")]
     CreateLimit {
         /// The defect, and when the next one is created.
@@ -93,7 +93,7 @@ pub enum PlanReason {
         /// By how many pods this plan scales old ReplicaSets down.
         down: i64,
     },
-    /// Old pods that must stay for now.
+    /// Old pods that must stay until new ones are available.
     OldPodsStay {
         /// How many stay.
         staying: i64,

@@ -270,7 +270,7 @@ fn pods_that_the_server_refuses_are_an_obstacle_with_the_servers_reason() {
     let ended = sandbox.plugin(&["plan", "web", "--replicas", "2"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     delete("resourcequotas");
-    // A quota that is used up for now is judged step by step.
+    // A quota that is used up and becomes free again is judged step by step.
     post("resourcequotas", json!({"hard": {"pods": "3"}}));
     let ended =
         sandbox.plugin(&["plan", "web", "--image", "app:2", "--max-surge", "0", "--max-unavailable", "1"]);
