@@ -16,29 +16,33 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 
 use super::Subresource::{Approval, Status};
+use super::core::event;
 use super::{Generation, Kind, Nulls, Wire, lists, of};
 use crate::custom::definition;
 use crate::defaults::cluster as defaults;
 use crate::rest::strategy;
-use crate::selector::{By, EVENT_FIELDS};
+use crate::selector::By;
 use crate::table::{self, cluster};
 use crate::validate::{access, classes, names, objects, webhooks};
 
 /// The category of the kinds that extend the API.
 const EXTENDS: &[&str] = &["api-extensions"];
 
-pub(super) static EVENTS: &[Kind] = &[Kind {
-    short_names: &["ev"],
-    create_on_update: true,
-    wire: Wire::EventsV1,
-    lists: &lists::EVENT,
-    validate: objects::event,
-    validate_update: Some(|_, _, _| {}),
-    columns: table::EVENT,
-    cells: table::event,
-    selectable: EVENT_FIELDS,
-    ..of::<Event>()
-}];
+/// The row of a binding of admission policies.
+const fn policy_binding(kind: Kind) -> Kind {
+    Kind {
+        categories: EXTENDS,
+        generation: Generation::Spec,
+        unconditional_update: false,
+        lists: &lists::ADMISSION_POLICY_BINDING,
+        defaults: defaults::admission_policy_binding,
+        columns: cluster::ADMISSION_BINDING,
+        cells: cluster::admission_binding,
+        ..kind
+    }
+}
+
+pub(super) static EVENTS: &[Kind] = &[Kind { wire: Wire::EventsV1, ..event(of::<Event>()) }];
 
 pub(super) static CERTIFICATES: &[Kind] = &[Kind {
     short_names: &["csr"],
@@ -150,16 +154,7 @@ pub(super) static ADMISSION: &[Kind] = &[
         },
         ..of::<ValidatingAdmissionPolicy>()
     },
-    Kind {
-        categories: EXTENDS,
-        generation: Generation::Spec,
-        unconditional_update: false,
-        lists: &lists::ADMISSION_POLICY_BINDING,
-        defaults: defaults::admission_policy_binding,
-        columns: cluster::ADMISSION_BINDING,
-        cells: cluster::admission_binding,
-        ..of::<ValidatingAdmissionPolicyBinding>()
-    },
+    policy_binding(of::<ValidatingAdmissionPolicyBinding>()),
     Kind {
         categories: EXTENDS,
         generation: Generation::Spec,
@@ -172,16 +167,7 @@ pub(super) static ADMISSION: &[Kind] = &[
         },
         ..of::<MutatingAdmissionPolicy>()
     },
-    Kind {
-        categories: EXTENDS,
-        generation: Generation::Spec,
-        unconditional_update: false,
-        lists: &lists::ADMISSION_POLICY_BINDING,
-        defaults: defaults::admission_policy_binding,
-        columns: cluster::ADMISSION_BINDING,
-        cells: cluster::admission_binding,
-        ..of::<MutatingAdmissionPolicyBinding>()
-    },
+    policy_binding(of::<MutatingAdmissionPolicyBinding>()),
 ];
 
 pub(super) static SCHEDULING: &[Kind] = &[Kind {

@@ -12,6 +12,22 @@ use crate::selector::{By, EVENT_FIELDS, POD_FIELDS};
 use crate::validate::{batch, endpoints, names, node, objects, pod, storage, workload};
 use crate::{defaults, table};
 
+/// The row of events, in both of their groups.
+pub(super) const fn event(kind: Kind) -> Kind {
+    Kind {
+        short_names: &["ev"],
+        create_on_update: true,
+        lists: &lists::EVENT,
+        validate: objects::event,
+        // Old events may predate the rules.
+        validate_update: Some(|_, _, _| {}),
+        columns: table::EVENT,
+        cells: table::event,
+        selectable: EVENT_FIELDS,
+        ..kind
+    }
+}
+
 pub(super) static ROWS: &[Kind] = &[
     Kind {
         short_names: &["cm"],
@@ -30,18 +46,7 @@ pub(super) static ROWS: &[Kind] = &[
         cells: table::cluster::endpoints,
         ..of::<Endpoints>()
     },
-    Kind {
-        short_names: &["ev"],
-        create_on_update: true,
-        lists: &lists::EVENT,
-        validate: objects::event,
-        // Old events may predate the rules.
-        validate_update: Some(|_, _, _| {}),
-        columns: table::EVENT,
-        cells: table::event,
-        selectable: EVENT_FIELDS,
-        ..of::<Event>()
-    },
+    event(of::<Event>()),
     Kind {
         short_names: &["ns"],
         verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
