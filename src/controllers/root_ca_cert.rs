@@ -63,9 +63,6 @@ impl OneWrite for RootCaPublisher {
     fn decide(&self, namespace: &Namespace) -> Option<Plan> {
         let map = self.maps.get(&ObjectKey::new(namespace.meta.key.name.clone(), planner::NAME));
         let plan = planner::plan(namespace, map.as_deref(), &self.context.settings().root_ca);
-        if plan == Plan::Nothing {
-            self.count(Duration::ZERO, None);
-        }
         (plan != Plan::Nothing).then_some(plan)
     }
 
@@ -83,6 +80,11 @@ impl OneWrite for RootCaPublisher {
             self.count(begin.elapsed(), written.as_ref().err());
             written
         })
+    }
+
+    /// Upstream counts every sync.
+    fn wrote_nothing(&self) {
+        self.count(Duration::ZERO, None);
     }
 }
 

@@ -24,7 +24,7 @@ pub trait OneWrite: Send + Sync + 'static {
     /// Whether an object is in scope.
     fn in_scope(&self, object: &Self::Object) -> bool;
 
-    /// Observe and plan: what to write, if anything.
+    /// Observe and plan: what to write, if anything. Pure, and may be asked more than once in a sync.
     fn decide(&self, object: &Self::Object) -> Option<Self::Write>;
 
     /// Execute. A write that has failed is repeated with backoff.
@@ -33,6 +33,9 @@ pub trait OneWrite: Send + Sync + 'static {
         object: &'a Self::Object,
         write: &'a Self::Write,
     ) -> BoxFuture<'a, Result<(), SyncError>>;
+
+    /// A sync has ended with nothing to write.
+    fn wrote_nothing(&self) {}
 }
 
 /// Builds a controller and registers its handlers.
@@ -82,7 +85,10 @@ impl<C: OneWrite> Controller for Single<C> {
         Box::pin(async move {
             match plan {
                 Some(write) => Executed::new((), self.0.write(object, write).await.err()),
-                None => Executed::new((), None),
+                None => {
+                    self.0.wrote_nothing();
+                    Executed::new((), None)
+                }
             }
         })
     }

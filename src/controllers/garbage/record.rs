@@ -130,6 +130,7 @@ impl Collector {
                 tracing::warn!(%lease, %error, "the record of owners that were let go cannot be kept; a restart forgets them");
                 Ok(())
             }
+            // A conflict that is left is no change that a cache will show: the key is retried with backoff.
             result => result.map_err(|error| SyncError::creation(what(), error)),
         }
     }
