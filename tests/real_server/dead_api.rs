@@ -1,6 +1,8 @@
 //! An API that is registered and that nobody serves, beside what operators do: they delete a StatefulSet without its pods, to
-//! create it again with what could not be changed. The run prints how long that takes with either collector.
+//! create it again with what could not be changed, and the collector is replaced afterwards. The run prints how long that
+//! takes with either collector.
 
+use std::path::Path;
 use std::time::Duration;
 
 use http::Method;
@@ -42,11 +44,21 @@ fn play(side: Side) {
         };
         let log = server.file("controllers.log");
         let config = server.kubeconfig(token);
-        let _collector = side.start(folder, &config, "garbage-collector-controller", &[], &log);
-        let played = tokio::spawn(operate(side, client)).await;
-        let log = std::fs::read_to_string(log).unwrap_or_default();
-        played.unwrap_or_else(|error| panic!("{}\n{log}", windlass_testkit::apiserver::said(error)));
+        let start = || side.start(folder, &config, "garbage-collector-controller", &[], &log);
+        let collector = start();
+        let old = outcome(tokio::spawn(operate(side, client.clone())).await, &log);
+        drop(collector);
+        let _next = start();
+        outcome(tokio::spawn(goes_on(side, client, old)).await, &log);
     });
+}
+
+/// The result of a task; one that failed shows what the collectors have logged.
+fn outcome<T>(played: Result<T, tokio::task::JoinError>, log: &Path) -> T {
+    played.unwrap_or_else(|error| {
+        let log = std::fs::read_to_string(log).unwrap_or_default();
+        panic!("{}\n{log}", windlass_testkit::apiserver::said(error))
+    })
 }
 
 async fn call(client: &Client, method: Method, path: &str, body: &Value) -> Value {
@@ -104,7 +116,8 @@ async fn register_a_dead_api(client: &Client) {
     tokio::time::sleep(Duration::from_secs(2)).await;
 }
 
-async fn operate(side: Side, client: Client) {
+/// Deletes and creates the StatefulSet; returns the old one.
+async fn operate(side: Side, client: Client) -> Value {
     // The collector works.
     let owner = call(&client, Method::POST, MAPS, &map("first", &[])).await;
     let dependent = call(&client, Method::POST, MAPS, &map("of-first", &[to(&owner)])).await;
@@ -140,22 +153,31 @@ async fn operate(side: Side, client: Client) {
         );
     }
     assert!(get(&client, &format!("{MAPS}/of-waiting")).await.is_none(), "it goes before its owner");
-    let new = call(&client, Method::POST, STATEFUL_SETS, &stateful_set("after")).await;
-    // One more that was made for the old one.
-    call(&client, Method::POST, MAPS, &map("late", &[to(&old)])).await;
-    tokio::time::sleep(Duration::from_secs(10)).await;
+    call(&client, Method::POST, STATEFUL_SETS, &stateful_set("after")).await;
+    old
+}
+
+/// After a restart of the collector, one more object turns up that was made for the old StatefulSet.
+async fn goes_on(side: Side, client: Client, old: Value) {
+    let late = call(&client, Method::POST, MAPS, &map("late", &[to(&old)])).await;
+    let path = format!("{MAPS}/late");
+    match side {
+        Side::Upstream => {
+            gone(&client, &path, &late["metadata"]["uid"]).await;
+        }
+        Side::Windlass => {
+            let began = Instant::now();
+            while !get(&client, &path).await.expect("it lives")["metadata"]["ownerReferences"].is_null() {
+                assert!(began.elapsed() < WAIT_TIMEOUT, "it still refers to the old one");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
     for number in 0..2 {
         let pod = get(&client, &format!("{PODS}/db-{number}")).await.expect("the pods live");
         let owners = &pod["metadata"]["ownerReferences"];
         assert!(pod["metadata"]["deletionTimestamp"].is_null() && owners.is_null(), "{pod}");
     }
-    assert_eq!(get(&client, &stateful).await.unwrap()["metadata"]["uid"], new["metadata"]["uid"]);
-    let late = get(&client, &format!("{MAPS}/late")).await;
-    match side {
-        Side::Upstream => assert!(late.is_none(), "upstream deletes it: {late:?}"),
-        Side::Windlass => {
-            let late = late.expect("it lives");
-            assert!(late["metadata"]["ownerReferences"].is_null(), "{late}");
-        }
-    }
+    let new = get(&client, &format!("{STATEFUL_SETS}/db")).await.expect("the new one lives");
+    assert_ne!(new["metadata"]["uid"], old["metadata"]["uid"]);
 }
