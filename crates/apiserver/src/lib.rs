@@ -35,6 +35,7 @@ mod managed_fields;
 mod names;
 mod negotiate;
 mod object;
+mod options;
 mod params;
 mod protobuf;
 mod registry;
@@ -42,6 +43,7 @@ mod render;
 mod request;
 mod rest;
 mod selection;
+mod server;
 mod status;
 mod store;
 mod watch;
@@ -74,97 +76,16 @@ use tokio_util::sync::CancellationToken;
 
 pub use fault_injection::{FaultDecision, FaultInjector, RequestInfo};
 pub use kinds::{ServedKind, served_kinds};
+pub use options::{ExpiredWatch, Options};
 pub use protobuf::write::value as to_protobuf;
 
-use rest::Server;
+use server::Server;
 
 /// The time that open requests have to end when [`Sandbox::serve`] shuts down.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// The namespaces of every new cluster.
 const NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
-
-/// The options of a sandbox. [`Options::new`] has the defaults.
-#[derive(Clone)]
-#[non_exhaustive]
-pub struct Options {
-    /// The time for `creationTimestamp`, `deletionTimestamp` and ages. Waiting (bookmarks, time-outs,
-    /// delays) follows tokio's clock instead.
-    pub now: Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>,
-    /// Seed of UIDs, generated names and cluster IPs. The default is 0.
-    pub seed: u64,
-    /// The number of changes of each kind in the history; a watch from before the oldest gets 410. The default is
-    /// 10 000, the minimum is 1. Changes that an open watch has not read stay longer, up to eight times as many.
-    pub history: usize,
-    /// The size in bytes of the objects in the history of each kind, as JSON: an earlier end of the history, for objects
-    /// that are large or change often. The default is 2 MiB. Open watches extend it as they extend `history`.
-    pub history_bytes: usize,
-    /// Time between the bookmarks of a watch that allows them. The default is 10 s.
-    pub bookmark_interval: Duration,
-    /// The form of the error for a watch from an expired revision.
-    pub expired_watch: ExpiredWatch,
-    /// Whether `sendInitialEvents` is served (KEP-3157, the WatchList feature); otherwise it is refused
-    /// with 422, as by servers before 1.32. The default is true.
-    pub streaming_lists: bool,
-    /// Whether pods, and the metadata of any object, are served in protobuf to clients that ask for it. The default is true.
-    pub protobuf: bool,
-    /// Sees every request and decides what happens to it. The default is none.
-    pub on_request: Option<FaultInjector>,
-}
-
-/// The two forms in which servers and proxies report that a watch's revision has expired.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ExpiredWatch {
-    /// An ERROR event in a stream that began with 200, as kube-apiserver does.
-    #[default]
-    Event,
-    /// An HTTP status 410, as aggregated servers and proxies may do.
-    Http,
-}
-
-impl Options {
-    /// The defaults, with this clock.
-    pub fn new(now: Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>) -> Self {
-        Options {
-            now,
-            seed: 0,
-            history: 10_000,
-            history_bytes: 2 << 20,
-            bookmark_interval: Duration::from_secs(10),
-            expired_watch: ExpiredWatch::default(),
-            streaming_lists: true,
-            protobuf: true,
-            on_request: None,
-        }
-    }
-}
-
-impl fmt::Debug for Options {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Options {
-            now: _,
-            seed,
-            history,
-            history_bytes,
-            bookmark_interval,
-            expired_watch,
-            streaming_lists,
-            protobuf,
-            on_request,
-        } = self;
-        formatter
-            .debug_struct("Options")
-            .field("seed", seed)
-            .field("history", history)
-            .field("history_bytes", history_bytes)
-            .field("bookmark_interval", bookmark_interval)
-            .field("expired_watch", expired_watch)
-            .field("streaming_lists", streaming_lists)
-            .field("protobuf", protobuf)
-            .field("on_request", &on_request.is_some())
-            .finish_non_exhaustive()
-    }
-}
 
 /// A snapshot of a store: see [`Sandbox::back_up`].
 #[derive(Clone, Debug)]

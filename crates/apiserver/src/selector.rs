@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use super::validate::names;
 pub use field::FieldSelector;
-pub(crate) use field::{By, EVENT_FIELDS, POD_FIELDS};
 
 /// A conjunction of requirements on labels. The empty selector matches everything.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -5,76 +5,32 @@
 //! prefix of that kind's history, which is what a watch promises.
 
 mod backup;
+mod change;
 mod log;
 mod quotas;
+mod revision;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::kinds;
+use super::object::Object;
 use super::object::recent::Recent;
-use super::object::{Object, set_meta};
 pub(crate) use backup::Backup;
+use change::at_revision;
+pub(crate) use change::{Change, Key};
 use log::Log;
 pub(crate) use log::{Cursor, Limits};
+pub(crate) use quotas::Charge;
 use quotas::{QUOTA, Written};
-
-/// Where an object of a kind is: namespace ("" for cluster-scoped kinds) and name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct Key {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-}
-
-impl Key {
-    pub(crate) fn new(namespace: &str, name: &str) -> Self {
-        Key { namespace: namespace.to_owned(), name: name.to_owned() }
-    }
-}
-
-/// One committed write.
-#[derive(Debug)]
-pub(crate) struct Change {
-    pub(crate) revision: u64,
-    pub(crate) key: Arc<Key>,
-    /// The object before, unless this created it.
-    pub(crate) before: Option<Arc<Object>>,
-    /// The object after, unless this removed it.
-    pub(crate) after: Option<Arc<Object>>,
-    departed: OnceLock<Arc<Object>>,
-}
-
-impl Change {
-    /// The object that a DELETED event carries: the state before, under this change's revision.
-    pub(crate) fn departed(&self) -> Option<Arc<Object>> {
-        let before = self.before.as_ref()?;
-        Some(
-            self.departed
-                .get_or_init(|| {
-                    Arc::new(at_revision(Value::clone(&before.peek()), self.revision, &Arc::default()))
-                })
-                .clone(),
-        )
-    }
-}
+pub(crate) use revision::Unreadable;
 
 /// The stored object is not the one the write was computed from.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Raced;
-
-/// Why a revision cannot be read or watched from.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Unreadable {
-    /// Its history has been compacted; `oldest` is the first revision that still works.
-    Compacted { oldest: u64 },
-    /// It has not happened yet.
-    Future { current: u64 },
-}
 
 /// Objects as of one revision, ordered by namespace and name.
 #[derive(Debug)]
@@ -104,14 +60,15 @@ struct State {
 pub(crate) struct Store {
     state: RwLock<State>,
     limits: Limits,
+    charge: Charge,
     recent: Arc<Recent>,
 }
 
 impl Store {
-    /// An empty store that keeps so much of the history of each kind.
-    pub(crate) fn new(limits: Limits) -> Self {
-        let shelves = kinds::all().map(|row| (row.kind, Shelf::default())).collect();
-        Store { state: RwLock::new(State { revision: 1, shelves }), limits, recent: Arc::default() }
+    /// An empty store for these kinds that keeps so much of the history of each, and charges quotas so.
+    pub(crate) fn new(limits: Limits, kinds: impl Iterator<Item = &'static str>, charge: Charge) -> Self {
+        let shelves = kinds.map(|kind| (kind, Shelf::default())).collect();
+        Store { state: RwLock::new(State { revision: 1, shelves }), limits, charge, recent: Arc::default() }
     }
 
     /// Has a place for the objects of a custom kind. What is there stays.
@@ -145,7 +102,7 @@ impl Store {
         let mut state = self.state.write();
         let revision = state.revision + 1;
         // The usage in a quota's status is the server's to know.
-        let value = if kind == QUOTA { state.counted(&key.namespace, value) } else { value };
+        let value = if kind == QUOTA { state.counted(self.charge, &key.namespace, value) } else { value };
         let shelf = state.shelves.get_mut(kind).ok_or(Raced)?;
         let stored = shelf.objects.get_key_value(key);
         if !same(stored.map(|(_, object)| object), expected) {
@@ -158,7 +115,7 @@ impl Store {
         state.revision = revision;
         let (namespace, before) = (key.namespace.as_str(), before.as_ref());
         let written = Written { kind, namespace, before, after: Some(&after) };
-        state.charge(self.limits, &self.recent, &written);
+        state.charge(self.charge, self.limits, &self.recent, &written);
         Ok(after)
     }
 
@@ -175,7 +132,7 @@ impl Store {
         let departed = shelf.record(self.limits, revision, key.clone(), Some(before.clone()), None);
         state.revision = revision;
         let written = Written { kind, namespace: &key.namespace, before: Some(&before), after: None };
-        state.charge(self.limits, &self.recent, &written);
+        state.charge(self.charge, self.limits, &self.recent, &written);
         departed.ok_or(Raced)
     }
 
@@ -311,19 +268,16 @@ fn same(stored: Option<&Arc<Object>>, expected: Option<&Arc<Object>>) -> bool {
     }
 }
 
-fn at_revision(mut value: Value, revision: u64, recent: &Arc<Recent>) -> Object {
-    set_meta(&mut value, "resourceVersion", revision.to_string());
-    Object::stored(value, recent.clone())
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::admission::quota::CHARGE;
+    use crate::kinds;
 
     fn store(changes: usize) -> Store {
-        Store::new(Limits { changes, ..Limits::default() })
+        Store::new(Limits { changes, ..Limits::default() }, kinds::all().map(|row| row.kind), CHARGE)
     }
 
     fn names(snapshot: &Snapshot) -> Vec<&str> {
@@ -394,7 +348,8 @@ mod tests {
 
     #[test]
     fn the_history_is_bounded_by_its_bytes() {
-        let store = Store::new(Limits { bytes: 1000, ..Limits::default() });
+        let store =
+            Store::new(Limits { bytes: 1000, ..Limits::default() }, kinds::all().map(|row| row.kind), CHARGE);
         let start = store.revision();
         let data = "x".repeat(400);
         let create =

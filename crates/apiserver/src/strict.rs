@@ -5,26 +5,24 @@
 //! write fields that the user never set.
 
 mod canonical;
-mod decode;
+pub(crate) mod decode;
 
 use std::fmt;
 
-use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
-use serde::de::{DeserializeOwned, DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::custom::{Custom, shape};
 use super::kinds::{self, Nulls};
+use canonical::is_string_map;
+use decode::{Dotted, FieldPath, Segment, decode_as};
 
 /// Upstream stops collecting after as many; a body of a megabyte must not be echoed whole.
 const MAX_REPORTS: usize = 100;
 /// Deeper schemas of custom kinds are refused: their type is recursive, and each level of its decoder takes much stack.
 const MAX_SCHEMA_DEPTH: usize = 64;
-
-/// Where a DaemonSet shows how often its template has changed.
-pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// An object whose types are right, with what `fieldValidation` decides about.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -196,58 +194,8 @@ fn take(object: &mut Value, field: &str) -> Option<Value> {
     object.as_object_mut()?.remove(field)
 }
 
-/// The path of a field in an object.
-pub(crate) type FieldPath = Vec<Segment>;
-
 /// Decodes an object for the sake of the errors; returns the paths of unknown fields.
 type Decode = fn(&Value) -> Result<Vec<FieldPath>, String>;
-
-/// Decodes an object as a type.
-pub(crate) fn decode_as<T: DeserializeOwned>(object: &Value) -> Result<Vec<FieldPath>, String> {
-    decode::decode::<T>(object)
-}
-
-/// Decodes a DaemonSet with the number in its annotation.
-pub(crate) fn daemon_set(object: &Value) -> Result<Vec<FieldPath>, String> {
-    template_generation(object)?;
-    decode_as::<DaemonSet>(object)
-}
-
-/// The annotation stands for a field of older versions, which is a number (`pkg/apis/apps/v1/conversion.go`).
-fn template_generation(object: &Value) -> Result<(), String> {
-    let text = object["metadata"]["annotations"][TEMPLATE_GENERATION].as_str();
-    let Some(Err(error)) = text.map(|text| text.parse::<i64>().map_err(|error| (text, error))) else {
-        return Ok(());
-    };
-    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
-    let why = match error.1.kind() {
-        PosOverflow | NegOverflow => "value out of range",
-        _ => "invalid syntax",
-    };
-    Err(format!("strconv.ParseInt: parsing {:?}: {why}", error.0))
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Segment {
-    Key(String),
-    Index(usize),
-}
-
-/// Writes a path as users of kubectl know it: `spec.containers[0].image`.
-struct Dotted<'a>(&'a [Segment]);
-
-impl fmt::Display for Dotted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, segment) in self.0.iter().enumerate() {
-            match segment {
-                Segment::Key(key) if position == 0 => f.write_str(key)?,
-                Segment::Key(key) => write!(f, ".{key}")?,
-                Segment::Index(index) => write!(f, "[{index}]")?,
-            }
-        }
-        Ok(())
-    }
-}
 
 fn remove(object: &mut Value, path: &[Segment]) {
     let Some((Segment::Key(last), parents)) = path.split_last() else { return };
@@ -263,14 +211,6 @@ fn remove(object: &mut Value, path: &[Segment]) {
     if let Some(map) = at.as_object_mut() {
         map.remove(last);
     }
-}
-
-/// The fields whose values are maps of strings: their keys are data, not field names.
-fn is_string_map(field: &str) -> bool {
-    matches!(
-        field,
-        "labels" | "annotations" | "matchLabels" | "nodeSelector" | "data" | "stringData" | "binaryData"
-    )
 }
 
 /// Go decodes `null` into the zero value: a field that is absent, a string that is empty.

@@ -16,13 +16,13 @@ use serde_json::json;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::ExpiredWatch;
 use super::object::Object;
+use super::options::ExpiredWatch;
 use super::params::{Match, Params};
 use super::render::Renderer;
 use super::request::Request;
-use super::rest::Server;
 use super::selection::Selection;
+use super::server::Server;
 use super::status::Failure;
 use super::store::{Change, Cursor, Key, Unreadable};
 

@@ -9,15 +9,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};
 
 use super::pod_resources::{Amounts, add, amounts, of_container, of_pod};
 use crate::kinds::{self, Kind};
 use crate::object::{strings, text};
 use crate::quantity::Quantity;
-use crate::rest::Server;
 use crate::status::Failure;
+use crate::store::{Charge, Store};
+
+/// How the store charges quotas.
+pub(crate) const CHARGE: Charge = Charge { resource_of, status, charged };
 
 /// Names of core resources that count objects without the prefix `count/`.
 const COUNTED_BY_NAME: [&str; 6] = [
@@ -34,13 +37,13 @@ const DEMANDED: [&str; 6] =
     ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
 /// The resource of the objects that the store keeps under this name, such as `deployments.apps`.
-pub(crate) fn resource_of(storage: &str) -> String {
+fn resource_of(storage: &str) -> String {
     let built_in = kinds::all().find(|row| row.kind == storage);
     built_in.map_or_else(|| storage.to_owned(), Kind::resource)
 }
 
 /// The amounts that an object uses, by the keys of `spec.hard`.
-pub(crate) fn usage(resource: &str, object: &Value) -> Amounts {
+fn usage(resource: &str, object: &Value) -> Amounts {
     let mut used = Amounts::from([(format!("count/{resource}"), Quantity::count(1))]);
     if COUNTED_BY_NAME.contains(&resource) {
         used.insert(resource.to_owned(), Quantity::count(1));
@@ -86,9 +89,9 @@ fn is_counted(key: &str, is_served: &dyn Fn(&str) -> bool) -> bool {
 }
 
 /// The status of a quota in whose namespace there are these objects.
-pub(crate) fn status(
+fn status(
     quota: &Value,
-    objects: impl Fn(&str) -> Vec<Arc<Value>>,
+    objects: &dyn Fn(&str) -> Vec<Arc<Value>>,
     is_served: &dyn Fn(&str) -> bool,
 ) -> Value {
     let hard = quota["spec"]["hard"].as_object().cloned().unwrap_or_default();
@@ -121,12 +124,7 @@ fn counts_what(key: &str) -> &str {
 }
 
 /// The status after one object has become another; `None` if it stays as it is.
-pub(crate) fn charged(
-    quota: &Value,
-    resource: &str,
-    before: Option<&Value>,
-    after: Option<&Value>,
-) -> Option<Value> {
+fn charged(quota: &Value, resource: &str, before: Option<&Value>, after: Option<&Value>) -> Option<Value> {
     let of = |object: Option<&Value>| -> Amounts {
         object
             .filter(|object| matches(quota, resource, object))
@@ -212,17 +210,18 @@ fn crosses_namespaces(affinity: &Value) -> bool {
 /// Refuses a new object that would exceed a quota. The guard is held until the object is stored, so that no other uses
 /// what is left; there is none where no quota is.
 pub(crate) fn admit<'a>(
-    server: &'a Server,
+    store: &Store,
+    quotas: &'a Mutex<()>,
     kind: &Kind,
     namespace: &str,
     name: &str,
     object: &Value,
 ) -> Result<Option<MutexGuard<'a, ()>>, Failure> {
-    let list = || server.store.list("ResourceQuota", namespace, None, None);
-    if !kind.namespaced || list().map_or(true, |quotas| quotas.objects.is_empty()) {
+    let list = || store.list("ResourceQuota", namespace, None, None);
+    if !kind.namespaced || list().map_or(true, |listed| listed.objects.is_empty()) {
         return Ok(None);
     }
-    let guard = server.quotas.lock();
+    let guard = quotas.lock();
     let resource = resource_of(kind.storage());
     let used = usage(&resource, object);
     let Ok(quotas) = list() else { return Ok(Some(guard)) };

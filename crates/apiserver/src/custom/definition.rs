@@ -4,21 +4,16 @@
 use serde_json::{Map, Value, json};
 
 use super::json_path::Path;
-use super::names::is_true;
 use super::schema::{Schema, texts};
+use super::{storage_version, text};
+use crate::kinds::StrategyContext;
 use crate::object::{as_map, map_mut};
-use crate::rest::Server;
 use crate::validate::{Errors, names};
 
 /// Holds a deleted definition until its objects are gone.
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
-
-/// A text field; absent is empty.
-pub(crate) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
-    object[field].as_str().unwrap_or_default()
-}
 
 /// Fills in the names that follow from others, and the strategy of conversion.
 pub(crate) fn fill(definition: &mut Map<String, Value>) {
@@ -33,8 +28,8 @@ pub(crate) fn fill(definition: &mut Map<String, Value>) {
 }
 
 /// Gives a new definition its status.
-pub(crate) fn new_status(_server: &Server, definition: &mut Value) {
-    let stored = super::storage_version(&definition["spec"]);
+pub(crate) fn new_status(_context: &StrategyContext<'_>, definition: &mut Value) {
+    let stored = storage_version(&definition["spec"]);
     let status =
         json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": [], "storedVersions": [stored]});
     as_map(definition).insert("status".to_owned(), status);
@@ -185,6 +180,12 @@ fn scale(scale: &Value, path: &str, errors: &mut Errors) {
             errors.invalid(&format!("{path}.{field}"), found, why);
         }
     }
+}
+
+/// Whether the condition has the status True.
+pub(crate) fn is_true(status: &Value, condition: &str) -> bool {
+    let mut all = status["conditions"].as_array().into_iter().flatten();
+    all.any(|one| one["type"] == condition && one["status"] == "True")
 }
 
 /// Sets a condition to this status, reason and message. The time changes with the status only.

@@ -7,17 +7,15 @@ pub(crate) mod definition;
 mod formats;
 mod json_path;
 pub(crate) mod names;
+pub(crate) mod row;
 mod schema;
 pub(crate) mod shape;
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::kinds::{BASE, Generation, Kind, Subresource, lists};
-use crate::table::since;
+use crate::kinds::lists;
+use crate::table::row::since;
 use crate::validate::Errors;
 
 pub(crate) use json_path::Path;
@@ -58,21 +56,9 @@ struct Column {
     path: Path,
 }
 
-/// The rows of all versions that were ever served in this process, by what they were made of. Rows live for ever, so that
-/// custom kinds are `&'static` like the built-in ones; the table has equal rows made once, however often a definition is
-/// created or a server started. The price is the memory of each distinct definition, some kilobytes.
-static ROWS: Mutex<BTreeMap<String, &'static Kind>> = Mutex::new(BTreeMap::new());
-
-/// The rows of the served versions of an established definition.
-pub(crate) fn rows(definition: &Value) -> Vec<&'static Kind> {
-    let versions = definition["spec"]["versions"].as_array().into_iter().flatten();
-    versions.filter(|version| version["served"] == true).map(|version| row(definition, version)).collect()
-}
-
-fn row(definition: &Value, version: &Value) -> &'static Kind {
-    let (spec, names) = (&definition["spec"], &definition["status"]["acceptedNames"]);
-    let source = json!([spec["group"], spec["scope"], names, version, storage_version(spec)]).to_string();
-    ROWS.lock().entry(source).or_insert_with(|| new_row(definition, version))
+/// A text field; absent is empty.
+fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object[field].as_str().unwrap_or_default()
 }
 
 /// The name of the version that objects are stored in.
@@ -84,54 +70,8 @@ pub(crate) fn storage_version(spec: &Value) -> &str {
         .unwrap_or("")
 }
 
-fn new_row(definition: &Value, version: &Value) -> &'static Kind {
-    let (spec, names) = (&definition["spec"], &definition["status"]["acceptedNames"]);
-    let group = definition::text(spec, "group");
-    let document = version["schema"]["openAPIV3Schema"].clone();
-    let subresources = &version["subresources"];
-    let custom = Custom {
-        definition: format!("{}.{group}", definition::text(names, "plural")),
-        list_kind: definition::text(names, "listKind").to_owned(),
-        storage_version: format!("{group}/{}", storage_version(spec)),
-        schema: Schema::parse(&document, "", &mut Errors::default()),
-        ownership: lists::of_document(&document),
-        scale: scale(&subresources["scale"]),
-        columns: columns(version),
-        document,
-    };
-    let mut served = Vec::new();
-    if custom.scale.is_some() {
-        served.push(Subresource::Scale);
-    }
-    if subresources["status"].is_object() {
-        served.push(Subresource::Status);
-    }
-    let text =
-        |value: &Value, field: &str| -> &'static str { definition::text(value, field).to_owned().leak() };
-    let list = |field: &str| -> &'static [&'static str] {
-        let all: Vec<&'static str> =
-            schema::texts(&names[field]).into_iter().map(|one| &*one.leak()).collect();
-        all.leak()
-    };
-    Box::leak(Box::new(Kind {
-        group: text(spec, "group"),
-        version: text(version, "name"),
-        kind: text(names, "kind"),
-        plural: text(names, "plural"),
-        singular: text(names, "singular"),
-        short_names: list("shortNames"),
-        categories: list("categories"),
-        namespaced: spec["scope"] != "Cluster",
-        subresources: served.leak(),
-        generation: Generation::Content,
-        unconditional_update: false,
-        custom: Some(Box::leak(Box::new(custom))),
-        ..BASE
-    }))
-}
-
 fn scale(spec: &Value) -> Option<Scale> {
-    let path = |field: &str| Path::parse(definition::text(spec, field)).ok();
+    let path = |field: &str| Path::parse(text(spec, field)).ok();
     Some(Scale {
         replicas: path("specReplicasPath")?,
         status: path("statusReplicasPath")?,
@@ -144,7 +84,7 @@ fn columns(version: &Value) -> Vec<Column> {
     let listed = version["additionalPrinterColumns"].as_array().filter(|list| !list.is_empty());
     let listed = listed.or(age.as_array()).into_iter().flatten();
     let column = |column: &Value| {
-        let text = |field: &str| definition::text(column, field).to_owned();
+        let text = |field: &str| text(column, field).to_owned();
         Some(Column {
             name: text("name"),
             kind: text("type"),
@@ -158,6 +98,23 @@ fn columns(version: &Value) -> Vec<Column> {
 }
 
 impl Custom {
+    /// The facts about a version of a definition.
+    fn read(definition: &Value, version: &Value) -> Self {
+        let (spec, names) = (&definition["spec"], &definition["status"]["acceptedNames"]);
+        let group = text(spec, "group");
+        let document = version["schema"]["openAPIV3Schema"].clone();
+        Custom {
+            definition: format!("{}.{group}", text(names, "plural")),
+            list_kind: text(names, "listKind").to_owned(),
+            storage_version: format!("{group}/{}", storage_version(spec)),
+            schema: Schema::parse(&document, "", &mut Errors::default()),
+            ownership: lists::of_document(&document),
+            scale: scale(&version["subresources"]["scale"]),
+            columns: columns(version),
+            document,
+        }
+    }
+
     /// The column definitions of a table.
     pub(crate) fn columns(&self) -> Value {
         let name =

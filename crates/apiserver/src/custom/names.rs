@@ -3,8 +3,9 @@
 
 use serde_json::{Value, json};
 
-use super::definition::{set_condition, text};
+use super::definition::{is_true, set_condition};
 use super::schema::texts;
+use super::{storage_version, text};
 
 /// The status that `definition` should have, if `taken` are the names that others in its group have.
 pub(crate) fn status(definition: &Value, others: &[&Value], now: &str) -> Value {
@@ -30,19 +31,13 @@ pub(crate) fn status(definition: &Value, others: &[&Value], now: &str) -> Value 
             now,
         );
     }
-    let storage = super::storage_version(&definition["spec"]).to_owned();
+    let storage = storage_version(&definition["spec"]).to_owned();
     let mut stored = texts(&status["storedVersions"]);
     if !stored.contains(&storage) {
         stored.push(storage);
     }
     status["storedVersions"] = json!(stored);
     status
-}
-
-/// Whether the condition has the status True.
-pub(crate) fn is_true(status: &Value, condition: &str) -> bool {
-    let mut all = status["conditions"].as_array().into_iter().flatten();
-    all.any(|one| one["type"] == condition && one["status"] == "True")
 }
 
 fn conflict(names: &Value, others: &[&Value]) -> Option<(&'static str, String)> {

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Object, child, ensure, fill, fill_number, objects};
+use super::fields::{Object, child, ensure, fill, fill_number, objects};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 

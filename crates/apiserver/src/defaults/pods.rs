@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Object, child, ensure, fill, fill_number, objects};
+use super::fields::{Object, child, ensure, fill, fill_number, objects};
 
 pub(crate) fn pod(object: &mut Object) {
     let mut qos = "BestEffort";

@@ -3,7 +3,87 @@
 
 use serde_json::{Value, json};
 
-use super::{Object, child, ensure, fill, fill_map, objects, template};
+use super::fields::{Object, child, ensure, fill, fill_map, objects};
+use super::pods::pod_spec;
+
+pub(crate) fn controller_revision(object: &mut Object) {
+    fill(object, "revision", 0);
+}
+
+pub(crate) fn daemon_set(object: &mut Object) {
+    if let Some(spec) = ensure(object, "spec") {
+        fill(spec, "revisionHistoryLimit", 10);
+        if let Some(strategy) = ensure(spec, "updateStrategy") {
+            fill(strategy, "type", "RollingUpdate");
+            if strategy.get("type").is_some_and(|kind| kind == "RollingUpdate")
+                && let Some(rolling) = ensure(strategy, "rollingUpdate")
+            {
+                fill(rolling, "maxUnavailable", 1);
+                fill(rolling, "maxSurge", 0);
+            }
+        }
+        template(spec);
+    }
+    // These numbers are written even if they are 0 (staging/src/k8s.io/api/apps/v1/types.go).
+    if let Some(status) = ensure(object, "status") {
+        for field in ["currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"]
+        {
+            fill(status, field, 0);
+        }
+    }
+}
+
+pub(crate) fn deployment(object: &mut Object) {
+    if let Some(spec) = ensure(object, "spec") {
+        fill(spec, "replicas", 1);
+        fill(spec, "revisionHistoryLimit", 10);
+        fill(spec, "progressDeadlineSeconds", 600);
+        if let Some(strategy) = ensure(spec, "strategy") {
+            fill(strategy, "type", "RollingUpdate");
+            if strategy.get("type").is_some_and(|kind| kind == "RollingUpdate")
+                && let Some(rolling) = ensure(strategy, "rollingUpdate")
+            {
+                fill(rolling, "maxUnavailable", "25%");
+                fill(rolling, "maxSurge", "25%");
+            }
+        }
+        template(spec);
+    }
+    ensure(object, "status");
+}
+
+pub(crate) fn replica_set(object: &mut Object) {
+    if let Some(spec) = ensure(object, "spec") {
+        fill(spec, "replicas", 1);
+        template(spec);
+    }
+    if let Some(status) = ensure(object, "status") {
+        fill(status, "replicas", 0);
+    }
+}
+
+/// The labels of the template serve as the selector, and as the controller's own, where there are none.
+pub(crate) fn replication_controller(object: &mut Object) {
+    let labels = object.get("spec").and_then(|spec| spec.pointer("/template/metadata/labels"));
+    let labels = labels.filter(|labels| labels.as_object().is_some_and(|map| !map.is_empty())).cloned();
+    if let Some(labels) = labels {
+        if let Some(spec) = child(object, "spec") {
+            fill_map(spec, "selector", &labels);
+        }
+        if let Some(metadata) = ensure(object, "metadata") {
+            fill_map(metadata, "labels", &labels);
+        }
+    }
+    replica_set(object);
+}
+
+fn template(spec: &mut Object) {
+    if let Some(template) = child(spec, "template")
+        && let Some(spec) = ensure(template, "spec")
+    {
+        pod_spec(spec);
+    }
+}
 
 pub(crate) fn stateful_set(object: &mut Object) {
     let Some(spec) = ensure(object, "spec") else { return };
@@ -30,7 +110,7 @@ pub(crate) fn stateful_set(object: &mut Object) {
         // These are whole objects to the server, with types of their own.
         fill(claim, "apiVersion", "v1");
         fill(claim, "kind", "PersistentVolumeClaim");
-        super::claim(claim);
+        super::core::claim(claim);
     }
 }
 

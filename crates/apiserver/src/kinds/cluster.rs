@@ -15,13 +15,13 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 
-use super::Subresource::{Approval, Status};
 use super::core::event;
-use super::{Generation, Kind, Nulls, Wire, lists, of};
+use super::lists;
+use super::row::Subresource::{Approval, Status};
+use super::row::{By, Generation, Kind, Nulls, Wire, of};
 use crate::custom::definition;
 use crate::defaults::cluster as defaults;
 use crate::rest::strategy;
-use crate::selector::By;
 use crate::table::{self, cluster};
 use crate::validate::{access, classes, names, objects, webhooks};
 
@@ -65,8 +65,8 @@ pub(super) static RBAC: &[Kind] = &[
         create_on_update: true,
         name: names::path_segment,
         validate: access::cluster_role,
-        columns: table::CREATED,
-        cells: table::created,
+        columns: table::core::CREATED,
+        cells: table::core::created,
         ..of::<ClusterRole>()
     },
     Kind {
@@ -84,8 +84,8 @@ pub(super) static RBAC: &[Kind] = &[
         create_on_update: true,
         name: names::path_segment,
         validate: access::role,
-        columns: table::CREATED,
-        cells: table::created,
+        columns: table::core::CREATED,
+        cells: table::core::created,
         ..of::<Role>()
     },
     Kind {
@@ -113,8 +113,8 @@ pub(super) static EXTENSIONS: &[Kind] = &[Kind {
     validate: definition::validate,
     validate_update: Some(definition::validate_update),
     on_create: definition::new_status,
-    columns: table::CREATED,
-    cells: table::created,
+    columns: table::core::CREATED,
+    cells: table::core::created,
     ..of::<CustomResourceDefinition>()
 }];
 

@@ -5,12 +5,38 @@ use k8s_openapi::api::core::v1::{
     PodTemplate, ReplicationController, ResourceQuota, Secret, Service, ServiceAccount,
 };
 
-use super::Subresource::{Binding, Eviction, Finalize, Scale, Status};
-use super::{Generation, Kind, Nulls, lists, of};
+use super::lists;
+use super::row::Subresource::{Binding, Eviction, Finalize, Scale, Status};
+use super::row::{By, Generation, Kind, Nulls, of};
 use crate::rest::{counts, strategy};
-use crate::selector::{By, EVENT_FIELDS, POD_FIELDS};
 use crate::validate::{batch, endpoints, names, node, objects, pod, storage, workload};
 use crate::{defaults, table};
+
+const POD_FIELDS: &[(&str, By)] = &[
+    ("spec.nodeName", By::Text),
+    ("spec.restartPolicy", By::Text),
+    ("spec.schedulerName", By::Text),
+    ("spec.serviceAccountName", By::Text),
+    ("spec.hostNetwork", By::Flag),
+    ("status.phase", By::Text),
+    ("status.podIP", By::Text),
+    ("status.podIPs", By::Addresses),
+    ("status.nominatedNodeName", By::Text),
+];
+
+const EVENT_FIELDS: &[(&str, By)] = &[
+    ("involvedObject.kind", By::Text),
+    ("involvedObject.namespace", By::Text),
+    ("involvedObject.name", By::Text),
+    ("involvedObject.uid", By::Text),
+    ("involvedObject.apiVersion", By::Text),
+    ("involvedObject.resourceVersion", By::Text),
+    ("involvedObject.fieldPath", By::Text),
+    ("reason", By::Text),
+    ("reportingComponent", By::Text),
+    ("source", By::Source),
+    ("type", By::Text),
+];
 
 /// The row of events, in both of their groups.
 pub(super) const fn event(kind: Kind) -> Kind {
@@ -21,8 +47,8 @@ pub(super) const fn event(kind: Kind) -> Kind {
         validate: objects::event,
         // Old events may predate the rules.
         validate_update: Some(|_, _, _| {}),
-        columns: table::EVENT,
-        cells: table::event,
+        columns: table::core::EVENT,
+        cells: table::core::event,
         selectable: EVENT_FIELDS,
         ..kind
     }
@@ -52,7 +78,7 @@ pub(super) static ROWS: &[Kind] = &[
         verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
         subresources: &[Finalize, Status],
         lists: &lists::WITH_CONDITIONS,
-        defaults: defaults::namespace,
+        defaults: defaults::core::namespace,
         name: names::dns1123_label,
         on_create: strategy::new_namespace,
         on_update: strategy::keep_namespace_spec,
@@ -65,13 +91,13 @@ pub(super) static ROWS: &[Kind] = &[
         short_names: &["no"],
         subresources: &[Status],
         lists: &lists::NODE,
-        defaults: defaults::node,
+        defaults: defaults::core::node,
         validate: node::node,
         validate_update: Some(node::update),
         created_with_status: true,
         on_create: strategy::taint_by_condition,
-        columns: table::NODE,
-        cells: table::node,
+        columns: table::core::NODE,
+        cells: table::core::node,
         selectable: &[("spec.unschedulable", By::Flag)],
         ..of::<Node>()
     },
@@ -81,7 +107,7 @@ pub(super) static ROWS: &[Kind] = &[
         subresources: &[Status],
         returns_deleted: true,
         lists: &lists::VOLUME_OBJECT,
-        defaults: defaults::volume,
+        defaults: defaults::core::volume,
         validate: storage::volume,
         validate_update: Some(storage::volume_update),
         on_create: strategy::new_volume,
@@ -95,7 +121,7 @@ pub(super) static ROWS: &[Kind] = &[
         subresources: &[Status],
         returns_deleted: true,
         lists: &lists::CLAIM,
-        defaults: defaults::claim,
+        defaults: defaults::core::claim,
         validate: storage::claim,
         validate_update: Some(storage::claim_update),
         on_create: |_, claim| strategy::protect(claim, "kubernetes.io/pvc-protection"),
@@ -111,13 +137,13 @@ pub(super) static ROWS: &[Kind] = &[
         returns_deleted: true,
         protobuf: true,
         lists: &lists::POD,
-        defaults: defaults::pod,
+        defaults: defaults::pods::pod,
         validate: pod::pod,
         validate_update: Some(pod::update),
         validate_status: pod::update_status,
         on_status: strategy::keep_owners_and_class,
-        columns: table::POD,
-        cells: table::pod,
+        columns: table::pod::COLUMNS,
+        cells: table::pod::cells,
         selectable: POD_FIELDS,
         ..of::<Pod>()
     },
@@ -129,7 +155,7 @@ pub(super) static ROWS: &[Kind] = &[
         columns: &["Name", "Containers", "Images", "Pod Labels"],
         cells: |row| {
             let [containers, images] = row.containers_at("/template/spec/containers");
-            vec![row.name(), containers, images, table::label_map(row.at("/template/metadata/labels"))]
+            vec![row.name(), containers, images, table::row::label_map(row.at("/template/metadata/labels"))]
         },
         ..of::<PodTemplate>()
     },
@@ -141,22 +167,22 @@ pub(super) static ROWS: &[Kind] = &[
         orphans_dependents: true,
         nulls: Nulls::PlainSelector,
         lists: &lists::WORKLOAD,
-        defaults: defaults::replication_controller,
+        defaults: defaults::workloads::replication_controller,
         // Its selector may change: it is older than the rule.
         validate: workload::replication_controller,
         validate_status: |new, _, errors| workload::replica_set_status(new, errors),
         status_form: counts::with_replicas,
-        columns: table::REPLICA_SET,
-        cells: |row| table::replica_set(row, table::label_map(row.at("/spec/selector"))),
+        columns: table::workloads::REPLICA_SET,
+        cells: |row| table::workloads::replica_set(row, table::row::label_map(row.at("/spec/selector"))),
         selectable: &[("status.replicas", By::Number)],
         ..of::<ReplicationController>()
     },
     Kind {
         short_names: &["limits"],
         create_on_update: true,
-        defaults: defaults::limit_range,
-        columns: table::CREATED,
-        cells: table::created,
+        defaults: defaults::core::limit_range,
+        columns: table::core::CREATED,
+        cells: table::core::created,
         ..of::<LimitRange>()
     },
     Kind {
@@ -168,7 +194,7 @@ pub(super) static ROWS: &[Kind] = &[
         ..of::<ResourceQuota>()
     },
     Kind {
-        defaults: defaults::secret,
+        defaults: defaults::core::secret,
         validate: objects::secret,
         validate_update: Some(objects::secret_update),
         columns: &["Name", "Type", "#Data", "Age"],
@@ -184,14 +210,14 @@ pub(super) static ROWS: &[Kind] = &[
         returns_deleted: true,
         nulls: Nulls::PlainSelector,
         lists: &lists::SERVICE,
-        defaults: defaults::service,
+        defaults: defaults::core::service,
         name: names::dns1035_label,
         validate: objects::service,
         validate_update: Some(objects::service_update),
         on_create: strategy::allocate_cluster_ip,
         on_update: strategy::keep_cluster_ip,
         columns: &["Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "*Selector"],
-        cells: table::service,
+        cells: table::core::service,
         selectable: &[("spec.clusterIP", By::Text), ("spec.type", By::Text)],
         ..of::<Service>()
     },

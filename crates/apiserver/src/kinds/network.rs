@@ -3,10 +3,12 @@
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{IPAddress, Ingress, IngressClass, NetworkPolicy, ServiceCIDR};
 
-use super::Subresource::Status;
-use super::{Generation, Kind, lists, of};
+use super::lists;
+use super::row::Subresource::Status;
+use super::row::{Generation, Kind, of};
 use crate::defaults::cluster as defaults;
-use crate::table::{cluster as table, label_selector};
+use crate::table::cluster as table;
+use crate::table::row::label_selector;
 use crate::validate::{endpoints, network};
 
 pub(super) static NETWORKING: &[Kind] = &[

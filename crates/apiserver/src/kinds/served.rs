@@ -1,6 +1,6 @@
 //! The kinds whose objects clients can create.
 
-use super::{Kind, Wire, all};
+use super::row::{Kind, Wire};
 
 /// A kind whose objects can be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,12 +13,6 @@ pub struct ServedKind {
     pub plural: &'static str,
     /// Whether its objects live in a namespace.
     pub namespaced: bool,
-}
-
-/// The built-in kinds whose objects can be created, in the order of their names. Those of a server, with its custom kinds, are
-/// [`crate::Sandbox::served_kinds`].
-pub fn served_kinds() -> Vec<ServedKind> {
-    served(all())
 }
 
 /// The kinds of `rows` whose objects can be created, in the order of their names.

@@ -5,10 +5,11 @@ use k8s_openapi::api::storage::v1::{
     CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment, VolumeAttributesClass,
 };
 
-use super::Subresource::Status;
-use super::{Generation, Kind, lists, of};
+use super::lists;
+use super::row::Subresource::Status;
+use super::row::{Generation, Kind, of};
 use crate::defaults::cluster as defaults;
-use crate::table::{self as all, cluster as table};
+use crate::table::{cluster as table, core};
 use crate::validate::classes;
 
 pub(super) static STORAGE: &[Kind] = &[
@@ -31,8 +32,8 @@ pub(super) static STORAGE: &[Kind] = &[
     Kind {
         unconditional_update: false,
         lists: &lists::CSI_CAPACITY,
-        columns: all::CREATED,
-        cells: all::created,
+        columns: core::CREATED,
+        cells: core::created,
         ..of::<CSIStorageCapacity>()
     },
     Kind {

@@ -6,17 +6,17 @@ use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
-use super::Subresource::{Scale, Status};
-use super::{Generation, Kind, Nulls, Wire, lists, of};
+use super::lists;
+use super::row::Subresource::{Scale, Status};
+use super::row::{By, Generation, Kind, Nulls, Wire, of};
 use crate::rest::{counts, strategy};
-use crate::selector::By;
 use crate::validate::{batch, daemonset, names, scaling, workload};
 use crate::{defaults, strict, table};
 
 pub(super) static APPS: &[Kind] = &[
     Kind {
         nulls: Nulls::Opaque("data"),
-        defaults: defaults::controller_revision,
+        defaults: defaults::workloads::controller_revision,
         validate: daemonset::new_revision,
         validate_update: Some(daemonset::revision_update),
         columns: &["Name", "Controller", "Revision", "Age"],
@@ -28,9 +28,9 @@ pub(super) static APPS: &[Kind] = &[
         categories: &["all"],
         subresources: &[Status],
         generation: Generation::Spec,
-        decode: strict::daemon_set,
+        decode: strict::decode::daemon_set,
         lists: &lists::WORKLOAD,
-        defaults: defaults::daemon_set,
+        defaults: defaults::workloads::daemon_set,
         validate: daemonset::daemon_set,
         validate_update: Some(daemonset::update),
         validate_status: daemonset::status,
@@ -39,8 +39,8 @@ pub(super) static APPS: &[Kind] = &[
         on_update: strategy::keep_template_generation,
         after_update: strategy::count_template,
         on_status: |_, new, old| strategy::keep_template_generation(new, old),
-        columns: table::DAEMON_SET,
-        cells: table::daemon_set,
+        columns: table::workloads::DAEMON_SET,
+        cells: table::workloads::daemon_set,
         ..of::<DaemonSet>()
     },
     Kind {
@@ -49,14 +49,14 @@ pub(super) static APPS: &[Kind] = &[
         subresources: &[Scale, Status],
         generation: Generation::SpecAndAnnotations,
         lists: &lists::WORKLOAD,
-        defaults: defaults::deployment,
+        defaults: defaults::workloads::deployment,
         validate: workload::deployment,
         validate_update: Some(workload::deployment_update),
         validate_status: workload::deployment_status,
         status_form: counts::of_a_deployment,
         on_status: strategy::keep_labels,
-        columns: table::DEPLOYMENT,
-        cells: table::deployment,
+        columns: table::workloads::DEPLOYMENT,
+        cells: table::workloads::deployment,
         ..of::<Deployment>()
     },
     Kind {
@@ -65,13 +65,13 @@ pub(super) static APPS: &[Kind] = &[
         subresources: &[Scale, Status],
         generation: Generation::Spec,
         lists: &lists::WORKLOAD,
-        defaults: defaults::replica_set,
+        defaults: defaults::workloads::replica_set,
         validate: workload::replica_set,
         validate_update: Some(workload::replica_set_update),
         validate_status: |new, _, errors| workload::replica_set_status(new, errors),
         status_form: counts::with_replicas,
-        columns: table::REPLICA_SET,
-        cells: |row| table::replica_set(row, table::label_selector(row.at("/spec/selector"))),
+        columns: table::workloads::REPLICA_SET,
+        cells: |row| table::workloads::replica_set(row, table::row::label_selector(row.at("/spec/selector"))),
         selectable: &[("status.replicas", By::Number)],
         ..of::<ReplicaSet>()
     },

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
-use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use crate::kinds;
@@ -34,12 +34,6 @@ pub(super) fn metadata() -> (Value, Map<String, Value>) {
     let mut schemas = generator.take_definitions(true);
     schemas.values_mut().for_each(wrap_references);
     (reference.into(), schemas)
-}
-
-/// Adds the schema of a type; its name.
-pub(crate) fn name_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> String {
-    generator.subschema_for::<T>();
-    T::schema_name().into_owned()
 }
 
 /// Adds the schema of a built-in kind; its name.

@@ -3,12 +3,14 @@
 use serde_json::{Value, json};
 
 use super::body::{self, Decoded};
-use super::{Reply, Server, create, patch, update};
+use super::reply::Reply;
+use super::{create, patch, update};
 use crate::conversion;
 use crate::kinds::Subresource;
 use crate::managed_fields::{self, Refused, Writer};
 use crate::object::{meta, metadata_mut, set_meta};
 use crate::request::{Request, Verb};
+use crate::server::Server;
 use crate::status::Failure;
 
 pub(super) const MEDIA_TYPE: &str = "application/apply-patch+yaml";

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::body::{self, Decoded};
-use super::{Reply, Server, strategy};
+use super::reply::Reply;
+use super::strategy;
 use crate::admission::{limit_range, quota};
 use crate::kinds::{self, Kind};
 use crate::object::{Object, is_deleting, map_mut, meta, metadata_mut, set_meta};
 use crate::request::Request;
+use crate::server::Server;
 use crate::status::Failure;
 use crate::store::{Key, Raced};
 use crate::validate;
@@ -50,7 +52,7 @@ pub(crate) fn insert(
         if generated {
             set_meta(&mut object, "name", server.names.generate(&base));
         }
-        strategy::prepare_create(server, kind, &mut object);
+        strategy::prepare_create(&server.strategy_context(), kind, &mut object);
         strategy::fill(kind, &mut object);
         if !ranges.is_empty() {
             limit_range::set_defaults(&mut object, &ranges);
@@ -64,7 +66,7 @@ pub(crate) fn insert(
             return Err(Failure::invalid(kind, &name, &errors));
         }
         limit_range::check(kind, &name, &object, &ranges)?;
-        let _charged_alone = quota::admit(server, kind, &namespace, &name, &object)?;
+        let _charged_alone = quota::admit(&server.store, &server.quotas, kind, &namespace, &name, &object)?;
         let key = Key::new(&namespace, &name);
         // Held until the object is stored, so that its definition does not end in between.
         let registry = kind.custom.map(|_| server.registry.read());

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::Server;
 use super::delete::{self, Options};
 use super::strategy::seconds;
 use crate::custom::{self, definition, names};
@@ -14,6 +13,7 @@ use crate::kinds::Kind;
 use crate::object::{Object, as_map, finalizers, is_deleting, metadata_mut, set_meta};
 use crate::registry::Registry;
 use crate::request::{Request, Verb};
+use crate::server::Server;
 use crate::store::Key;
 
 pub(super) const KIND: &str = "CustomResourceDefinition";
@@ -75,8 +75,8 @@ fn serve(server: &Server, all: &[(Arc<Key>, Arc<Object>)]) {
         if is_deleting(&value) {
             terminating.insert(key.name.clone());
         }
-        if names::is_true(&value["status"], "Established") {
-            rows.extend(custom::rows(&value));
+        if definition::is_true(&value["status"], "Established") {
+            rows.extend(custom::row::rows(&value));
         }
     }
     for row in &rows {

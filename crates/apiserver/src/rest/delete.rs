@@ -10,13 +10,15 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::definitions;
+use super::reply::Reply;
 use super::strategy::seconds;
-use super::{Reply, Server, definitions};
 use crate::kinds::{Generation, Kind};
 use crate::object::{Object, finalizers, is_deleting, map_mut, meta, metadata_mut, set_meta, strings, text};
 use crate::render::{ListMeta, Renderer};
 use crate::request::Request;
 use crate::selection::Selection;
+use crate::server::Server;
 use crate::status::{self, Failure};
 use crate::store::{Key, Unreadable};
 

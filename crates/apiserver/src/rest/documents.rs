@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Content, Reply};
+use super::reply::{Content, Reply};
 use crate::kinds::Subresource;
 use crate::negotiate::Form;
 use crate::registry::Registry;

@@ -13,6 +13,7 @@ mod delete;
 mod documents;
 mod patch;
 mod read;
+mod reply;
 mod scale;
 pub(crate) mod strategy;
 mod subresources;
@@ -20,175 +21,34 @@ mod update;
 
 pub(crate) use create::insert;
 pub(crate) use definitions::follow as follow_definitions;
+pub(crate) use reply::Reply;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use reply::Content;
+
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::{
-    ACCEPT, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, USER_AGENT, WARNING,
-};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, IF_NONE_MATCH, USER_AGENT};
 use http::request::Parts;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use parking_lot::{Mutex, RwLock};
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::Options;
-use super::fault_injection::{ConnectionLost, FaultDecision, FaultInjector, RequestInfo};
+use super::fault_injection::{ConnectionLost, FaultDecision, RequestInfo};
 use super::kinds::Subresource;
-use super::names::Names;
 use super::negotiate::{Form, Offer, negotiate};
-use super::object::{Object, to_bytes};
+use super::object::to_bytes;
 use super::params::Params;
 use super::protobuf;
-use super::registry::Registry;
-use super::render::Renderer;
 use super::request::{self, Document, Request, Target, Verb};
+use super::server::Server;
 use super::status::Failure;
-use super::store::{Limits, Store};
 use super::watch;
 use crate::openapi;
 
 /// A larger body is refused, as a real server does.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
-
-/// The state that all requests of one sandbox share.
-pub(crate) struct Server {
-    pub(crate) options: Options,
-    pub(crate) store: Store,
-    pub(crate) names: Names,
-    pub(crate) registry: RwLock<Registry>,
-    /// Held while the registry is brought in step with the definitions.
-    definitions: Mutex<()>,
-    pub(crate) fault_injector: RwLock<Option<FaultInjector>>,
-    /// Held from the check of a quota until the object is stored.
-    pub(crate) quotas: Mutex<()>,
-    /// Cancelled to break the watches that are open.
-    watches: Mutex<CancellationToken>,
-}
-
-impl Server {
-    pub(crate) fn new(options: Options) -> Self {
-        let fault_injector = RwLock::new(options.on_request.clone());
-        let (store, names) = (Store::new(limits(&options)), Names::new(options.seed));
-        let (registry, definitions) = (RwLock::default(), Mutex::default());
-        let (quotas, watches) = (Mutex::default(), Mutex::default());
-        Server { options, store, names, registry, definitions, fault_injector, quotas, watches }
-    }
-
-    /// The token that breaks the watches open now.
-    pub(crate) fn watches(&self) -> CancellationToken {
-        self.watches.lock().clone()
-    }
-
-    pub(crate) fn break_watches(&self) {
-        std::mem::take(&mut *self.watches.lock()).cancel();
-    }
-}
-
-fn limits(options: &Options) -> Limits {
-    Limits { changes: options.history, bytes: options.history_bytes }
-}
-
-/// The answer to a request that was carried out.
-pub(crate) struct Reply {
-    code: u16,
-    content_type: &'static str,
-    content: Content,
-    warnings: Vec<String>,
-    /// The value that a client may send back to ask whether the answer has changed.
-    etag: Option<HeaderValue>,
-}
-
-enum Content {
-    Text(Bytes),
-    Stream(Body),
-}
-
-impl Reply {
-    fn json(code: u16, text: Bytes) -> Self {
-        Reply::text(code, Form::Plain, text)
-    }
-
-    /// An answer that was rendered in this form.
-    fn text(code: u16, form: Form, text: Bytes) -> Self {
-        let content_type = form.content_type();
-        Reply { code, content_type, content: Content::Text(text), warnings: Vec::new(), etag: None }
-    }
-
-    fn value(code: u16, value: &Value) -> Self {
-        Self::json(code, to_bytes(value))
-    }
-
-    /// An object in the requested form.
-    fn object(server: &Server, request: &Request, code: u16, object: &Object) -> Self {
-        let renderer = Renderer { kind: request.kind(), form: request.form, include: request.params.include };
-        Self::text(code, request.form, renderer.object(object, (server.options.now)(), true))
-    }
-
-    fn with_warnings(mut self, warnings: Vec<String>) -> Self {
-        self.warnings = warnings;
-        self
-    }
-
-    /// With the ETag of its text, or with the ETag alone for a client that knows the text already.
-    fn tagged(mut self, known: &str) -> Self {
-        let Content::Text(text) = &mut self.content else { return self };
-        let mut hasher = DefaultHasher::new();
-        text.hash(&mut hasher);
-        let etag = format!("\"{:016X}\"", hasher.finish());
-        if known.split(',').any(|one| one.trim() == etag) {
-            self.code = 304;
-            text.clear();
-        }
-        self.etag = HeaderValue::from_str(&etag).ok();
-        self
-    }
-
-    /// Indented, as `?pretty=true` requests.
-    fn prettified(mut self) -> Self {
-        if let Content::Text(text) = &self.content
-            && let Ok(value) = serde_json::from_slice::<Value>(text)
-            && let Ok(mut pretty) = serde_json::to_vec_pretty(&value)
-        {
-            pretty.push(b'\n');
-            self.content = Content::Text(pretty.into());
-        }
-        self
-    }
-
-    pub(crate) fn into_response(self) -> Response {
-        let body = match self.content {
-            Content::Text(text) => Body::from(text),
-            Content::Stream(body) => body,
-        };
-        let mut response = Response::new(body);
-        *response.status_mut() = http::StatusCode::from_u16(self.code).unwrap_or_default();
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
-        headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-        if let Some(etag) = self.etag {
-            headers.insert(ETAG, etag);
-        }
-        for warning in self.warnings {
-            let printable = warning.replace(char::is_control, " ");
-            let quoted = printable.replace('\\', "\\\\").replace('"', "\\\"");
-            if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
-                headers.append(WARNING, value);
-            }
-        }
-        response
-    }
-}
-
-impl From<Failure> for Reply {
-    fn from(failure: Failure) -> Self {
-        Reply::value(failure.code, &failure.to_value())
-    }
-}
 
 /// Answers one request. `closing` is cancelled when its connection's server goes down.
 pub(crate) async fn answer(

@@ -4,11 +4,13 @@ use json_patch::{Patch, PatchOperation};
 use serde_json::{Map, Value};
 
 use super::body;
-use super::{Reply, Server, apply, update};
+use super::reply::Reply;
+use super::{apply, update};
 use crate::conversion;
 use crate::kinds::Kind;
 use crate::object::meta;
 use crate::request::Request;
+use crate::server::Server;
 use crate::status::Failure;
 use crate::strategic;
 use crate::validate::FieldError;

@@ -6,12 +6,13 @@ use k8s_openapi::ByteString;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Reply, Server};
+use super::reply::Reply;
 use crate::object::Object;
 use crate::params::{Match, Params};
 use crate::render::{ListMeta, Renderer};
 use crate::request::Request;
 use crate::selection::Selection;
+use crate::server::Server;
 use crate::status::Failure;
 use crate::store::{Key, Unreadable};
 

@@ -4,10 +4,12 @@ use serde_json::{Map, Value, json};
 
 use super::body;
 use super::patch::Change;
-use super::{Reply, Server, update};
+use super::reply::Reply;
+use super::update;
 use crate::kinds::Kind;
 use crate::object::{Object, map_mut, meta, set_meta, strings, text};
 use crate::request::{Place, Request};
+use crate::server::Server;
 use crate::status::Failure;
 use crate::strict;
 use crate::validate::FieldError;

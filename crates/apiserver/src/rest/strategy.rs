@@ -4,12 +4,11 @@
 
 use serde_json::{Value, json};
 
-use super::Server;
 use crate::custom::shape;
-use crate::kinds::{Generation, Kind, Subresource};
+use crate::kinds::{Generation, Kind, StrategyContext, Subresource};
 use crate::object::{as_map, copy_field, map_mut, meta, metadata_mut, set_meta, strings, text};
 use crate::store::Key;
-use crate::strict::TEMPLATE_GENERATION;
+use crate::strict::decode::TEMPLATE_GENERATION;
 use crate::validate::batch;
 
 /// Metadata that a client cannot change by an update.
@@ -28,13 +27,13 @@ const SYSTEM_METADATA: &[&str] = &[
 const CLUSTER_IPS: u32 = 1 << 16;
 
 /// A new object: what the client sent in fields that are the server's is dropped.
-pub(super) fn prepare_create(server: &Server, kind: &Kind, object: &mut Value) {
+pub(super) fn prepare_create(context: &StrategyContext<'_>, kind: &Kind, object: &mut Value) {
     let metadata = metadata_mut(object);
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"] {
         metadata.remove(field);
     }
-    metadata.insert("uid".to_owned(), json!(server.names.uid()));
-    metadata.insert("creationTimestamp".to_owned(), json!(seconds((server.options.now)())));
+    metadata.insert("uid".to_owned(), json!(context.names.uid()));
+    metadata.insert("creationTimestamp".to_owned(), json!(seconds(context.now)));
     if kind.generation != Generation::None {
         metadata.insert("generation".to_owned(), json!(1));
     }
@@ -42,7 +41,7 @@ pub(super) fn prepare_create(server: &Server, kind: &Kind, object: &mut Value) {
         as_map(object).remove("status");
     }
     (kind.status_form)(object);
-    (kind.on_create)(server, object);
+    (kind.on_create)(context, object);
 }
 
 /// Fills in defaults, and the version that the kind is stored in.
@@ -80,7 +79,7 @@ fn set_template_generation(object: &mut Value, number: i64) {
 }
 
 /// The first number is 1, unless the object brings a larger one from another cluster.
-pub(crate) fn first_template_generation(_server: &Server, object: &mut Value) {
+pub(crate) fn first_template_generation(_context: &StrategyContext<'_>, object: &mut Value) {
     let given = template_generation(object).max(1);
     set_template_generation(object, given);
 }
@@ -98,7 +97,7 @@ pub(crate) fn count_template(new: &mut Value, old: &Value) {
 
 /// The pods of a Job are its own: they have labels that no other Job gives, and it selects them (`generateSelector`). Who
 /// asks for a selector of its own has it.
-pub(crate) fn generate_selector(_server: &Server, object: &mut Value) {
+pub(crate) fn generate_selector(_context: &StrategyContext<'_>, object: &mut Value) {
     if object.pointer("/spec/manualSelector") == Some(&Value::Bool(true)) {
         return;
     }
@@ -118,7 +117,7 @@ pub(crate) fn generate_selector(_server: &Server, object: &mut Value) {
 }
 
 /// A request for a certificate says who asks, and nobody approves it by creating it. Every client here is the same user.
-pub(crate) fn sign_request(_server: &Server, object: &mut Value) {
+pub(crate) fn sign_request(_context: &StrategyContext<'_>, object: &mut Value) {
     let spec = map_mut(object, "spec");
     for field in ["uid", "extra"] {
         spec.remove(field);
@@ -128,8 +127,8 @@ pub(crate) fn sign_request(_server: &Server, object: &mut Value) {
 }
 
 /// The conditions of a request for a certificate say when they were set and when they changed.
-pub(crate) fn date_conditions(server: &Server, new: &mut Value, old: &Value) {
-    let now = json!(seconds((server.options.now)()));
+pub(crate) fn date_conditions(context: &StrategyContext<'_>, new: &mut Value, old: &Value) {
+    let now = json!(seconds(context.now));
     let before = old.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
     let conditions = map_mut(new, "status").get_mut("conditions").and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten().filter_map(Value::as_object_mut) {
@@ -143,26 +142,26 @@ pub(crate) fn date_conditions(server: &Server, new: &mut Value, old: &Value) {
 }
 
 /// A new volume is protected, and has been in its phase since now.
-pub(crate) fn new_volume(server: &Server, object: &mut Value) {
+pub(crate) fn new_volume(context: &StrategyContext<'_>, object: &mut Value) {
     protect(object, "kubernetes.io/pv-protection");
-    let now = seconds((server.options.now)());
+    let now = seconds(context.now);
     as_map(object).insert("status".to_owned(), json!({"phase": "Pending", "lastPhaseTransitionTime": now}));
 }
 
 /// The time of a volume's phase is that of its last change, unless the writer knows better.
-pub(crate) fn date_phase(server: &Server, new: &mut Value, old: &Value) {
+pub(crate) fn date_phase(context: &StrategyContext<'_>, new: &mut Value, old: &Value) {
     let (phase, time) = ("/status/phase", "/status/lastPhaseTransitionTime");
     if new.pointer(phase) != old.pointer(phase) && new.pointer(time) == old.pointer(time) {
-        let now = seconds((server.options.now)());
+        let now = seconds(context.now);
         map_mut(new, "status").insert("lastPhaseTransitionTime".to_owned(), json!(now));
     }
 }
 
 /// No other server answers for a group here, so one that is announced is not available.
-pub(crate) fn announce_group(server: &Server, object: &mut Value) {
+pub(crate) fn announce_group(context: &StrategyContext<'_>, object: &mut Value) {
     let place = |field: &str| text(object, &format!("/spec/service/{field}")).to_owned();
     let (namespace, name) = (place("namespace"), place("name"));
-    if name.is_empty() || server.store.get("Service", &Key::new(&namespace, &name)).is_some() {
+    if name.is_empty() || context.store.get("Service", &Key::new(&namespace, &name)).is_some() {
         return;
     }
     let condition = json!({
@@ -170,7 +169,7 @@ pub(crate) fn announce_group(server: &Server, object: &mut Value) {
         "status": "False",
         "reason": "ServiceNotFound",
         "message": format!("service/{name} in {namespace:?} is not present"),
-        "lastTransitionTime": seconds((server.options.now)()),
+        "lastTransitionTime": seconds(context.now),
     });
     as_map(object).insert("status".to_owned(), json!({"conditions": [condition]}));
 }
@@ -182,7 +181,7 @@ pub(crate) fn keep_spec(new: &mut Value, old: &Value) {
 
 /// No pod is bound to a new node before it was found to be ready (the admission plugin
 /// TaintNodesByCondition, plugin/pkg/admission/nodetaint).
-pub(crate) fn taint_by_condition(_server: &Server, object: &mut Value) {
+pub(crate) fn taint_by_condition(_context: &StrategyContext<'_>, object: &mut Value) {
     let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
     let taints = map_mut(object, "spec").entry("taints").or_insert(Value::Null);
     let mut all = taints.as_array().cloned().unwrap_or_default();
@@ -231,7 +230,7 @@ pub(super) fn bump_generation(kind: &Kind, new: &mut Value, old: &Value) {
 
 /// A write through `/status`. What else than the status gets through differs by kind, and clients rely
 /// on it: the Deployment controller writes its revision annotation this way.
-pub(super) fn prepare_status(server: &Server, kind: &Kind, new: &mut Value, old: &Value) {
+pub(super) fn prepare_status(context: &StrategyContext<'_>, kind: &Kind, new: &mut Value, old: &Value) {
     if kind.custom.is_some() {
         // Nothing but the status, and who owns it.
         let mut kept = old.clone();
@@ -242,17 +241,17 @@ pub(super) fn prepare_status(server: &Server, kind: &Kind, new: &mut Value, old:
     }
     keep_system_metadata(new, old);
     copy_field(as_map(new), Some(old), "spec");
-    (kind.on_status)(server, new, old);
+    (kind.on_status)(context, new, old);
     (kind.status_form)(new);
 }
 
 /// The status of a Deployment comes with annotations, but not with labels.
-pub(crate) fn keep_labels(_server: &Server, new: &mut Value, old: &Value) {
+pub(crate) fn keep_labels(_context: &StrategyContext<'_>, new: &mut Value, old: &Value) {
     copy_field(metadata_mut(new), old.get("metadata"), "labels");
 }
 
 /// The status of a pod changes neither its owners nor its quality of service.
-pub(crate) fn keep_owners_and_class(_server: &Server, new: &mut Value, old: &Value) {
+pub(crate) fn keep_owners_and_class(_context: &StrategyContext<'_>, new: &mut Value, old: &Value) {
     copy_field(metadata_mut(new), old.get("metadata"), "ownerReferences");
     copy_field(map_mut(new, "status"), old.get("status"), "qosClass");
 }
@@ -276,7 +275,7 @@ pub(super) fn seconds(now: jiff::Timestamp) -> String {
 }
 
 /// A new namespace is active, has the finalizer of the namespace controller, and can be selected by its name.
-pub(crate) fn new_namespace(_server: &Server, object: &mut Value) {
+pub(crate) fn new_namespace(_context: &StrategyContext<'_>, object: &mut Value) {
     as_map(object).insert("status".to_owned(), json!({"phase": "Active"}));
     own_namespace_finalizer(object);
     label_with_name(object);
@@ -308,7 +307,7 @@ fn label_with_name(object: &mut Value) {
 }
 
 /// Gives a service that needs one a cluster address that no other service has.
-pub(crate) fn allocate_cluster_ip(server: &Server, object: &mut Value) {
+pub(crate) fn allocate_cluster_ip(context: &StrategyContext<'_>, object: &mut Value) {
     let spec = map_mut(object, "spec");
     let external = spec.get("type").and_then(Value::as_str) == Some("ExternalName");
     let chosen = spec.get("clusterIP").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -316,7 +315,7 @@ pub(crate) fn allocate_cluster_ip(server: &Server, object: &mut Value) {
         return;
     }
     let address = if chosen.is_empty() {
-        let taken: Vec<String> = match server.store.list("Service", "", None, None) {
+        let taken: Vec<String> = match context.store.list("Service", "", None, None) {
             Ok(all) => all
                 .objects
                 .iter()
@@ -325,7 +324,7 @@ pub(crate) fn allocate_cluster_ip(server: &Server, object: &mut Value) {
             Err(_) => Vec::new(),
         };
         // 0 is the network's own address and 1 the API server's.
-        let first = server.names.below(CLUSTER_IPS - 3);
+        let first = context.names.below(CLUSTER_IPS - 3);
         let free = (0..CLUSTER_IPS - 3)
             .map(|step| 2 + (first + step) % (CLUSTER_IPS - 3))
             .map(|host| format!("10.96.{}.{}", host >> 8, host & 0xff))

@@ -3,10 +3,12 @@
 use serde_json::{Value, json};
 
 use super::delete::{self, Options};
+use super::reply::Reply;
 use super::strategy::seconds;
-use super::{Reply, Server, body, update};
+use super::{body, update};
 use crate::object::{is_deleting, map_mut, meta, text, to_bytes};
 use crate::request::Request;
+use crate::server::Server;
 use crate::status::Failure;
 use crate::strict;
 

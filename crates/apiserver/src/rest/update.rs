@@ -5,10 +5,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::body::{self, Decoded};
-use super::{Reply, Server, apply, create, strategy};
+use super::reply::Reply;
+use super::{apply, create, strategy};
 use crate::kinds::{Kind, Subresource};
 use crate::object::{Object, finalizers, is_deleting, meta, metadata_mut, strings};
 use crate::request::{Place, Request};
+use crate::server::Server;
 use crate::status::Failure;
 use crate::store::Key;
 use crate::validate::{self, FieldError};
@@ -93,7 +95,7 @@ fn next(
     check_preconditions(kind, &place.name, old, &new, unconditional)?;
     match place.subresource {
         Some(Subresource::Approval | Subresource::Status) => {
-            strategy::prepare_status(server, kind, &mut new, old)
+            strategy::prepare_status(&server.strategy_context(), kind, &mut new, old)
         }
         Some(Subresource::Finalize) => strategy::prepare_finalize(&mut new, old),
         // The server's own write, computed from the stored object.

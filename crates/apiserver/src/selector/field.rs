@@ -3,50 +3,7 @@
 
 use serde_json::Value;
 
-use crate::kinds;
-
-/// How a field becomes the text that a selector compares with.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum By {
-    /// As it stands.
-    Text,
-    /// True or false; absent is false.
-    Flag,
-    /// Absent is 0.
-    Number,
-    /// How many pods of a Job have succeeded.
-    Succeeded,
-    /// The `ip` of each element.
-    Addresses,
-    /// The component of an event's source, or the newer field for it, as upstream's `ToSelectableFields` does.
-    Source,
-}
-
-pub(crate) const POD_FIELDS: &[(&str, By)] = &[
-    ("spec.nodeName", By::Text),
-    ("spec.restartPolicy", By::Text),
-    ("spec.schedulerName", By::Text),
-    ("spec.serviceAccountName", By::Text),
-    ("spec.hostNetwork", By::Flag),
-    ("status.phase", By::Text),
-    ("status.podIP", By::Text),
-    ("status.podIPs", By::Addresses),
-    ("status.nominatedNodeName", By::Text),
-];
-
-pub(crate) const EVENT_FIELDS: &[(&str, By)] = &[
-    ("involvedObject.kind", By::Text),
-    ("involvedObject.namespace", By::Text),
-    ("involvedObject.name", By::Text),
-    ("involvedObject.uid", By::Text),
-    ("involvedObject.apiVersion", By::Text),
-    ("involvedObject.resourceVersion", By::Text),
-    ("involvedObject.fieldPath", By::Text),
-    ("reason", By::Text),
-    ("reportingComponent", By::Text),
-    ("source", By::Source),
-    ("type", By::Text),
-];
+use crate::kinds::{self, By};
 
 /// A conjunction of requirements on an object's fields, such as `status.phase!=Running`.
 #[derive(Clone, Debug, Default, PartialEq)]

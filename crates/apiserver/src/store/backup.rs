@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::Store;
+use super::change::Key;
 use super::log::Log;
-use super::{Key, Store};
 use crate::object::Object;
 
 /// After a restore that leaves no revision twice, the revision is so much higher than any before it.
@@ -42,11 +43,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::store::Unreadable;
+    use crate::admission::quota::CHARGE;
+    use crate::store::{Limits, Unreadable};
 
     #[test]
     fn a_restored_store_has_the_objects_of_the_backup_and_no_history() {
-        let store = Store::new(crate::store::Limits::default());
+        let store = Store::new(Limits::default(), ["Pod"].into_iter(), CHARGE);
         let (a, b) = (Key::new("ns", "a"), Key::new("ns", "b"));
         let first = store.put("Pod", &a, None, json!({"metadata": {"uid": "1"}})).unwrap();
         let backup = store.back_up();

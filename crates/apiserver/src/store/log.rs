@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use super::{Change, Unreadable};
+use super::change::Change;
+use super::revision::Unreadable;
 
 /// So many times the log's bounds are kept for watches that are behind.
 pub(crate) const BEHIND_FACTOR: usize = 8;

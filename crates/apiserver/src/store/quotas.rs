@@ -5,12 +5,25 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Key, Limits, Recent, State, at_revision};
-use crate::admission::quota;
+use super::State;
+use super::change::{Key, at_revision};
+use super::log::Limits;
+use crate::object::recent::Recent;
 use crate::object::{Object, as_map};
 
 /// Under which name the store keeps quotas.
 pub(super) const QUOTA: &str = "ResourceQuota";
+
+/// The rules by which quotas are charged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Charge {
+    /// The resource of the objects that the store keeps under a name, such as `deployments.apps`.
+    pub(crate) resource_of: fn(&str) -> String,
+    /// The status of a quota, from the objects of each resource in its namespace and from whether a resource is served.
+    pub(crate) status: fn(&Value, &dyn Fn(&str) -> Vec<Arc<Value>>, &dyn Fn(&str) -> bool) -> Value,
+    /// The status of a quota after an object of a resource has become another; `None` if it stays as it is.
+    pub(crate) charged: fn(&Value, &str, Option<&Value>, Option<&Value>) -> Option<Value>,
+}
 
 /// A write that has happened.
 pub(super) struct Written<'a> {
@@ -22,9 +35,9 @@ pub(super) struct Written<'a> {
 
 impl State {
     /// A quota with its status.
-    pub(super) fn counted(&self, namespace: &str, mut quota: Value) -> Value {
+    pub(super) fn counted(&self, charge: Charge, namespace: &str, mut quota: Value) -> Value {
         let objects = |resource: &str| -> Vec<Arc<Value>> {
-            let shelf = self.shelves.iter().find(|(kind, _)| quota::resource_of(kind) == resource);
+            let shelf = self.shelves.iter().find(|(kind, _)| (charge.resource_of)(kind) == resource);
             let start = Key::new(namespace, "");
             let objects = shelf
                 .map(|(_, shelf)| shelf.objects.range::<Key, _>((Bound::Included(&start), Bound::Unbounded)));
@@ -34,14 +47,21 @@ impl State {
                 .map(|(_, object)| object.peek())
                 .collect()
         };
-        let is_served = |resource: &str| self.shelves.keys().any(|kind| quota::resource_of(kind) == resource);
-        let status = quota::status(&quota, objects, &is_served);
+        let is_served =
+            |resource: &str| self.shelves.keys().any(|kind| (charge.resource_of)(kind) == resource);
+        let status = (charge.status)(&quota, &objects, &is_served);
         as_map(&mut quota).insert("status".to_owned(), status);
         quota
     }
 
     /// Charges the quotas of the namespace with what a write has changed.
-    pub(super) fn charge(&mut self, limits: Limits, recent: &Arc<Recent>, written: &Written<'_>) {
+    pub(super) fn charge(
+        &mut self,
+        charge: Charge,
+        limits: Limits,
+        recent: &Arc<Recent>,
+        written: &Written<'_>,
+    ) {
         if written.namespace.is_empty() {
             return;
         }
@@ -56,12 +76,13 @@ impl State {
         if quotas.is_empty() {
             return;
         }
-        let resource = quota::resource_of(written.kind);
+        let resource = (charge.resource_of)(written.kind);
         let (before, after) =
             (written.before.map(|object| object.peek()), written.after.map(|object| object.peek()));
         for (key, quota) in quotas {
             let mut value = Value::clone(&quota.value());
-            let Some(status) = quota::charged(&value, &resource, before.as_deref(), after.as_deref()) else {
+            let Some(status) = (charge.charged)(&value, &resource, before.as_deref(), after.as_deref())
+            else {
                 continue;
             };
             as_map(&mut value).insert("status".to_owned(), status);

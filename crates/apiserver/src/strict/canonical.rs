@@ -6,8 +6,16 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Dotted, Segment, is_string_map};
+use super::decode::{Dotted, Segment};
 use crate::quantity::{self, Quantity};
+
+/// The fields whose values are maps of strings: their keys are data, not field names.
+pub(super) fn is_string_map(field: &str) -> bool {
+    matches!(
+        field,
+        "labels" | "annotations" | "matchLabels" | "nodeSelector" | "data" | "stringData" | "binaryData"
+    )
+}
 
 /// Rewrites `value`, which stands at `path`, and everything in it.
 ///

@@ -2,28 +2,75 @@
 //! compiled for it once: `serde_ignored` around `serde_path_to_error` around `serde_json` has the compiler make each
 //! visitor of each kind three times, which was 40 % of the machine code of the whole project.
 
+use std::fmt;
 use std::iter::Enumerate;
 use std::slice;
 
+use k8s_openapi::api::apps::v1::DaemonSet;
 use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{
-    DeserializeSeed, Deserializer, Error as _, Expected, MapAccess, SeqAccess, Unexpected, Visitor,
+    DeserializeOwned, DeserializeSeed, Deserializer, Error as _, Expected, MapAccess, SeqAccess, Unexpected,
+    Visitor,
 };
 use serde::forward_to_deserialize_any;
 use serde_json::{Error, Value};
 
-use super::{Dotted, Segment};
+/// Where a DaemonSet shows how often its template has changed.
+pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// The path of a field in an object.
+pub(crate) type FieldPath = Vec<Segment>;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Segment {
+    Key(String),
+    Index(usize),
+}
+
+/// Writes a path as users of kubectl know it: `spec.containers[0].image`.
+pub(super) struct Dotted<'a>(pub(super) &'a [Segment]);
+
+impl fmt::Display for Dotted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, segment) in self.0.iter().enumerate() {
+            match segment {
+                Segment::Key(key) if position == 0 => f.write_str(key)?,
+                Segment::Key(key) => write!(f, ".{key}")?,
+                Segment::Index(index) => write!(f, "[{index}]")?,
+            }
+        }
+        Ok(())
+    }
+}
 
 /// Decodes for the sake of the errors only; returns the paths that no field took, in the order of the object.
 ///
 /// # Errors
 /// A sentence with the path of the field, except where the object as a whole is wrong.
-pub(super) fn decode<'de, T: serde::Deserialize<'de>>(
-    object: &'de Value,
-) -> Result<Vec<Vec<Segment>>, String> {
+pub(crate) fn decode_as<T: DeserializeOwned>(object: &Value) -> Result<Vec<FieldPath>, String> {
     let mut tracker = Tracker::default();
     let result = T::deserialize(Field { value: object, tracker: &mut tracker }).map(drop);
     tracker.judge(result)
+}
+
+/// Decodes a DaemonSet with the number in its annotation.
+pub(crate) fn daemon_set(object: &Value) -> Result<Vec<FieldPath>, String> {
+    template_generation(object)?;
+    decode_as::<DaemonSet>(object)
+}
+
+/// The annotation stands for a field of older versions, which is a number (`pkg/apis/apps/v1/conversion.go`).
+fn template_generation(object: &Value) -> Result<(), String> {
+    let text = object["metadata"]["annotations"][TEMPLATE_GENERATION].as_str();
+    let Some(Err(error)) = text.map(|text| text.parse::<i64>().map_err(|error| (text, error))) else {
+        return Ok(());
+    };
+    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+    let why = match error.1.kind() {
+        PosOverflow | NegOverflow => "value out of range",
+        _ => "invalid syntax",
+    };
+    Err(format!("strconv.ParseInt: parsing {:?}: {why}", error.0))
 }
 
 /// One step from a value into a part of it.
@@ -38,12 +85,12 @@ enum Step<'de> {
 struct Tracker<'de> {
     /// After an error nothing is taken off it: it ends at the field that was wrong.
     path: Vec<Step<'de>>,
-    ignored: Vec<Vec<Segment>>,
+    ignored: Vec<FieldPath>,
 }
 
 impl Tracker<'_> {
-    /// The one part of [`decode`] that does not depend on the type.
-    fn judge(self, result: Result<(), Error>) -> Result<Vec<Vec<Segment>>, String> {
+    /// The one part of [`decode_as`] that does not depend on the type.
+    fn judge(self, result: Result<(), Error>) -> Result<Vec<FieldPath>, String> {
         match result {
             Ok(()) => Ok(self.ignored),
             Err(error) if self.path.is_empty() => Err(error.to_string()),

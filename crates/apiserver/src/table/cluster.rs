@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Row, duration, items};
+use super::row::{Row, duration, items};
 
 /// How many of a list are shown.
 const SHOWN: usize = 3;

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Row, items, number, since};
+use super::row::{Row, items, number, since};
 
 pub(crate) const COLUMNS: &[&str] =
     &["Name", "Ready", "Status", "Restarts", "Age", "*IP", "*Node", "*Nominated Node", "*Readiness Gates"];

@@ -3,7 +3,73 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Row, duration, items, label_selector, number, since};
+use super::row::{Row, duration, items, label_map, label_selector, number, since};
+
+pub(crate) const DEPLOYMENT: &[&str] =
+    &["Name", "Ready", "Up-to-date", "Available", "Age", "*Containers", "*Images", "*Selector"];
+
+pub(crate) fn deployment(row: &Row<'_>) -> Vec<Value> {
+    let ready = format!("{}/{}", row.number("/status/readyReplicas"), row.number("/spec/replicas"));
+    let [containers, images] = row.containers();
+    vec![
+        row.name(),
+        ready.into(),
+        row.number("/status/updatedReplicas"),
+        row.number("/status/availableReplicas"),
+        row.age(),
+        containers,
+        images,
+        label_selector(row.at("/spec/selector")),
+    ]
+}
+
+pub(crate) const DAEMON_SET: &[&str] = &[
+    "Name",
+    "#Desired",
+    "#Current",
+    "#Ready",
+    "#Up-to-date",
+    "#Available",
+    "Node Selector",
+    "Age",
+    "*Containers",
+    "*Images",
+    "*Selector",
+];
+
+pub(crate) fn daemon_set(row: &Row<'_>) -> Vec<Value> {
+    let [containers, images] = row.containers();
+    vec![
+        row.name(),
+        row.number("/status/desiredNumberScheduled"),
+        row.number("/status/currentNumberScheduled"),
+        row.number("/status/numberReady"),
+        row.number("/status/updatedNumberScheduled"),
+        row.number("/status/numberAvailable"),
+        label_map(row.at("/spec/template/spec/nodeSelector")),
+        row.age(),
+        containers,
+        images,
+        label_selector(row.at("/spec/selector")),
+    ]
+}
+
+pub(crate) const REPLICA_SET: &[&str] =
+    &["Name", "#Desired", "#Current", "#Ready", "Age", "*Containers", "*Images", "*Selector"];
+
+pub(crate) fn replica_set(row: &Row<'_>, selector: Value) -> Vec<Value> {
+    let [containers, images] = row.containers();
+    vec![
+        row.name(),
+        row.number("/spec/replicas"),
+        row.number("/status/replicas"),
+        row.number("/status/readyReplicas"),
+        row.age(),
+        containers,
+        images,
+        selector,
+    ]
+}
 
 pub(crate) const STATEFUL_SET: &[&str] = &["Name", "Ready", "Age", "*Containers", "*Images"];
 

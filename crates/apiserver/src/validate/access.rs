@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{Errors, elements, names, text, workload};
+use super::errors::{Errors, elements, text};
+use super::{names, workload};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 

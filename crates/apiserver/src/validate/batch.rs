@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Errors, metadata, names, schedule, text, workload};
+use super::errors::{Errors, text};
+use super::{metadata, names, schedule, workload};
 use crate::selector::LabelSelector;
 
 /// The label of the pods of a Job, and its older name.

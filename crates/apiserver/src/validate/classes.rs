@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Errors, elements, names, text};
+use super::errors::{Errors, elements, text};
+use super::names;
 
 const MAX_PARAMETERS: usize = 512;
 const MAX_PARAMETERS_SIZE: usize = 256 * 1024;

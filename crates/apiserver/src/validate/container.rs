@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Errors, elements, names, text};
+use super::errors::{Errors, elements, text};
+use super::names;
 use crate::quantity::{self, Quantity};
 
 /// The fields of the pod that the validation of its containers needs.

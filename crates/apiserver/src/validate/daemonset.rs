@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Errors, essence, names, text, workload};
+use super::errors::{Errors, essence, text};
+use super::{names, workload};
 use crate::selector::LabelSelector;
 
 pub(crate) fn daemon_set(object: &Value, errors: &mut Errors) {

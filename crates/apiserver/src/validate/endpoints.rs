@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::{Errors, elements, names, text};
+use super::errors::{Errors, elements, text};
+use super::names;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const MAX_ENDPOINTS: usize = 1000;

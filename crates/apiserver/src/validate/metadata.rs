@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Errors, elements, names, text};
+use super::errors::{Errors, elements, text};
+use super::names;
 
 /// All keys and values of the annotations together.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;

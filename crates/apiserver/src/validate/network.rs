@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::{Errors, elements, names, text, workload};
+use super::errors::{Errors, elements, text};
+use super::{names, workload};
 
 /// Names the class of an Ingress; older than the field.
 const CLASS: &str = "kubernetes.io/ingress.class";

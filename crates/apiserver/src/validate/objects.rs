@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Errors, elements, metadata, names, text};
+use super::errors::{Errors, elements, essence, text};
+use super::{metadata, names};
 
 /// All keys and values of a ConfigMap or Secret together.
 const DATA_LIMIT: usize = 1024 * 1024;
@@ -42,7 +43,7 @@ fn immutable_data(new: &Value, old: &Value, fields: &[&str], errors: &mut Errors
         errors.forbidden("immutable", why);
     }
     for field in fields {
-        if super::essence(&new[*field]) != super::essence(&old[*field]) {
+        if essence(&new[*field]) != essence(&old[*field]) {
             errors.forbidden(field, why);
         }
     }

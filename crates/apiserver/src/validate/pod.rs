@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{Errors, container, elements, essence, names, text, volume};
+use super::errors::{Errors, elements, essence, text};
+use super::{container, names, volume};
 
 pub(crate) fn pod(object: &Value, errors: &mut Errors) {
     spec(&object["spec"], "spec", errors);

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Errors, elements, essence, names, text, workload};
+use super::errors::{Errors, elements, essence, text};
+use super::{names, workload};
 use crate::selector::LabelSelector;
 
 /// The fields of a StatefulSet that may change.

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{Errors, elements, text};
+use super::errors::{Errors, elements, essence, text};
 
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
@@ -47,7 +47,7 @@ pub(crate) fn volume_update(new: &Value, old: &Value, errors: &mut Errors) {
         if let Some(fields) = spec.as_object_mut() {
             fields.retain(|field, _| !NO_SOURCE.contains(&field.as_str()));
         }
-        super::essence(&spec)
+        essence(&spec)
     };
     if source(new) != source(old) {
         errors.forbidden(
@@ -83,7 +83,7 @@ fn fixed_when_bound(new: &Value, old: &Value, errors: &mut Errors) {
             fields.remove("resources");
             fields.remove("volumeAttributesClassName");
         }
-        super::essence(&spec)
+        essence(&spec)
     };
     if fixed(new) != fixed(old) {
         errors.forbidden(

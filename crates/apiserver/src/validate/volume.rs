@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Errors, elements, names, text};
+use super::errors::{Errors, elements, text};
+use super::names;
 
 /// Validates `spec.volumes` and returns the names that mounts may refer to.
 pub(super) fn validate(spec: &Value, path: &str, errors: &mut Errors) -> BTreeSet<String> {

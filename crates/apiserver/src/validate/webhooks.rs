@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Errors, elements, names, text, workload};
+use super::errors::{Errors, elements, text};
+use super::{names, workload};
 
 pub(crate) fn validating(object: &Value, errors: &mut Errors) {
     let mut seen = BTreeSet::new();

@@ -3,7 +3,8 @@
 
 use serde_json::Value;
 
-use super::{Errors, essence, metadata, names, pod, text};
+use super::errors::{Errors, elements, essence, text};
+use super::{metadata, names, pod};
 use crate::selector::LabelSelector;
 
 pub(crate) fn deployment(object: &Value, errors: &mut Errors) {
@@ -129,7 +130,7 @@ pub(super) fn template(template: &Value, path: &str, errors: &mut Errors) {
 /// A `metav1.LabelSelector` (apimachinery `apis/meta/v1/validation`).
 pub(super) fn label_selector(selector: &Value, path: &str, errors: &mut Errors) {
     metadata::labels(&selector["matchLabels"], &format!("{path}.matchLabels"), errors);
-    for (path, expression) in super::elements(selector, "matchExpressions", path) {
+    for (path, expression) in elements(selector, "matchExpressions", path) {
         let values = expression["values"].as_array().map(Vec::as_slice).unwrap_or_default();
         match text(expression, "operator") {
             "In" | "NotIn" if values.is_empty() => errors
@@ -143,7 +144,7 @@ pub(super) fn label_selector(selector: &Value, path: &str, errors: &mut Errors) 
         }
         let key = text(expression, "key");
         errors.each_invalid(&format!("{path}.key"), key, names::label_key(key));
-        for (path, value) in super::elements(expression, "values", &path) {
+        for (path, value) in elements(expression, "values", &path) {
             let value = value.as_str().unwrap_or_default();
             errors.each_invalid(&path, value, names::label_value(value));
         }

@@ -1,0 +1,126 @@
+//! Nodes, limit ranges, volumes, services, namespaces and secrets.
+
+use serde_json::{Value, json};
+
+use super::fields::{Object, child, ensure, fill, objects};
+
+pub(crate) fn node(object: &mut Object) {
+    ensure(object, "spec");
+    if let Some(status) = ensure(object, "status")
+        && let Some(capacity) = status.get("capacity").cloned()
+    {
+        fill(status, "allocatable", capacity);
+    }
+}
+
+pub(crate) fn limit_range(object: &mut Object) {
+    if let Some(spec) = child(object, "spec") {
+        objects(spec, "limits").for_each(crate::admission::limit_range::fill_item);
+    }
+}
+
+pub(crate) fn volume(object: &mut Object) {
+    storage(object, "persistentVolumeReclaimPolicy", "Retain");
+    if let Some(path) = child(object, "spec").and_then(|spec| child(spec, "hostPath")) {
+        path.entry("type").or_insert_with(|| "".into());
+    }
+}
+
+pub(crate) fn claim(object: &mut Object) {
+    storage(object, "volumeMode", "Filesystem");
+}
+
+/// A volume or a claim is pending until somebody binds it.
+fn storage(object: &mut Object, field: &str, value: &str) {
+    if let Some(spec) = ensure(object, "spec") {
+        fill(spec, field, value);
+        fill(spec, "volumeMode", "Filesystem");
+    }
+    if let Some(status) = ensure(object, "status") {
+        fill(status, "phase", "Pending");
+    }
+}
+
+pub(crate) fn service(object: &mut Object) {
+    if let Some(spec) = ensure(object, "spec") {
+        fill(spec, "type", "ClusterIP");
+        fill(spec, "sessionAffinity", "None");
+        let kind = spec.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if spec.get("sessionAffinity").is_some_and(|affinity| affinity == "ClientIP")
+            && let Some(config) = ensure(spec, "sessionAffinityConfig")
+            && let Some(client) = ensure(config, "clientIP")
+        {
+            fill(client, "timeoutSeconds", 10_800);
+        }
+        if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
+            fill(spec, "externalTrafficPolicy", "Cluster");
+        }
+        if kind == "LoadBalancer" {
+            fill(spec, "allocateLoadBalancerNodePorts", true);
+        }
+        if kind != "ExternalName" {
+            fill(spec, "internalTrafficPolicy", "Cluster");
+        }
+        for port in objects(spec, "ports") {
+            fill(port, "protocol", "TCP");
+            if let Some(number) = port.get("port").cloned() {
+                let unset = |target: &Value| target == "" || target == 0;
+                if port.get("targetPort").is_none_or(unset) {
+                    port.insert("targetPort".into(), number);
+                }
+            }
+        }
+    }
+    if let Some(status) = ensure(object, "status") {
+        ensure(status, "loadBalancer");
+    }
+}
+
+pub(crate) fn namespace(object: &mut Object) {
+    let mut deleting = false;
+    if let Some(metadata) = ensure(object, "metadata") {
+        deleting = metadata.contains_key("deletionTimestamp");
+        if let Some(name) = metadata.get("name").filter(|name| *name != "").cloned()
+            && let Some(labels) = ensure(metadata, "labels")
+        {
+            labels.insert("kubernetes.io/metadata.name".into(), name);
+        }
+    }
+    // Finalizing means emptying this list; it must not fill up again.
+    if let Some(spec) = ensure(object, "spec")
+        && !deleting
+    {
+        fill(spec, "finalizers", json!(["kubernetes"]));
+    }
+    if let Some(status) = ensure(object, "status") {
+        fill(status, "phase", "Active");
+    }
+}
+
+pub(crate) fn secret(object: &mut Object) {
+    fill(object, "type", "Opaque");
+    // `stringData` is for writing only: it wins over `data` and is never stored.
+    if let Some(Value::Object(plain)) = object.remove("stringData")
+        && let Some(data) = ensure(object, "data")
+    {
+        for (key, text) in plain {
+            if let Value::String(text) = text {
+                data.insert(key, base64(text.as_bytes()).into());
+            }
+        }
+    }
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let group = chunk.iter().fold(0_u32, |group, byte| group << 8 | u32::from(*byte));
+        let group = group << (8 * (3 - chunk.len()));
+        for position in 0..4 {
+            let index = (group >> (18 - 6 * position)) & 63;
+            text.push(if position <= chunk.len() { char::from(ALPHABET[index as usize]) } else { '=' });
+        }
+    }
+    text
+}

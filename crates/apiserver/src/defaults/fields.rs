@@ -1,0 +1,40 @@
+//! Fills in single fields.
+
+use serde_json::{Map, Value, json};
+
+pub(super) type Object = Map<String, Value>;
+
+/// Sets a field that is absent or an empty string.
+pub(super) fn fill(object: &mut Object, field: &str, value: impl Into<Value>) {
+    if object.get(field).is_none_or(|value| value.is_null() || value == "") {
+        object.insert(field.to_owned(), value.into());
+    }
+}
+
+/// Sets a map that is absent or empty.
+pub(super) fn fill_map(object: &mut Object, field: &str, value: &Value) {
+    if object.get(field).is_none_or(|value| value.is_null() || value.as_object().is_some_and(Map::is_empty)) {
+        object.insert(field.to_owned(), value.clone());
+    }
+}
+
+/// Sets a number that is absent or zero.
+pub(super) fn fill_number(object: &mut Object, field: &str, value: impl Into<Value>) {
+    if object.get(field).is_none_or(|value| value.is_null() || *value == 0) {
+        object.insert(field.to_owned(), value.into());
+    }
+}
+
+/// The object in a field, created if the field is absent; `None` if something else is there.
+pub(super) fn ensure<'a>(object: &'a mut Object, field: &str) -> Option<&'a mut Object> {
+    fill(object, field, json!({}));
+    child(object, field)
+}
+
+pub(super) fn child<'a>(object: &'a mut Object, field: &str) -> Option<&'a mut Object> {
+    object.get_mut(field)?.as_object_mut()
+}
+
+pub(super) fn objects<'a>(object: &'a mut Object, field: &str) -> impl Iterator<Item = &'a mut Object> {
+    object.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
+}
