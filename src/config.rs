@@ -7,6 +7,7 @@ mod controllers;
 mod election;
 mod selector;
 mod serving;
+mod value;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -15,6 +16,9 @@ use std::time::Duration;
 pub use controllers::{ControllerConfig, Enabled, Workers};
 pub use selector::parse_selector;
 pub use serving::ServingConfig;
+pub use value::ConfigError;
+
+use value::{contradiction, duration, error};
 
 use crate::args::{AccountArgs, Args, ClientArgs, InsecureArgs, LoggingArgs};
 pub use crate::engine::foreign_writers::OnConflict;
@@ -44,24 +48,6 @@ pub struct Config {
     pub shutdown_timeout: Duration,
     /// The logging options.
     pub logging: LogOptions,
-}
-
-/// A flag that cannot be used.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConfigError {
-    /// A value that is not allowed.
-    #[error("--{flag} must be {allowed}; it is {given}")]
-    Value {
-        /// The flag.
-        flag: &'static str,
-        /// The values that are allowed.
-        allowed: String,
-        /// The value that was given.
-        given: String,
-    },
-    /// Flags that cannot go together.
-    #[error("{0}")]
-    Contradiction(String),
 }
 
 impl TryFrom<Args> for Config {
@@ -127,35 +113,6 @@ impl TryFrom<Args> for Config {
 /// Whether two listeners at these addresses would conflict.
 fn same_address(one: IpAddr, other: IpAddr) -> bool {
     one == other || one.is_unspecified() || other.is_unspecified()
-}
-
-fn error(flag: &'static str, allowed: impl Into<String>, given: impl ToString) -> ConfigError {
-    ConfigError::Value { flag, allowed: allowed.into(), given: given.to_string() }
-}
-
-fn contradiction(text: impl Into<String>) -> ConfigError {
-    ConfigError::Contradiction(text.into())
-}
-
-/// Reads a duration as Go writes it: `10s`, `1m30s`, `500ms`, and `0`.
-fn duration(flag: &'static str, given: &str) -> Result<Duration, ConfigError> {
-    if given == "0" {
-        return Ok(Duration::ZERO);
-    }
-    given
-        .parse::<jiff::SignedDuration>()
-        .ok()
-        .and_then(|duration| Duration::try_from(duration).ok())
-        .ok_or_else(|| error(flag, "a duration such as 10s or 1m30s", format!("{given:?}")))
-}
-
-/// Whether a namespace or another object may have this name (RFC 1123, as the API server checks it).
-fn is_dns_name(name: &str, longest: usize, dots: bool) -> bool {
-    let is_label = |label: &str| {
-        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        !label.is_empty() && label.chars().all(inner) && !label.starts_with('-') && !label.ends_with('-')
-    };
-    name.len() <= longest && if dots { name.split('.').all(is_label) } else { is_label(name) }
 }
 
 #[cfg(test)]

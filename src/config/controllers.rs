@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::selector::parse_selector;
-use super::{ConfigError, contradiction, duration, error, is_dns_name};
+use super::value::{ConfigError, contradiction, duration, error, is_dns_name};
 use crate::args::{ControllerArgs, GenericArgs, ScopeArgs};
 use crate::controllers::registry::{CONTROLLERS, KINDS};
 use crate::engine::context::ResourceFilter;

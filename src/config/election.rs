@@ -1,6 +1,6 @@
 //! The settings of the leader election.
 
-use super::{ConfigError, duration, error, is_dns_name};
+use super::value::{ConfigError, duration, error, is_dns_name};
 use crate::args::ElectionArgs;
 use crate::runtime::leader_election::rules::{ElectionError, ElectionOptions};
 

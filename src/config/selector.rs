@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::value::is_dns_name;
 use crate::model::Selector;
 use crate::model::selector::SelectorWire;
 
@@ -103,7 +104,7 @@ fn requirement(text: &str) -> Result<Requirement<'_>, String> {
 /// `name`, or `prefix/name` where the prefix is a DNS name.
 fn is_key(key: &str) -> bool {
     match key.split_once('/') {
-        Some((prefix, name)) => super::is_dns_name(prefix, 253, true) && is_name(name),
+        Some((prefix, name)) => is_dns_name(prefix, 253, true) && is_name(name),
         None => is_name(key),
     }
 }

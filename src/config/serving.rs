@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{ConfigError, contradiction, duration, error};
+use super::value::{ConfigError, contradiction, duration, error};
 use crate::args::{AuthenticationArgs, AuthorizationArgs, SecureArgs};
 use crate::http::authorization::AllowedPaths;
 use crate::http::serving::RequestHeaderOptions;

@@ -29,10 +29,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::namespace_content::NamespaceContent;
-use super::registry::OF_ANY_KIND;
 use crate::engine::context::Context;
-use crate::engine::driver::Worker;
-use crate::engine::entry::{ControllerEntry, Requests};
+use crate::engine::entry::{ControllerEntry, Requests, Worker};
 use crate::engine::error::SyncError;
 use crate::engine::setup::Setup;
 use crate::metrics::set_gauge;
@@ -50,6 +48,10 @@ use record::Record;
 use released::Released;
 use shares::Shares;
 use unwatched::UnwatchedOwners;
+
+/// Placeholder for the kind of a controller of objects of any kind. Its keys are UIDs, and none of its objects are
+/// cached here.
+pub const OF_ANY_KIND: Resource = Resource { group: "", version: "", kind: "GarbageCollector", plural: "" };
 
 /// Its entry in the registry.
 pub static ENTRY: ControllerEntry = ControllerEntry {

@@ -6,8 +6,7 @@ use futures::future::BoxFuture;
 
 use super::patch;
 use crate::engine::context::Context;
-use crate::engine::driver::Worker;
-use crate::engine::entry::{ControllerEntry, Requests};
+use crate::engine::entry::{ControllerEntry, Requests, Worker};
 use crate::engine::error::SyncError;
 use crate::engine::one_write::{OneWrite, install};
 use crate::engine::setup::{HandlerOrder, Setup};

@@ -11,7 +11,7 @@ use super::{
 use crate::engine::entry::{ControllerEntry, KindEntry, Registry};
 use crate::model::{
     ClusterRole, ConfigMap, ControllerRevision, DaemonSet, Deployment, Namespace, Node, PersistentVolume,
-    PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController, Resource, ServiceAccount,
+    PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController, ServiceAccount,
 };
 
 /// The kinds that are cached, in the order in which they are listed.
@@ -48,10 +48,6 @@ pub static CONTROLLERS: [&ControllerEntry; 12] = [
     &rolling_update::ENTRY,
 ];
 
-/// Placeholder for the kind of a controller of objects of any kind. Its keys are UIDs, and none of its objects are
-/// cached here.
-pub const OF_ANY_KIND: Resource = Resource { group: "", version: "", kind: "GarbageCollector", plural: "" };
-
 /// The daemon's registry.
 pub fn standard() -> Registry {
     Registry::new(&KINDS, &CONTROLLERS)
@@ -62,6 +58,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::controllers::garbage::OF_ANY_KIND;
+    use crate::model::Resource;
 
     #[test]
     fn every_kind_that_a_controller_watches_is_listed_and_none_besides() {

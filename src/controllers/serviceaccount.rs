@@ -7,8 +7,7 @@ use serde_json::Value;
 
 use crate::engine::SyncError;
 use crate::engine::context::Context;
-use crate::engine::driver::Worker;
-use crate::engine::entry::{ControllerEntry, Requests};
+use crate::engine::entry::{ControllerEntry, Requests, Worker};
 use crate::engine::one_write::{OneWrite, install};
 use crate::engine::setup::{HandlerOrder, Setup};
 use crate::model::{Namespace, ObjectKey, Record, ServiceAccount};

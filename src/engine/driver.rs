@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::context::Context;
 use super::controller::{Controller, Settled, Status};
-use super::entry::ControllerEntry;
+use super::entry::{ControllerEntry, Worker};
 use super::error::SyncError;
 use super::execute::path;
 use super::explanations::Explanation;
@@ -22,30 +22,6 @@ use crate::runtime::parked_keys::ParkedKeys;
 use crate::runtime::request::PatchType;
 use crate::runtime::store::{Change, Store};
 use crate::runtime::worker::{Next, WorkQueue, run_workers};
-
-/// A controller as the daemon starts, monitors and stops it, whatever its kind is.
-pub trait Worker: Send + Sync {
-    /// Its entry in the registry.
-    fn entry(&self) -> &'static ControllerEntry;
-
-    /// Syncs this many keys concurrently, until [`Worker::shut_down`] and the running syncs have finished.
-    fn run(&self, workers: usize) -> BoxFuture<'static, ()>;
-
-    /// Starts no more syncs.
-    fn shut_down(&self);
-
-    /// How long the longest running sync has been running.
-    fn longest_running(&self) -> Duration;
-
-    /// Queues every object once more.
-    fn resync(&self);
-
-    /// The kinds whose caches it waits for instead of reading past them ([`Controller::AWAITED_KINDS`]).
-    fn awaited_kinds(&self) -> &'static [Resource];
-
-    /// Drops the keys of deleted objects, which a standby would accumulate.
-    fn drop_deleted_keys(&self);
-}
 
 /// A controller with its queue.
 pub struct Driver<C: Controller> {

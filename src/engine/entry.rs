@@ -3,10 +3,11 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::future::BoxFuture;
 use prometheus::IntCounterVec;
 
-use super::driver::Worker;
 use super::setup::Setup;
 use crate::metrics::Metrics;
 use crate::model::{Record, Resource};
@@ -152,6 +153,31 @@ impl ControllerEntry {
     pub fn variable(&self) -> String {
         format!("WINDLASS_{}", self.flag.replace('-', "_").to_uppercase())
     }
+}
+
+/// A controller as the daemon starts, monitors and stops it, whatever its kind is.
+pub trait Worker: Send + Sync {
+    /// Its entry in the registry.
+    fn entry(&self) -> &'static ControllerEntry;
+
+    /// Syncs this many keys concurrently, until [`Worker::shut_down`] and the running syncs have finished.
+    fn run(&self, workers: usize) -> BoxFuture<'static, ()>;
+
+    /// Starts no more syncs.
+    fn shut_down(&self);
+
+    /// How long the longest running sync has been running.
+    fn longest_running(&self) -> Duration;
+
+    /// Queues every object once more.
+    fn resync(&self);
+
+    /// The kinds whose caches it waits for instead of reading past them
+    /// ([`super::controller::Controller::AWAITED_KINDS`]).
+    fn awaited_kinds(&self) -> &'static [Resource];
+
+    /// Drops the keys of deleted objects, which a standby would accumulate.
+    fn drop_deleted_keys(&self);
 }
 
 /// Kinds and controllers.

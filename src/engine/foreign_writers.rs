@@ -27,7 +27,7 @@ use super::entry::ControllerEntry;
 use crate::model::{Meta, ObjectKey, Record, Resource};
 use crate::runtime::api::{Api, ApiError};
 use crate::runtime::events::{EventTarget, EventType, create_once};
-use crate::runtime::leader_election::lease::LEASES;
+use crate::runtime::leader_election::LEASES;
 use crate::runtime::request;
 use crate::runtime::store::Change;
 

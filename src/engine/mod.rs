@@ -46,5 +46,5 @@ pub mod status_throttle;
 
 pub use context::Context;
 pub use controller::Controller;
-pub use driver::Worker;
+pub use entry::Worker;
 pub use error::SyncError;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::driver::Worker;
+use super::entry::Worker;
 
 /// Adds every key to its queue after `period`, or up to twice as long, again and again. The jitter keeps
 /// several daemons from reading from an API server all at once.

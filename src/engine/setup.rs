@@ -7,8 +7,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::context::{Context, Control, Settings};
-use super::driver::Worker;
-use super::entry::{ControllerEntry, KindEntry, Registry};
+use super::entry::{ControllerEntry, KindEntry, Registry, Worker};
 use super::owner_memory::OwnerMemory;
 use crate::clock::Clock;
 use crate::metrics::{Metrics, set_gauge};

@@ -23,13 +23,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::client::{Answer, Client, SharedConnection, without_secrets};
+use super::encoding::DecodeError;
 use super::leader_election::fence::Fence;
 use super::rate_limiter::RateLimiter;
-use super::watch_decoder::DecodeError;
 use crate::metrics::Metrics;
 use crate::model::Uid;
+pub(super) use answer::collect;
 use answer::refusal;
-pub(super) use answer::{collect, is_protobuf};
 
 /// The default timeout of a call.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);

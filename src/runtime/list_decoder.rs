@@ -9,9 +9,8 @@ use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::value::RawValue;
 
-use super::api::is_protobuf;
+use super::encoding::{DecodeError, LONGEST_LINE, is_protobuf};
 use super::protobuf_decoder::ProtobufListDecoder;
-use super::watch_decoder::{DecodeError, LONGEST_LINE};
 use crate::model::record::Encoded;
 use crate::model::wire::{Text, Version};
 

@@ -27,6 +27,7 @@ pub(crate) mod certificate_chain;
 pub mod client;
 mod delta_handler;
 pub mod discovery;
+mod encoding;
 pub mod events;
 pub mod expectations;
 pub mod fresh_list;

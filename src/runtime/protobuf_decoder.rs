@@ -9,8 +9,9 @@ use bytes::{Buf, Bytes, BytesMut};
 use kube::core::Status;
 use kube::core::response::{StatusCause, StatusDetails, StatusSummary};
 
+use super::encoding::DecodeError;
 use super::list_decoder::{ListMeta, Part};
-use super::watch_decoder::{DecodeError, INITIAL_EVENTS_END, Identity, WatchEvent};
+use super::watch_decoder::{INITIAL_EVENTS_END, Identity, WatchEvent};
 use crate::model::protobuf::{Fields, MAGIC, Malformed, Value, find, unwrap_object};
 use crate::model::record::Encoded;
 use crate::model::wire::{Text, Version, parse_resource_version};

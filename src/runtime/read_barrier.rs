@@ -7,11 +7,11 @@ use tokio::time::Instant;
 
 use super::api::{Api, ApiError};
 use super::backoff::delay;
+use super::encoding::DecodeError;
 use super::expectations::CacheView;
 use super::informer::Relist;
 use super::list_decoder::ListMeta;
 use super::request;
-use super::watch_decoder::DecodeError;
 use crate::model::Resource;
 
 /// How long a healthy watch takes to show a change. After that there was either nothing to show,

@@ -23,12 +23,13 @@ use tokio::time::Instant;
 
 use super::api::{Api, ApiError};
 use super::backoff::delay;
+use super::encoding::DecodeError;
 use super::informer::InformerOptions;
 use super::list_turns::{ListTurns, Turn};
 use super::lost_history::LostHistory;
 use super::reachability::Reachability;
 use super::request;
-use super::watch_decoder::{DecodeError, EventSplitter, WatchEvent};
+use super::watch_decoder::{EventSplitter, WatchEvent};
 use crate::model::Resource;
 use crate::model::wire::Version;
 pub(crate) use destination::{Accept, Destination};

@@ -9,36 +9,14 @@ use kube::core::Status;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::api::is_protobuf;
+use super::encoding::{DecodeError, LONGEST_LINE, is_protobuf};
 use super::protobuf_decoder::{self, ProtobufEventSplitter};
-use crate::model::protobuf::Malformed;
 use crate::model::record::Encoded;
 use crate::model::wire::{Pairs, Text, Version, parse_resource_version};
 use crate::model::{ObjectKey, Uid};
 
-/// The longest line that a watch may send. The largest object that the API server stores has about
-/// 1.5 MiB; a longer line is no event, and must not fill the memory.
-pub(crate) const LONGEST_LINE: usize = 16 << 20;
-
 /// The annotation of the bookmark that ends a streaming list (KEP-3157).
 pub(crate) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
-
-/// Why the bytes of a watch or list cannot be decoded.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DecodeError {
-    /// A line has no end.
-    #[error("a line of the watch is longer than {0} bytes")]
-    TooLong(usize),
-    /// Not JSON, or not of this shape.
-    #[error("malformed watch event or list: {0}")]
-    Malformed(#[from] serde_json::Error),
-}
-
-impl From<Malformed> for DecodeError {
-    fn from(error: Malformed) -> Self {
-        DecodeError::Malformed(error.into())
-    }
-}
 
 /// Cuts chunks of bytes into lines. A line that lies within one chunk is not copied.
 #[derive(Debug)]

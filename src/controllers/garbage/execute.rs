@@ -17,7 +17,7 @@ use crate::plan::garbage::decision::Policy;
 use crate::plan::garbage::graph::Address;
 use crate::plan::garbage::patch::{self, Change};
 use crate::runtime::api::{Api, ApiError};
-use crate::runtime::leader_election::lease::LEASES;
+use crate::runtime::leader_election::LEASES;
 use crate::runtime::request::{self, PatchType};
 
 /// How often a write is computed again after a conflict, in one sync.

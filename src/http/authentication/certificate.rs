@@ -11,7 +11,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::User;
+use super::user::User;
 use crate::http::certificates::certificates;
 
 /// Identifies a certificate in audit logs, as kube-apiserver does.

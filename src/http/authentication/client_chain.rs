@@ -10,9 +10,9 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use tokio::sync::{Mutex, Semaphore};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::User;
 use super::certificate;
 use super::client_ca::Trust;
+use super::user::User;
 
 /// How many chains are judged at a time, each on a thread for blocking work.
 const AT_ONCE: usize = 2;

@@ -9,8 +9,8 @@ use axum::http::{HeaderMap, HeaderName};
 use percent_encoding::percent_decode_str;
 use rustls::pki_types::{CertificateDer, UnixTime};
 
-use super::User;
 use super::certificate::{Authority, subject};
+use super::user::User;
 
 /// Which headers count, and from which proxies.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::User;
+use super::user::User;
 use crate::http::metrics::ServingMetrics;
 use crate::http::review_cache::{Answered, ClientClass, Key, NotReviewed, ReviewCache, shorten};
 use crate::http::reviews::{Kind, Reviews};

@@ -1,8 +1,8 @@
 //! Reads the bodies of answers, within limits.
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use kube::core::Status;
@@ -11,6 +11,7 @@ use kube::core::response::{StatusDetails, reason};
 use super::{ApiError, LARGEST_ERROR, LONGEST_RETRY_AFTER, NO_STATUS, transport};
 use crate::model::protobuf::unwrap_object;
 use crate::runtime::client::Answer;
+use crate::runtime::encoding::is_protobuf;
 use crate::runtime::protobuf_decoder;
 
 /// Reads a body of at most `largest` bytes. One frame is passed on as it is; several are copied once.
@@ -75,12 +76,6 @@ pub(super) async fn refusal(response: Response<Answer>) -> ApiError {
         }
     }
     ApiError::Status(status.boxed())
-}
-
-/// Whether an answer is in protobuf: an object, a list or the events of a watch.
-pub(in crate::runtime) fn is_protobuf(headers: &HeaderMap) -> bool {
-    let media_type = headers.get(CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
-    media_type.starts_with(b"application/vnd.kubernetes.protobuf")
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<u32> {

@@ -15,7 +15,7 @@ use super::repeats::Repeats;
 use super::{EventTarget, EventType, Recorded, truncate};
 use crate::model::{ObjectKey, Resource};
 use crate::runtime::api::{Api, ApiError};
-use crate::runtime::leader_election::lease::LEASES;
+use crate::runtime::leader_election::LEASES;
 use crate::runtime::request::{self, PatchType};
 
 const EVENTS: Resource = Resource { group: "", version: "v1", kind: "Event", plural: "events" };

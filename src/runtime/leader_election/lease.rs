@@ -13,19 +13,16 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::LEASES;
 use super::fence::{Fence, FenceControl};
 use super::history::{History, OnSetBack};
 use super::rules::{ElectionOptions, Elector, LeaseRecord, Loss, Step};
 use crate::clock::Clock;
-use crate::model::{ObjectKey, Resource, Uid};
+use crate::model::{ObjectKey, Uid};
 use crate::runtime::api::{Api, ApiError};
 use crate::runtime::events::{EventRecorder, EventTarget, EventType};
 use crate::runtime::reachability::Reachability;
 use crate::runtime::request;
-
-/// The resource of Leases.
-pub const LEASES: Resource =
-    Resource { group: "coordination.k8s.io", version: "v1", kind: "Lease", plural: "leases" };
 
 /// Where a pod finds the name of its namespace.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";

@@ -8,3 +8,9 @@ pub mod fence;
 pub mod history;
 pub mod lease;
 pub mod rules;
+
+use crate::model::Resource;
+
+/// The resource of Leases.
+pub const LEASES: Resource =
+    Resource { group: "coordination.k8s.io", version: "v1", kind: "Lease", plural: "leases" };
