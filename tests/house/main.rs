@@ -1,5 +1,6 @@
 //! The repository itself: sources, manifests, workflows, and documents that must say what the code has.
 
+mod circles;
 mod differences;
 mod examples;
 mod manifests;
@@ -7,4 +8,5 @@ mod operations;
 mod packaging;
 mod pipeline;
 mod plugin;
+mod sources;
 mod tidy;

@@ -3,86 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A source file: its path below `src/` for the daemon's, below the root for all others, and its code without comments.
-struct Source {
-    path: String,
-    code: String,
-}
-
-fn files(dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(files(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// The programs and libraries.
-fn sources() -> Vec<Source> {
-    let mut all = files(&root().join("src"));
-    for krate in fs::read_dir(root().join("crates")).unwrap() {
-        all.extend(files(&krate.unwrap().path().join("src")));
-    }
-    all.iter().map(|file| Source::read(file)).collect()
-}
-
-/// The tests and benchmarks of all packages.
-fn tests() -> Vec<Source> {
-    let crates = fs::read_dir(root().join("crates")).unwrap().map(|krate| krate.unwrap().path());
-    let folders = crates
-        .chain([root().to_owned()])
-        .flat_map(|package| [package.join("tests"), package.join("benches")]);
-    let all: Vec<PathBuf> =
-        folders.filter(|folder| folder.is_dir()).flat_map(|folder| files(&folder)).collect();
-    all.iter().map(|file| Source::read(file)).collect()
-}
-
-impl Source {
-    fn read(file: &Path) -> Self {
-        let text = fs::read_to_string(file).unwrap();
-        let code = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>();
-        let path = file.strip_prefix(root().join("src")).or_else(|_| file.strip_prefix(root())).unwrap();
-        Source { path: path.to_string_lossy().replace('\\', "/"), code: code.join("\n") }
-    }
-
-    fn lines(&self) -> usize {
-        self.shipped().lines().filter(|line| !line.trim().is_empty()).count()
-    }
-
-    /// The code in front of the unit tests, which stand last in a file.
-    fn shipped(&self) -> &str {
-        self.code.split("#[cfg(test)]\nmod ").next().unwrap()
-    }
-}
-
-/// Whether `word` stands in `code` by itself, not as part of a longer name.
-fn has_word(code: &str, word: &str) -> bool {
-    let is_name = |c: char| c.is_alphanumeric() || c == '_';
-    code.match_indices(word).any(|(at, _)| {
-        !code[..at].chars().next_back().is_some_and(is_name)
-            && !code[at + word.len()..].chars().next().is_some_and(is_name)
-    })
-}
-
-/// The rooms of our own that a file uses, by `crate::`.
-fn rooms_used(code: &str) -> Vec<&str> {
-    code.match_indices("crate::")
-        .map(|(at, prefix)| {
-            let rest = &code[at + prefix.len()..];
-            &rest[..rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len())]
-        })
-        .collect()
-}
+use crate::sources::{Source, files, has_word, rooms_used, root, sources, tests, without_texts};
 
 #[track_caller]
 fn check(rule: &str, in_rooms: &[&str], broken: impl Fn(&Source) -> Option<String>) {
@@ -100,7 +21,8 @@ fn check_all(rule: &str, all: &[Source], in_rooms: &[&str], broken: impl Fn(&Sou
 }
 
 fn uses_only(source: &Source, allowed: &[&str]) -> Option<String> {
-    let foreign = rooms_used(source.shipped()).into_iter().find(|room| !allowed.contains(room))?;
+    let used = rooms_used(source.shipped());
+    let foreign = used.iter().find(|room| !allowed.contains(&room.as_str()))?;
     Some(format!("uses crate::{foreign}"))
 }
 
@@ -249,12 +171,7 @@ const LONGEST: usize = 600;
 #[allow(clippy::print_stderr)] // A warning.
 fn no_file_is_too_long() {
     let all = sources();
-    // A module that its parent declares for tests only is a test, whatever its file is called.
-    let is_test = |s: &Source| {
-        let name = s.path.rsplit('/').next().unwrap().trim_end_matches(".rs");
-        s.path.contains("/tests/")
-            || all.iter().any(|p| p.code.contains(&format!("#[cfg(test)]\nmod {name};")))
-    };
+    let is_test = |s: &Source| s.is_test(&all);
     let too_long = |s: &Source| (!is_test(s) && s.lines() > LONGEST).then(|| format!("has {}", s.lines()));
     check("no file over 600 lines of code, its unit tests apart", &[], too_long);
     let tests = tests();
@@ -302,11 +219,6 @@ fn every_test_file_belongs_to_a_program_that_cargo_runs() {
         }
     }
     assert_eq!(programs, 7);
-}
-
-/// The code without what stands in quotes.
-fn without_texts(code: &str) -> String {
-    code.lines().map(|line| line.split('"').step_by(2).collect::<Vec<_>>().join("\"\"") + "\n").collect()
 }
 
 #[test]
