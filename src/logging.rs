@@ -8,8 +8,10 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 
 use tracing::Subscriber;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{ParseError, Targets};
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload;
 
 /// The variable whose filter replaces `-v`: `windlass=debug,kube=info` for example.
 pub const FILTER_VARIABLE: &str = "WINDLASS_LOG";
@@ -41,7 +43,10 @@ pub struct LogOptions {
 pub enum LogError {
     /// The filter cannot be parsed.
     #[error("{FILTER_VARIABLE}={0:?}: {1}")]
-    Filter(String, #[source] tracing_subscriber::filter::ParseError),
+    Filter(String, #[source] ParseError),
+    /// The filter chooses by spans or fields.
+    #[error("{FILTER_VARIABLE}={0:?}: a filter has targets and levels, not spans or fields in brackets")]
+    Spans(String),
     /// Another logger is set up in this process already.
     #[error("could not set up logging: {0}")]
     Taken(#[from] tracing::subscriber::SetGlobalDefaultError),
@@ -50,7 +55,7 @@ pub enum LogError {
 /// Changes what is logged while the program runs. Clones change the same.
 #[derive(Clone)]
 pub struct Verbosity {
-    reload: Arc<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>,
+    reload: Arc<dyn Fn(Targets) -> Result<(), String> + Send + Sync>,
 }
 
 impl Verbosity {
@@ -60,8 +65,7 @@ impl Verbosity {
     /// # Errors
     /// When logging has ended. The text is for users.
     pub fn set(&self, verbosity: u8) -> Result<(), String> {
-        let filter = EnvFilter::builder().parse(directives(verbosity)).map_err(|error| error.to_string())?;
-        (self.reload)(filter)
+        (self.reload)(targets(directives(verbosity)).map_err(|error| error.to_string())?)
     }
 }
 
@@ -107,25 +111,24 @@ where
         Some(filter) => filter.to_owned(),
         None => directives(options.verbosity).to_owned(),
     };
-    let filter =
-        EnvFilter::builder().parse(&directives).map_err(|error| LogError::Filter(directives, error))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(colours);
+    let targets = match directives.contains(['[', '{']) {
+        true => return Err(LogError::Spans(directives)),
+        false => targets(&directives).map_err(|error| LogError::Filter(directives, error))?,
+    };
+    let (filter, handle) = reload::Layer::new(targets);
+    let verbosity = Verbosity {
+        reload: Arc::new(move |targets| handle.reload(targets).map_err(|error| error.to_string())),
+    };
+    let registry = tracing_subscriber::registry().with(filter);
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(colours);
     // A line that cannot be written is lost: reporting that on the standard error stream would panic
     // where its reader has closed it, and a cluster does not wait for the restart of a log collector.
-    let builder = builder.log_internal_errors(false);
+    let lines = lines.log_internal_errors(false);
     Ok(match options.format {
-        Format::Text => {
-            let builder = builder.fmt_fields(one_line::OneLine).with_filter_reloading();
-            let handle = builder.reload_handle();
-            let reload = move |filter| handle.reload(filter).map_err(|error| error.to_string());
-            (Box::new(builder.finish()), Verbosity { reload: Arc::new(reload) })
-        }
+        Format::Text => (Box::new(registry.with(lines.fmt_fields(one_line::OneLine))), verbosity),
         Format::Json => {
-            let builder = builder.json().flatten_event(true).with_current_span(false);
-            let builder = builder.with_filter_reloading();
-            let handle = builder.reload_handle();
-            let reload = move |filter| handle.reload(filter).map_err(|error| error.to_string());
-            (Box::new(builder.finish()), Verbosity { reload: Arc::new(reload) })
+            let lines = lines.json().flatten_event(true).with_current_span(false);
+            (Box::new(registry.with(lines)), verbosity)
         }
     })
 }
@@ -140,6 +143,12 @@ fn directives(verbosity: u8) -> &'static str {
         8..=9 => "debug,windlass=trace",
         _ => "trace",
     }
+}
+
+/// An empty directive, as behind a last comma, would enable the errors of all targets.
+fn targets(directives: &str) -> Result<Targets, ParseError> {
+    let directives = directives.split(',').map(str::trim).filter(|directive| !directive.is_empty());
+    directives.collect::<Vec<_>>().join(",").parse()
 }
 
 #[cfg(test)]
@@ -265,6 +274,33 @@ pub(crate) mod tests {
         let options = LogOptions { filter: Some("a=b=c".into()), ..LogOptions::default() };
         let error = subscriber(&options, io::sink, false).err().unwrap().to_string();
         assert!(error.starts_with("WINDLASS_LOG=\"a=b=c\""), "{error}");
+    }
+
+    #[test]
+    fn a_filter_that_names_spans_or_fields_is_refused() {
+        for filter in ["[sync]=debug", "windlass[sync]", "windlass[{key}]=debug", "[{key=shop/web}]=trace"] {
+            let options = LogOptions { filter: Some(filter.into()), ..LogOptions::default() };
+            let error = subscriber(&options, io::sink, false).err().unwrap().to_string();
+            assert!(error.contains(filter) && error.contains("not spans or fields"), "{error}");
+        }
+    }
+
+    #[test]
+    fn of_several_targets_the_longest_that_fits_decides() {
+        let options = |filter: &str| LogOptions { filter: Some(filter.into()), ..LogOptions::default() };
+        let log = || {
+            tracing::debug!(target: "windlass::runtime", "runtime");
+            tracing::debug!(target: "windlass::plan", "plan");
+            tracing::warn!(target: "hyper", "warning");
+            tracing::error!(target: "h2", "error");
+            tracing::trace!(target: "kube", "bare");
+        };
+        let logged = |filter| {
+            let text = logged(&options(filter), log);
+            ["runtime", "plan", "warning", "error", "bare"].map(|word| text.contains(&format!(": {word}")))
+        };
+        assert_eq!(logged("windlass=info, windlass::runtime=debug ,"), [true, false, false, false, false]);
+        assert_eq!(logged("warn,h2=off,kube,windlass=DEBUG"), [true, true, true, false, true]);
     }
 
     #[test]
