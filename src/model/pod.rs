@@ -448,22 +448,6 @@ fn parse_cost(text: &str) -> i32 {
 }
 
 impl Pod {
-    /// A pod that was created a moment ago: pending, and bound to no node.
-    pub fn pending(meta: Meta) -> Self {
-        Pod {
-            meta,
-            phase: Phase::Pending,
-            ready_since: None,
-            place: None,
-            is_bound: false,
-            restarts: Restarts::default(),
-            deletion_cost: 0,
-            waiting: None,
-            failed_early: false,
-            claims: Claims::default(),
-        }
-    }
-
     /// The node that the pod is bound to.
     pub fn node(&self) -> Option<&Arc<str>> {
         self.place.as_ref().filter(|_| self.is_bound)

@@ -9,6 +9,7 @@ pub mod daemonset;
 pub mod deployment;
 pub mod garbage;
 pub mod namespace;
+pub mod outcome_of;
 pub mod preview;
 pub mod protection;
 pub mod replicaset;

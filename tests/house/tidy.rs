@@ -228,6 +228,7 @@ fn only_their_own_files_name_a_kind() {
         "plan/daemonset/",
         "plan/deployment/",
         "plan/namespace/",
+        "plan/outcome_of/",
         "plan/preview/",
         "plan/replicaset/",
         "plan/rolling_update/",

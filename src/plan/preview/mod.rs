@@ -3,63 +3,18 @@
 //! its deletion. Scheduling, images and probes are not judged.
 
 mod cluster;
-mod rolling_update;
+mod nodes;
+pub mod rolling_update;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::model::{Deployment, Pod, ReplicaSet, Strategy};
+use crate::model::Strategy;
 use cluster::Cluster;
-pub use rolling_update::{RollingStart, preview_rolling_update};
-
-/// The rules of the kubelet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kubelet {
-    /// From the creation of a pod to its readiness. With 0 all steps fall into one moment.
-    pub ready_after: SignedDuration,
-    /// From the deletion of a pod until it is gone.
-    pub stop_after: SignedDuration,
-    /// How many of the first pods of the new template never become ready.
-    pub broken: usize,
-}
-
-/// The room that a quota leaves for one resource, in units of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Room {
-    /// How much is free now. Pods that are being deleted still count as used.
-    pub free: i128,
-    /// How much a pod of the new template takes.
-    pub new_pod: i128,
-    /// How much a pod of any other template takes.
-    pub old_pod: i128,
-}
-
-impl Room {
-    fn of(&self, is_new: bool) -> i128 {
-        if is_new { self.new_pod } else { self.old_pod }
-    }
-}
-
-/// The objects at the beginning: the Deployment as it would be, and what there is.
-#[derive(Clone, Debug)]
-pub struct Start {
-    /// The Deployment with its change, and a generation that its status has not observed.
-    pub deployment: Deployment,
-    /// Its ReplicaSets.
-    pub replica_sets: Vec<ReplicaSet>,
-    /// The pods of these.
-    pub pods: Vec<Arc<Pod>>,
-    /// The time of the change.
-    pub now: Timestamp,
-    /// The rules of the kubelet.
-    pub kubelet: Kubelet,
-    /// The quotas of the namespace.
-    pub rooms: Vec<Room>,
-    /// How many ReplicaSets a quota still allows; `None` without one.
-    pub free_replica_sets: Option<i64>,
-}
+pub use cluster::Start;
+pub use nodes::{Kubelet, Room};
 
 /// The state at one moment, after all controllers and kubelets have acted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,7 +145,7 @@ fn loop_until_the_end(
     names: &mut BTreeMap<Arc<str>, i32>,
 ) -> End {
     for _ in 0..MOST_ROUNDS {
-        cluster.refused = 0;
+        cluster.nodes.refused = 0;
         let rounds = [cluster.sync_deployment(), cluster.sync_replica_sets(), cluster.run_kubelet()];
         names.extend(cluster.sizes());
         if rounds.iter().any(|round| round.is_busy) {
@@ -206,16 +161,22 @@ fn loop_until_the_end(
         if cluster.is_past_deadline() {
             return End::Stuck;
         }
-        let looks = rounds.into_iter().flat_map(|round| round.looks).filter(|at| *at > cluster.now);
+        let looks = rounds.into_iter().flat_map(|round| round.looks).filter(|at| *at > cluster.objects.now);
         let Some(next) = looks.min() else { return End::Waits };
-        cluster.now = next;
+        cluster.objects.now = next;
     }
     End::Waits
 }
 
 fn step(cluster: &Cluster, began: Timestamp) -> Step {
     let (pods, available) = cluster.counts();
-    Step { after: cluster.since(began), sizes: cluster.sizes(), pods, available, refused: cluster.refused }
+    Step {
+        after: cluster.since(began),
+        sizes: cluster.sizes(),
+        pods,
+        available,
+        refused: cluster.nodes.refused,
+    }
 }
 
 #[cfg(test)]

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::cluster::Cluster;
-use super::{End, Kubelet, MOST_ROUNDS, Preview, Room, Step, parts, step};
+use super::nodes::{Kubelet, Room};
+use super::{End, MOST_ROUNDS, Preview, Step, parts, step};
 use crate::model::{Pod, ReplicaSet};
+use crate::plan::outcome_of::rolling_update::{Names, apply};
+use crate::plan::rolling_update::job::{Side, Write};
 use crate::plan::rolling_update::{self, Bounds, Cleanup, Observed};
 
 /// The objects at the beginning.
@@ -67,7 +70,7 @@ fn play(cluster: &mut Cluster, steps: &mut Vec<Step>, play: &Play) -> End {
     // Nothing shrinks before this; progress is a resize, or another pod available.
     let (mut not_before, mut progress) = (*began, *began);
     for _ in 0..MOST_ROUNDS {
-        cluster.refused = 0;
+        cluster.nodes.refused = 0;
         let rounds = [cluster.sync_replica_sets(), cluster.run_kubelet()];
         if rounds.iter().any(|round| round.is_busy) {
             continue;
@@ -76,45 +79,49 @@ fn play(cluster: &mut Cluster, steps: &mut Vec<Step>, play: &Play) -> End {
         if steps.last().is_none_or(|last| Step { after: last.after, ..seen.clone() } != *last) {
             let is_more = steps.last().is_none_or(|last| seen.available > last.available);
             if is_more {
-                progress = cluster.now;
+                progress = cluster.objects.now;
             }
             steps.push(seen);
         }
-        let (Some(old), Some(new)) = (cluster.replica_set(old_name), cluster.replica_set(new_name)) else {
+        let replica_sets = &cluster.objects.replica_sets;
+        let (Some(old), Some(new)) = (replica_sets.get(old_name), replica_sets.get(new_name)) else {
             return End::Waits;
         };
         let next = rolling_update::plan(&Observed {
-            shrinking: Some(old),
+            shrinking: Some(&**old),
             growing: new,
-            pods: &cluster.pods(),
+            pods: &cluster.objects.pods.values().cloned().collect::<Vec<_>>(),
             bounds: *bounds,
             cleanup: Cleanup::Preserve,
             label_key: "",
-            now: cluster.now,
+            now: cluster.objects.now,
         });
         let resize = match next {
-            rolling_update::Step::Grow { to } => Some((new_name, to)),
+            rolling_update::Step::Grow { to } => Some((Side::Target, to)),
             // The pause stands between new pods and the end of old ones.
-            rolling_update::Step::Shrink { to } if cluster.now >= not_before => Some((old_name, to)),
+            rolling_update::Step::Shrink { to } if cluster.objects.now >= not_before => Some((Side::Own, to)),
             rolling_update::Step::Shrink { .. } => None,
             rolling_update::Step::Wait(_) => None,
             _ => return End::Complete,
         };
-        if let Some((name, to)) = resize {
-            if name == new_name {
-                not_before = cluster.now.saturating_add(*period).unwrap_or(Timestamp::MAX);
+        if let Some((side, to)) = resize {
+            if side == Side::Target {
+                not_before = cluster.objects.now.saturating_add(*period).unwrap_or(Timestamp::MAX);
             }
-            cluster.resize(name, to);
-            progress = cluster.now;
+            let (names, resize) = (Names { own: old_name, target: new_name }, Write::Resize(side, to));
+            if apply(&resize, None, names, &mut cluster.objects).is_err() {
+                return End::Waits;
+            }
+            progress = cluster.objects.now;
             continue;
         }
         let deadline = progress.max(not_before).saturating_add(*timeout).unwrap_or(Timestamp::MAX);
-        if cluster.now >= deadline {
+        if cluster.objects.now >= deadline {
             return End::Stuck;
         }
         let looks = rounds.into_iter().flat_map(|round| round.looks).chain([not_before, deadline]);
-        let Some(next) = looks.filter(|at| *at > cluster.now).min() else { return End::Waits };
-        cluster.now = next;
+        let Some(next) = looks.filter(|at| *at > cluster.objects.now).min() else { return End::Waits };
+        cluster.objects.now = next;
     }
     End::Waits
 }

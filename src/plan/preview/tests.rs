@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::rolling_update::{RollingStart, preview_rolling_update};
 use super::*;
-use crate::model::{Interner, Record};
+use crate::model::{Interner, Pod, Record, ReplicaSet};
 
 const NOW: &str = "2026-01-01T01:00:00Z";
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use windlass::model::{Interner, ObjectKey, Pod, Record, ReplicationController, Resource};
-use windlass::plan::preview::{End, Kubelet, RollingStart, preview_rolling_update};
+use windlass::plan::preview::rolling_update::{RollingStart, preview_rolling_update};
+use windlass::plan::preview::{End, Kubelet};
 use windlass::plan::rolling_update::Bounds;
 use windlass::plan::rolling_update::bookkeeping::NEXT_CONTROLLER;
 use windlass::plan::rolling_update::request::REQUEST;

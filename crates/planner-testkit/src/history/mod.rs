@@ -81,21 +81,21 @@ impl History {
                 world.sync_deployment(writes, status);
             }
             Step::ReplicaSet { which, writes, status } => {
-                let names: Vec<Arc<str>> = world.replica_sets.keys().cloned().collect();
+                let names: Vec<Arc<str>> = world.objects.replica_sets.keys().cloned().collect();
                 if let Some(at) = nth(which, names.len()) {
                     world.sync_replica_set(&names[at], writes, status);
                 }
             }
             Step::Pod(which, pod_change) => {
-                let names: Vec<Arc<str>> = world.pods.keys().cloned().collect();
+                let names: Vec<Arc<str>> = world.objects.pods.keys().cloned().collect();
                 if let Some(at) = nth(which, names.len()) {
                     world.change_pod(&names[at], pod_change);
                 }
             }
             Step::Cost(which, cost) => {
-                let pods = world.pods.len();
-                if let Some(pod) = world.pods.values_mut().nth(which % pods.max(1)) {
-                    pod.deletion_cost = cost;
+                let pods = world.objects.pods.len();
+                if let Some(pod) = world.objects.pods.values_mut().nth(which % pods.max(1)) {
+                    Arc::make_mut(pod).deletion_cost = cost;
                 }
             }
             Step::Orphan { replica_set, which } => {
@@ -114,8 +114,8 @@ impl History {
     /// Runs every controller once; returns whether anything changed.
     pub fn round(&mut self) -> bool {
         let mut tasks: Vec<Option<Arc<str>>> =
-            [None].into_iter().chain(self.world.replica_sets.keys().cloned().map(Some)).collect();
-        let mut pods: Vec<Arc<str>> = self.world.pods.keys().cloned().collect();
+            [None].into_iter().chain(self.world.objects.replica_sets.keys().cloned().map(Some)).collect();
+        let mut pods: Vec<Arc<str>> = self.world.objects.pods.keys().cloned().collect();
         if let Order::Seeded(_) = self.order {
             self.rng.shuffle(&mut tasks);
             self.rng.shuffle(&mut pods);
@@ -124,7 +124,7 @@ impl History {
         for task in tasks {
             busy |= match task {
                 None => self.world.sync_deployment(usize::MAX, true).wrote,
-                Some(name) if self.world.replica_sets.contains_key(&name) => {
+                Some(name) if self.world.objects.replica_sets.contains_key(&name) => {
                     let synced = self.world.sync_replica_set(&name, usize::MAX, true);
                     synced.wrote || synced.requeue_after.is_some()
                 }
@@ -132,7 +132,7 @@ impl History {
             };
         }
         for name in pods {
-            let pod = &self.world.pods[&name];
+            let pod = &self.world.objects.pods[&name];
             let broken = self.world.tags[&name] == BROKEN;
             let pod_change = match pod {
                 pod if pod.is_terminal() && !pod.meta.is_deleting() => continue,

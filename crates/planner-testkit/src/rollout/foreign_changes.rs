@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use windlass::model::{Phase, Pod};
+use windlass::plan::outcome_of;
 
 use super::{Rollout, is_ready};
 use crate::world::{PodChange, pods, tag};
@@ -42,11 +43,14 @@ impl Rollout {
     /// Another program writes an annotation on the ReplicaSet of an image.
     pub fn annotate_replica_set(&mut self, image: &str, key: &str, value: &str) {
         self.say("user", &format!("web-{image}: annotation {key} = {value}"));
-        let replica_set =
-            self.world.replica_sets.values_mut().find(|replica_set| tag(&replica_set.template) == image);
+        let replica_set = self
+            .world
+            .objects
+            .replica_sets
+            .values_mut()
+            .find(|replica_set| tag(&replica_set.template) == image);
         let replica_set = replica_set.expect("a ReplicaSet of this image");
-        let kept = replica_set.annotations.iter().filter(|(other, _)| *other != key);
-        replica_set.annotations = Arc::new(kept.chain([(key, value)]).collect());
+        outcome_of::annotate(&mut Arc::make_mut(replica_set).annotations, key, value);
     }
 
     fn change_pods(
@@ -56,9 +60,9 @@ impl Rollout {
         selected: impl Fn(&Pod) -> bool,
         pod_change: PodChange,
     ) {
-        let is_hit = |(name, pod): &(&Arc<str>, &Pod)| self.world.tags[*name] == image && selected(pod);
+        let is_hit = |(name, pod): &(&Arc<str>, &Arc<Pod>)| self.world.tags[*name] == image && selected(pod);
         let hit: Vec<Arc<str>> =
-            self.world.pods.iter().filter(is_hit).map(|(name, _)| name.clone()).take(count).collect();
+            self.world.objects.pods.iter().filter(is_hit).map(|(name, _)| name.clone()).take(count).collect();
         assert_eq!(hit.len(), count, "web-{image} has no such pods\n{}", self.transcript());
         for name in &hit {
             self.world.change_pod(name, pod_change);

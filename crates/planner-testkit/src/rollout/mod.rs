@@ -101,6 +101,7 @@ impl Rollout {
             // In the order of the versions: the names depend on a hash.
             let replica_sets = self
                 .world
+                .objects
                 .replica_sets
                 .iter()
                 .map(|(name, replica_set)| (short_name(replica_set), name.clone()));
@@ -111,7 +112,7 @@ impl Rollout {
                 busy |= synced.wrote;
                 waits.extend(synced.requeue_after);
             }
-            let now = self.world.now;
+            let now = self.world.objects.now;
             let mut looks: Vec<Timestamp> =
                 waits.into_iter().map(|wait| now.saturating_add(wait).unwrap()).collect();
             busy |= self.kubelet(&mut looks);
@@ -123,7 +124,7 @@ impl Rollout {
             if wait > 1 {
                 self.say("time", &format!("{wait} s pass"));
             }
-            self.world.now = next;
+            self.world.objects.now = next;
         }
         assert!(rounds < 1000, "the world does not settle:\n{}", self.transcript());
     }
@@ -132,8 +133,8 @@ impl Rollout {
     fn kubelet(&mut self, looks: &mut Vec<Timestamp>) -> bool {
         let mut ready: BTreeMap<String, usize> = BTreeMap::new();
         let mut gone: BTreeMap<String, usize> = BTreeMap::new();
-        for name in self.world.pods.keys().cloned().collect::<Vec<_>>() {
-            let (pod, tag) = (&self.world.pods[&name], self.world.tags[&name].clone());
+        for name in self.world.objects.pods.keys().cloned().collect::<Vec<_>>() {
+            let (pod, tag) = (&self.world.objects.pods[&name], self.world.tags[&name].clone());
             let after =
                 |since: Timestamp, seconds| since.saturating_add(SignedDuration::from_secs(seconds)).unwrap();
             let (due, pod_change) = match pod.meta.deletion {
@@ -142,7 +143,7 @@ impl Rollout {
                 None if pod.phase != Phase::Pending || self.broken.contains(&tag) => continue,
                 None => (after(pod.meta.created, START_SECONDS), PodChange::Ready),
             };
-            if due > self.world.now {
+            if due > self.world.objects.now {
                 looks.push(due);
                 continue;
             }
@@ -161,7 +162,7 @@ impl Rollout {
     }
 
     fn ready_pods(&self) -> i64 {
-        self.world.pods.values().filter(|pod| is_ready(pod)).count() as i64
+        self.world.objects.pods.values().filter(|pod| is_ready(pod)).count() as i64
     }
 
     /// S2, checked on the pods themselves: a rollout in a world without faults never leaves fewer ready
@@ -183,7 +184,7 @@ impl Rollout {
     }
 
     fn end(&self) -> String {
-        let replica_sets = self.world.replica_sets.values().map(|replica_set| {
+        let replica_sets = self.world.objects.replica_sets.values().map(|replica_set| {
             let revision = replica_set.annotations.get("deployment.kubernetes.io/revision").unwrap_or("?");
             let (short_name, available) = (short_name(replica_set), replica_set.status.available);
             let text = format!("{short_name} {available}/{} (revision {revision})", replica_set.replicas);

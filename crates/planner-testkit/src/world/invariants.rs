@@ -66,7 +66,7 @@ impl World {
         if self.deployment.strategy != Update::Recreate {
             return;
         }
-        let selected = |s: &&ReplicaSet| self.deployment.selector.matches(&s.meta.labels);
+        let selected = |s: &&Arc<ReplicaSet>| self.deployment.selector.matches(&s.meta.labels);
         for replica_set in self.owned_replica_sets().filter(selected).filter(|s| Some(&s.meta.uid) != new) {
             if replica_set.template.asks_for_the_same_as(&self.deployment.template) {
                 continue;
@@ -90,7 +90,7 @@ impl World {
     /// L1 and S10: the state after a long time without edits.
     pub fn check_end(&self) {
         let d = &self.deployment;
-        let selected = |s: &&ReplicaSet| d.selector.matches(&s.meta.labels);
+        let selected = |s: &&Arc<ReplicaSet>| d.selector.matches(&s.meta.labels);
         let (new, old): (Vec<_>, Vec<_>) = self
             .owned_replica_sets()
             .filter(selected)

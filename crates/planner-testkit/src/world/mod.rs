@@ -4,14 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use windlass::model::{
-    Condition, ControllerRef, Deployment, Meta, ObjectKey, Phase, Pod, Record as _, ReplicaSet,
-    Strategy as Update, Template, Uid, int_or_percent::IntOrPercent,
+    Condition, Deployment, Meta, Phase, Pod, Record as _, ReplicaSet, Strategy as Update, Template, Uid,
+    int_or_percent::IntOrPercent,
 };
 use windlass::plan::deployment::{self as planner, revision};
+use windlass::plan::outcome_of::{self, Objects};
 use windlass::plan::replicaset::deletion_order;
 
 use super::objects::{DeploymentBuilder, decode, now};
@@ -22,20 +22,15 @@ mod syncs;
 /// One Deployment and what it has. Its public parts are what tests look at.
 #[derive(Clone)]
 pub struct World {
-    /// The time of the next sync.
-    pub now: Timestamp,
     /// The only Deployment.
     pub deployment: Deployment,
-    /// The ReplicaSets, by name.
-    pub replica_sets: BTreeMap<Arc<str>, ReplicaSet>,
-    /// The pods, by name.
-    pub pods: BTreeMap<Arc<str>, Pod>,
+    /// Its ReplicaSets and pods, and the time of the next sync.
+    pub objects: Objects,
     /// The history, one line for each step.
     pub lines: Vec<String>,
     /// The image tags of all pods that there have been, by name.
     pub(crate) tags: BTreeMap<Arc<str>, String>,
     rng: fastrand::Rng,
-    serial: u64,
     /// ReplicaSets of which a pod lost its availability since their status was written (the F of S2).
     lost: BTreeSet<Uid>,
     /// Whether foreign changes of owners and labels occurred.
@@ -53,28 +48,16 @@ pub enum PodChange {
     Removed,
 }
 
-/// The result of a sync.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Synced {
-    /// Whether anything was written.
-    pub wrote: bool,
-    /// When to sync again.
-    pub requeue_after: Option<Duration>,
-}
-
 impl World {
     /// A Deployment that no controller has synced yet. Random choices of the cluster, such as nodes, come from the
     /// seed.
     pub fn new(deployment: DeploymentBuilder, seed: u64) -> Self {
         World {
-            now: now(),
             deployment: decode(&deployment.json()),
-            replica_sets: BTreeMap::new(),
-            pods: BTreeMap::new(),
+            objects: Objects::new(now()),
             lines: Vec::new(),
             tags: BTreeMap::new(),
             rng: fastrand::Rng::with_seed(seed),
-            serial: 0,
             lost: BTreeSet::new(),
             foreign_changes: false,
         }
@@ -88,7 +71,8 @@ impl World {
             self.active_pods(replica_set).into_iter().map(move |pod| (seconds, pod))
         });
         let active: Vec<(i32, Arc<Pod>)> = active.collect();
-        let available = active.iter().filter(|(seconds, pod)| pod.is_available(*seconds, self.now)).count();
+        let available =
+            active.iter().filter(|(seconds, pod)| pod.is_available(*seconds, self.objects.now)).count();
         let (most, least) = self.budget();
         let margin = format!("{:>3}/{most:<3}{available:>3}/{least:<3}", active.len());
         self.lines.push(format!("{margin} {who:<12}{what}"));
@@ -98,11 +82,6 @@ impl World {
     pub fn budget(&self) -> (i64, i64) {
         let (_, most, least) = self.bounds();
         (most, if self.deployment.strategy == Update::Recreate { 0 } else { least })
-    }
-
-    fn serial(&mut self) -> u64 {
-        self.serial += 1;
-        self.serial
     }
 
     /// A user changes the Deployment.
@@ -116,17 +95,16 @@ impl World {
 
     /// A user changes an annotation of the Deployment, which does not raise the generation.
     pub fn annotate(&mut self, key: &str, value: &str) {
-        let kept = self.deployment.annotations.iter().filter(|(other, _)| *other != key);
-        self.deployment.annotations = Arc::new(kept.chain([(key, value)]).collect());
+        outcome_of::annotate(&mut self.deployment.annotations, key, value);
     }
 
     /// Another client changes the owner or the labels of a pod or a ReplicaSet.
     pub fn interfere(&mut self, replica_set: bool, which: usize, change: impl FnOnce(&mut Meta)) {
         self.foreign_changes = true;
         let metas: Vec<&mut Meta> = if replica_set {
-            self.replica_sets.values_mut().map(|replica_set| &mut replica_set.meta).collect()
+            self.objects.replica_sets.values_mut().map(|stored| &mut Arc::make_mut(stored).meta).collect()
         } else {
-            self.pods.values_mut().map(|pod| &mut pod.meta).collect()
+            self.objects.pods.values_mut().map(|pod| &mut Arc::make_mut(pod).meta).collect()
         };
         let len = metas.len();
         if len > 0 {
@@ -139,18 +117,18 @@ impl World {
 
     /// Time passes.
     pub fn sleep(&mut self, seconds: i64) {
-        self.now = self.now.saturating_add(SignedDuration::from_secs(seconds)).unwrap();
+        self.objects.now = self.objects.now.saturating_add(SignedDuration::from_secs(seconds)).unwrap();
     }
 
     /// Something becomes of a pod.
     pub fn change_pod(&mut self, name: &Arc<str>, pod_change: PodChange) {
-        let now = self.now;
-        let pod = self.pods.get_mut(name).unwrap();
+        let now = self.objects.now;
+        let pod = Arc::make_mut(self.objects.pods.get_mut(name).unwrap());
         let owner = pod.meta.controller.as_ref().map(|c| c.uid.clone());
         let ended = pod.is_terminal() || pod.meta.is_deleting();
         match pod_change {
             PodChange::Removed if ended => {
-                self.pods.remove(name);
+                self.objects.pods.remove(name);
                 return;
             }
             PodChange::Ready if !ended && pod.ready_since.is_none() => {
@@ -173,34 +151,12 @@ impl World {
         self.lost.extend(owner);
     }
 
-    fn observe(&self) -> planner::Observed<'_> {
-        let owned: Vec<Arc<ReplicaSet>> = self.owned_replica_sets().cloned().map(Arc::new).collect();
-        let orphans = self
-            .replica_sets
-            .values()
-            .filter(|s| s.meta.controller.is_none())
-            .cloned()
-            .map(Arc::new)
-            .collect();
-        let running_pods = owned
-            .iter()
-            .map(|replica_set| (replica_set.meta.uid.clone(), self.running(replica_set)))
-            .collect();
-        planner::Observed {
-            owned,
-            orphans,
-            may_adopt: true,
-            running_pods,
-            ..planner::Observed::new(&self.deployment, self.now)
-        }
-    }
-
     fn running(&self, replica_set: &ReplicaSet) -> usize {
-        self.pods.values().filter(|p| replica_set.controls(&p.meta) && !p.is_terminal()).count()
+        self.objects.pods.values().filter(|p| replica_set.controls(&p.meta) && !p.is_terminal()).count()
     }
 
-    pub(crate) fn owned_replica_sets(&self) -> impl Iterator<Item = &ReplicaSet> {
-        self.replica_sets.values().filter(|s| self.deployment.controls(&s.meta))
+    pub(crate) fn owned_replica_sets(&self) -> impl Iterator<Item = &Arc<ReplicaSet>> {
+        self.objects.replica_sets_of(&self.deployment)
     }
 
     fn sum(&self) -> i64 {
@@ -239,9 +195,10 @@ impl World {
                     .collect();
                 let pod_sets: Vec<&Arc<Pod>> = pods.iter().collect();
                 let siblings = replica_set.meta.controller.is_some().then_some(&siblings[..]);
-                let gone = deletion_order::first_to_delete(&pod_sets, siblings, surplus, self.now);
+                let gone = deletion_order::first_to_delete(&pod_sets, siblings, surplus, self.objects.now);
                 let stays = |pod: &Arc<Pod>| !gone.iter().any(|g| g.meta.uid == pod.meta.uid);
-                let available = |pod: &Arc<Pod>| pod.is_available(replica_set.min_ready_seconds, self.now);
+                let available =
+                    |pod: &Arc<Pod>| pod.is_available(replica_set.min_ready_seconds, self.objects.now);
                 pods.iter().filter(|pod| stays(pod) && available(pod)).count() as i64
             })
             .sum()
@@ -251,19 +208,21 @@ impl World {
     fn shows_its_pods(&self, replica_set: &ReplicaSet) -> bool {
         let pods = self.active_pods(replica_set);
         let ready = pods.iter().filter(|pod| pod.ready_since.is_some()).count();
-        let available =
-            pods.iter().filter(|pod| pod.is_available(replica_set.min_ready_seconds, self.now)).count();
+        let available = pods
+            .iter()
+            .filter(|pod| pod.is_available(replica_set.min_ready_seconds, self.objects.now))
+            .count();
         ready <= replica_set.status.ready as usize && available <= replica_set.status.available as usize
     }
 
     fn active_pods(&self, replica_set: &ReplicaSet) -> Vec<Arc<Pod>> {
-        self.pods
+        self.objects
+            .pods
             .values()
             .filter(|p| {
                 p.is_active() && replica_set.controls(&p.meta) && replica_set.selector.matches(&p.meta.labels)
             })
             .cloned()
-            .map(Arc::new)
             .collect()
     }
 
@@ -291,17 +250,8 @@ impl World {
 
     /// How many writes the next sync of the Deployment would make.
     pub fn planned(&self) -> usize {
-        planner::plan(&self.observe()).writes.len()
+        planner::plan(&outcome_of::deployment::observe(&self.deployment, &self.objects)).writes.len()
     }
-}
-
-fn reference(kind: &str, key: &ObjectKey, uid: &Uid) -> Arc<ControllerRef> {
-    Arc::new(ControllerRef {
-        api_version: "apps/v1".into(),
-        kind: kind.into(),
-        name: key.name.clone(),
-        uid: uid.clone(),
-    })
 }
 
 /// The tag of the image in a template.

@@ -2,25 +2,19 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
-use windlass::model::{
-    Interner, ObjectKey, Pod, ReplicaSet, Strategy as Update, StringMap, Template, Uid, condition,
-};
-use windlass::plan::deployment::rollback::RollBack;
-use windlass::plan::deployment::{
-    self as planner, Plan, StatusScope, Write, new_replica_set::replica_set_body, progress, revision,
-};
-use windlass::plan::replicaset::{self as pod_planner};
+use windlass::model::{ReplicaSet, Strategy as Update, condition};
+use windlass::plan::deployment::{self as planner, Plan, StatusScope, Write, progress, revision};
+use windlass::plan::outcome_of::{self, Synced};
+use windlass::plan::replicaset as pod_planner;
 
 use super::invariants::{check_conditions, check_inactive_owner, check_victims};
 use super::*;
-use crate::objects::decode;
 
 impl World {
     /// One sync of the Deployment: how many writes are carried out, and whether the status is.
     pub fn sync_deployment(&mut self, most_writes: usize, write_status: bool) -> Synced {
         let world = self.clone();
-        let observed = world.observe();
+        let observed = outcome_of::deployment::observe(&world.deployment, &world.objects);
         let plan = planner::plan(&observed);
         assert!(!plan.reasons.is_empty(), "a plan without a reason: {plan:?}\n{observed:?}");
         self.check_plan(&observed, &plan);
@@ -53,8 +47,6 @@ impl World {
                 self.foreign_changes || before.is_none_or(|b| b < after),
                 "S7: revision {before:?} -> {after}"
             );
-            self.annotate(revision::REVISION, revision);
-            synced.wrote = true;
         }
         if settled.status != self.deployment.status {
             let progress = |all: &[Condition]| {
@@ -65,9 +57,8 @@ impl World {
             if before != after && plan.status_scope != StatusScope::CountsOnly {
                 self.say("progress", &after);
             }
-            synced.wrote = true;
         }
-        self.deployment.status = settled.status;
+        synced.wrote |= outcome_of::deployment::settle(&settled, &mut self.deployment);
         synced
     }
 
@@ -75,100 +66,48 @@ impl World {
     fn write_replica_set(&mut self, plan: &Plan, write: &Write) -> bool {
         let (_, max_total, min_available) = self.bounds();
         let (sum_before, available_before) = (self.sum(), self.available_in_the_end());
-        match write {
-            Write::Create(new) => {
-                let same = |s: &&ReplicaSet| s.template.asks_for_the_same_as(&self.deployment.template);
-                let hash = self.deployment.template.hash(self.deployment.status.collision_count);
-                assert_eq!(new.name, format!("web-{hash}"), "S5");
-                if let Some(there) = self.replica_sets.get(&*new.name) {
-                    let ours = self.deployment.controls(&there.meta) && same(&there);
-                    return ours;
-                }
-                let selected = |s: &&ReplicaSet| self.deployment.selector.matches(&s.meta.labels);
-                assert!(
-                    !self.owned_replica_sets().filter(selected).any(|s| same(&s)),
-                    "S4: a second ReplicaSet for one template"
-                );
-                self.check_recreate(None);
-                let body = replica_set_body(&self.deployment, new).unwrap();
-                let mut object: serde_json::Value = serde_json::from_slice(&body).unwrap();
-                let serial = self.serial();
-                object["metadata"]["uid"] = format!("replica-set-{serial}").into();
-                object["metadata"]["resourceVersion"] = serial.to_string().into();
-                object["metadata"]["creationTimestamp"] = json!(self.now.to_string());
-                object["metadata"]["generation"] = 1.into();
-                let replica_set: ReplicaSet = decode(&object);
-                self.say("deployment", &format!("create {} at {}", short_name(&replica_set), new.replicas));
-                self.replica_sets.insert(new.name.as_str().into(), replica_set);
+        let known = self.objects.replica_sets.len();
+        self.check_write(write);
+        // The margin of these lines is that of the moment before.
+        if let Write::Change(replica_set, change) = write {
+            let short_name = short_name(replica_set);
+            if let Some(size) = change.replicas {
+                self.say("deployment", &format!("scale {short_name} {} -> {size}", replica_set.replicas));
             }
+            if let Some(revision) = change.annotations.get(revision::REVISION) {
+                self.say("deployment", &format!("{short_name} becomes revision {revision}"));
+            }
+        }
+        if !outcome_of::deployment::apply(write, &mut self.deployment, &mut self.objects).unwrap() {
+            return false;
+        }
+        match write {
+            Write::Create(new) if self.objects.replica_sets.len() > known => {
+                let created = short_name(&self.objects.replica_sets[&*new.name]);
+                self.say("deployment", &format!("create {created} at {}", new.replicas));
+            }
+            // It was there before.
+            Write::Create(_) => return true,
             Write::Change(replica_set, change) => {
-                let is_new = replica_set.template.asks_for_the_same_as(&self.deployment.template);
-                if is_new && change.replicas.is_some_and(|size| size > replica_set.replicas) {
-                    self.check_recreate(Some(&replica_set.meta.uid));
-                }
-                let short_name = short_name(replica_set);
-                if let Some(size) = change.replicas {
-                    self.say("deployment", &format!("scale {short_name} {} -> {size}", replica_set.replicas));
-                }
-                if let Some(revision) = change.annotations.get(revision::REVISION) {
-                    self.say("deployment", &format!("{short_name} becomes revision {revision}"));
-                }
-                let stored = self.replica_sets.get_mut(&replica_set.meta.key.name).unwrap();
-                let old = stored.annotations.iter().filter(|(key, _)| !change.annotations.contains_key(*key));
-                let new = change.annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-                stored.annotations = Arc::new(old.chain(new).collect::<StringMap>());
-                if change.replicas.is_some() || change.min_ready_seconds.is_some() {
-                    stored.meta.generation += 1;
-                }
-                stored.replicas = change.replicas.unwrap_or(stored.replicas);
-                if let Some(seconds) = change.min_ready_seconds {
-                    stored.min_ready_seconds = seconds;
+                if change.min_ready_seconds.is_some() {
                     self.lost.insert(replica_set.meta.uid.clone());
                 }
+                let stored = &self.objects.replica_sets[&replica_set.meta.key.name];
                 let history = stored.annotations.get(revision::REVISION_HISTORY).unwrap_or("");
                 assert!(history.len() <= 2000, "S7: the history is too long");
             }
             Write::Delete(replica_set) => {
-                let stored = &self.replica_sets[&replica_set.meta.key.name];
-                assert!(
-                    stored.replicas == 0
-                        && stored.status.replicas == 0
-                        && stored.status.observed_generation >= stored.meta.generation
-                        && !stored.template.asks_for_the_same_as(&self.deployment.template),
-                    "S8: {} is deleted",
-                    replica_set.meta.key
-                );
-                let revision_of = |s: &ReplicaSet| revision::revision_of(s).unwrap_or(0);
-                let older =
-                    self.owned_replica_sets().filter(|s| revision_of(s) < revision_of(stored)).all(|s| {
-                        s.replicas > 0
-                            || s.status.replicas > 0
-                            || s.status.observed_generation < s.meta.generation
-                            || s.template.asks_for_the_same_as(&self.deployment.template)
-                    });
-                assert!(older, "S8: the oldest revision must be deleted first");
-                let is_old = |s: &&ReplicaSet| !s.template.asks_for_the_same_as(&self.deployment.template);
-                let kept = self.owned_replica_sets().filter(is_old).count() as i32 - 1;
-                assert!(kept >= self.deployment.revision_history_limit.unwrap(), "S8: too few are kept");
-                self.replica_sets.remove(&replica_set.meta.key.name);
                 self.say("deployment", &format!("delete {}", short_name(replica_set)));
             }
             Write::RollBack(rollback) => {
-                self.roll_back(rollback);
+                self.say("deployment", &rollback.note.message);
                 return true;
             }
             Write::Adopt(replica_set) => {
-                assert!(replica_set.meta.controller.is_none() && !replica_set.meta.is_deleting(), "S15");
-                let controller =
-                    reference("Deployment", &self.deployment.meta.key, &self.deployment.meta.uid);
-                self.replica_sets.get_mut(&replica_set.meta.key.name).unwrap().meta.controller =
-                    Some(controller);
                 self.say("deployment", &format!("adopt {}", short_name(replica_set)));
                 return true;
             }
             Write::Release(replica_set) => {
-                assert!(!self.deployment.selector.matches(&replica_set.meta.labels), "S16");
-                self.replica_sets.get_mut(&replica_set.meta.key.name).unwrap().meta.controller = None;
                 self.say("deployment", &format!("release {}", short_name(replica_set)));
                 return true;
             }
@@ -200,54 +139,63 @@ impl World {
         true
     }
 
-    fn roll_back(&mut self, rollback: &RollBack) {
-        match &rollback.back {
-            None => {
-                let kept =
-                    self.deployment.annotations.iter().filter(|(key, _)| *key != revision::ROLLBACK_TO);
-                self.deployment.annotations = Arc::new(kept.collect());
+    /// The invariants of a write before it is carried out.
+    fn check_write(&self, write: &Write) {
+        let has_template = |s: &ReplicaSet| s.template.asks_for_the_same_as(&self.deployment.template);
+        match write {
+            Write::Create(new) => {
+                let hash = self.deployment.template.hash(self.deployment.status.collision_count);
+                assert_eq!(new.name, format!("web-{hash}"), "S5");
+                if self.objects.replica_sets.contains_key(&*new.name) {
+                    return;
+                }
+                let selected = |s: &&Arc<ReplicaSet>| self.deployment.selector.matches(&s.meta.labels);
+                assert!(
+                    !self.owned_replica_sets().filter(selected).any(|s| has_template(s)),
+                    "S4: a second ReplicaSet for one template"
+                );
+                self.check_recreate(None);
             }
-            Some((template, annotations)) => {
-                let annotations = annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-                self.deployment.annotations = Arc::new(annotations.collect());
-                self.deployment.template = Template::decode(template, &mut Interner::default()).unwrap();
-                self.deployment.meta.generation += 1;
+            Write::Change(replica_set, change) => {
+                if has_template(replica_set)
+                    && change.replicas.is_some_and(|size| size > replica_set.replicas)
+                {
+                    self.check_recreate(Some(&replica_set.meta.uid));
+                }
+            }
+            Write::Delete(replica_set) => {
+                let stored = &self.objects.replica_sets[&replica_set.meta.key.name];
+                let is_spare = |s: &ReplicaSet| {
+                    s.replicas == 0
+                        && s.status.replicas == 0
+                        && s.status.observed_generation >= s.meta.generation
+                        && !has_template(s)
+                };
+                assert!(is_spare(stored), "S8: {} is deleted", replica_set.meta.key);
+                let revision_of = |s: &ReplicaSet| revision::revision_of(s).unwrap_or(0);
+                let is_older = |s: &&Arc<ReplicaSet>| revision_of(s) < revision_of(stored);
+                assert!(
+                    !self.owned_replica_sets().filter(is_older).any(|s| is_spare(s)),
+                    "S8: the oldest revision must be deleted first"
+                );
+                let kept = self.owned_replica_sets().filter(|s| !has_template(s)).count() as i32 - 1;
+                assert!(kept >= self.deployment.revision_history_limit.unwrap(), "S8: too few are kept");
+            }
+            Write::RollBack(_) => {}
+            Write::Adopt(replica_set) => {
+                assert!(replica_set.meta.controller.is_none() && !replica_set.meta.is_deleting(), "S15");
+            }
+            Write::Release(replica_set) => {
+                assert!(!self.deployment.selector.matches(&replica_set.meta.labels), "S16");
             }
         }
-        self.say("deployment", &rollback.note.message);
     }
 
     /// One sync of a ReplicaSet: how many pods are written, and whether the status is.
     pub fn sync_replica_set(&mut self, name: &Arc<str>, most_writes: usize, write_status: bool) -> Synced {
-        let replica_set = self.replica_sets[name].clone();
+        let replica_set = self.objects.replica_sets[name].clone();
         let short_name = short_name(&replica_set);
-        let held_by = |owner: Option<&Uid>| -> Vec<Arc<Pod>> {
-            let held = |p: &&Pod| p.meta.controller.as_ref().map(|c| &c.uid) == owner;
-            self.pods.values().filter(held).cloned().map(Arc::new).collect()
-        };
-        let siblings = match &replica_set.meta.controller {
-            Some(_) => self
-                .owned_replica_sets()
-                .filter(|s| s.meta.uid != replica_set.meta.uid)
-                .flat_map(|s| self.active_pods(s))
-                .collect(),
-            None => Vec::new(),
-        };
-        let observed = pod_planner::Observed {
-            replica_set: &replica_set,
-            pod_sets: pod_planner::PodSets::of(
-                &replica_set,
-                held_by(Some(&replica_set.meta.uid)),
-                held_by(None),
-            ),
-            may_adopt: true,
-            siblings,
-            // The names are this world's own.
-            free_names: Vec::new(),
-            reserved: 0,
-            failed_pod_backoff: true,
-            now: self.now,
-        };
+        let observed = outcome_of::replica_set::observe(&replica_set, &self.objects);
         let plan = pod_planner::plan(&observed);
         check_inactive_owner(&observed);
         let mut done = 0;
@@ -277,7 +225,7 @@ impl World {
                             live > replica_set.replicas as usize,
                             "S12: {name} has {live} pods and loses one"
                         );
-                        self.pods.get_mut(&victim.meta.key.name).unwrap().meta.deletion = Some(self.now);
+                        outcome_of::replica_set::delete_pod(victim, &mut self.objects);
                     }
                     done += count;
                     self.say("replicaset", &format!("{short_name}: delete {}", pods(count)));
@@ -287,14 +235,13 @@ impl World {
                         pod.meta.controller.is_none() && replica_set.selector.matches(&pod.meta.labels),
                         "S15"
                     );
-                    let controller = reference("ReplicaSet", &replica_set.meta.key, &replica_set.meta.uid);
-                    self.pods.get_mut(&pod.meta.key.name).unwrap().meta.controller = Some(controller);
+                    outcome_of::replica_set::adopt_pod(pod, &replica_set, &mut self.objects);
                     self.say("replicaset", &format!("{short_name}: adopt {}", pod.meta.key.name));
                     done += 1;
                 }
                 pod_planner::Write::Release(pod) => {
                     assert!(!replica_set.selector.matches(&pod.meta.labels), "S16");
-                    self.pods.get_mut(&pod.meta.key.name).unwrap().meta.controller = None;
+                    outcome_of::replica_set::release_pod(pod, &mut self.objects);
                     self.say("replicaset", &format!("{short_name}: release {}", pod.meta.key.name));
                     done += 1;
                 }
@@ -308,7 +255,7 @@ impl World {
         check_conditions(&before.conditions, &after.conditions);
         let changed = before != after;
         if write_status {
-            self.replica_sets.get_mut(name).unwrap().status = settled.status;
+            outcome_of::replica_set::settle(&settled, name, &mut self.objects);
             self.lost.remove(&replica_set.meta.uid);
         }
         let requeue_after = settled.requeue_after.into_iter().chain(plan.requeue_after).min();
@@ -316,21 +263,13 @@ impl World {
     }
 
     fn create_pod(&mut self, replica_set: &ReplicaSet) {
-        let serial = self.serial();
         // Names that do not sort by age, as random ones do not.
-        let name: Arc<str> = format!("p{:02}-{serial}", self.rng.u8(0..100)).into();
-        let mut meta = replica_set.meta.clone();
-        meta.key = ObjectKey::new("shop", name.clone());
-        meta.uid = Uid::new(&format!("pod-{name}"));
-        (meta.generation, meta.resource_version, meta.created) = (1, serial, self.now);
-        meta.labels = replica_set.template.labels.clone();
-        meta.controller = Some(reference("ReplicaSet", &replica_set.meta.key, &replica_set.meta.uid));
+        let prefix = format!("p{:02}-", self.rng.u8(0..100));
         let node = self.rng.u8(0..4);
-        let mut pod = Pod::pending(meta);
+        let pod = outcome_of::replica_set::create_pod(replica_set, &prefix, &mut self.objects).unwrap();
         if node < 3 {
             pod.bind(format!("n{node}"));
         }
-        self.tags.insert(name.clone(), tag(&replica_set.template).to_owned());
-        self.pods.insert(name, pod);
+        self.tags.insert(pod.meta.key.name.clone(), tag(&replica_set.template));
     }
 }
