@@ -1,6 +1,6 @@
 //! Every row of the decision table, in whatever order all act and whoever dies.
 
-use serde_json::json;
+use windlass::model::Condition;
 use windlass::plan::rolling_update::Cleanup;
 use windlass::plan::rolling_update::bookkeeping::{DESIRED_REPLICAS, ORIGINAL_REPLICAS, SOURCE};
 use windlass::plan::rolling_update::job::Write;
@@ -26,13 +26,13 @@ pub struct End {
 
 pub fn end(world: &World) -> End {
     let rcs = world
-        .rcs
-        .iter()
-        .map(|rc| (rc.name.clone(), rc.replicas, world.reason(&rc.name), world.owned(&rc.name)));
+        .sizes()
+        .into_iter()
+        .map(|(name, size)| (name.to_owned(), size, world.reason(name), world.owned(name)));
     End {
         rcs: rcs.collect(),
-        leftovers: world.rcs.iter().map(|rc| rc.annotations.len()).sum(),
-        pods: world.pods.len(),
+        leftovers: world.objects.replica_sets.values().map(|rc| rc.annotations.len()).sum(),
+        pods: world.objects.pods.len(),
     }
 }
 
@@ -54,7 +54,7 @@ fn all_ends() -> [(&'static [(&'static str, &'static str)], End); 3] {
     [
         (DELETE, ends(&[("new", 3, "False Complete", 3)])),
         (KEEP_NAME, ends(&[("old", 3, "False Complete", 3)])),
-        (PRESERVE, ends(&[("old", 0, "False Complete", 0), ("new", 3, " ", 3)])),
+        (PRESERVE, ends(&[("new", 3, " ", 3), ("old", 0, "False Complete", 0)])),
     ]
 }
 
@@ -79,8 +79,7 @@ fn whoever_goes_on_after_whichever_write_reaches_the_same_end() {
             let mut world = requested(options);
             // The daemon dies after so many writes; the other controllers go on.
             while world.log.len() < writes {
-                let names: Vec<String> = world.rcs.iter().map(|rc| rc.name.clone()).collect();
-                let wrote = names.iter().any(|name| world.log.len() < writes && world.sync(name));
+                let wrote = world.sync("old") || world.sync("new");
                 world.controllers_act();
                 world.make_ready(usize::MAX);
                 if !wrote {
@@ -123,8 +122,8 @@ fn in_whatever_order_all_act_the_bounds_hold_and_a_hand_over_neither_creates_nor
                     world.make_ready(more);
                 }
             }
-            let desired: i32 = world.rcs.iter().map(|rc| rc.replicas).sum();
-            assert!(desired <= 4 && world.pods.len() <= 4, "seed {seed}: {:?}", world.log);
+            let desired: i32 = world.sizes().iter().map(|(_, size)| size).sum();
+            assert!(desired <= 4 && world.objects.pods.len() <= 4, "seed {seed}: {:?}", world.log);
             assert!(world.available() >= 3, "seed {seed}: {:?}", world.log);
             if world.log.last().is_some_and(|last| last == "step aside") {
                 at_hand_over.get_or_insert((world.created, world.deleted));
@@ -157,7 +156,7 @@ fn a_client_that_drives_the_same_update_at_the_same_time_does_no_harm() {
                 4 => world.controller_acts("new"),
                 _ => world.make_ready(world.available().max(random.usize(..5))),
             }
-            assert!(world.pods.len() <= 4 && world.available() >= 3, "seed {seed}: {:?}", world.log);
+            assert!(world.objects.pods.len() <= 4 && world.available() >= 3, "seed {seed}: {:?}", world.log);
         }
         world.run();
         assert_eq!(end(&world), *expected, "seed {seed}: {:?}", world.log);
@@ -169,17 +168,21 @@ fn a_client_that_drives_the_same_update_at_the_same_time_does_no_harm() {
 fn the_original_size_is_written_once_and_never_over_what_is_there() {
     for (known, expected) in [(None, "3"), (Some("7"), "7")] {
         let mut world = requested(DELETE);
-        let known = known.map(|size: &str| (ORIGINAL_REPLICAS.to_owned(), size.to_owned()));
-        world.rc_mut("old").annotations.extend(known);
+        if let Some(size) = known {
+            world.annotate("old", ORIGINAL_REPLICAS, size);
+        }
         let new = world.rc("new").unwrap().annotations.clone();
         for _ in 0..2 {
             assert!(world.next_resize().is_some());
             world.controllers_act();
             world.make_ready(usize::MAX);
         }
-        assert_eq!(world.rc("old").unwrap().annotations[ORIGINAL_REPLICAS], expected);
+        assert_eq!(world.rc("old").unwrap().annotations.get(ORIGINAL_REPLICAS), Some(expected));
         let now = &world.rc("new").unwrap().annotations;
-        assert_eq!([&now[SOURCE], &now[DESIRED_REPLICAS]], [&new[SOURCE], &new[DESIRED_REPLICAS]]);
+        assert_eq!(
+            [SOURCE, DESIRED_REPLICAS].map(|key| now.get(key)),
+            [SOURCE, DESIRED_REPLICAS].map(|key| new.get(key))
+        );
     }
 }
 
@@ -206,7 +209,7 @@ fn a_paused_update_keeps_its_sizes_until_it_is_resumed() {
     world.request(&[("paused", "true")]);
     world.run();
     assert_eq!((world.reason("old").as_str(), world.owned("old"), world.owned("new")), ("True Paused", 3, 1));
-    world.rc_mut("old").annotations.remove("windlass.dev/rolling-update-paused");
+    world.remove_annotation("old", "windlass.dev/rolling-update-paused");
     world.run();
     assert_eq!(end(&world), ends(&[("new", 3, "False Complete", 3)]));
 }
@@ -229,8 +232,7 @@ fn a_rollback_returns_to_the_original_size_from_anywhere() {
         without_new.controllers_act();
         without_new.make_ready(usize::MAX);
     }
-    without_new.rcs.pop();
-    without_new.pods.retain(|pod| pod.owner.as_deref() == Some("uid-old"));
+    without_new.delete_with_pods("new");
     without_new.run();
     assert_eq!(without_new.reason("old"), "False Refused");
     without_new.request(&[("rollback", "true")]);
@@ -275,7 +277,7 @@ fn without_progress_it_warns_in_time_with_the_reason_and_goes_on_when_a_pod_is_t
     assert_eq!(world.reason("old"), "True Waiting");
     let message = world.message("old").to_owned();
     assert!(
-        message.contains("0 of 1 pods of new are available; pod-1: ImagePullBackOff: no such image"),
+        message.contains("0 of 1 pods of new are available; new-4: ImagePullBackOff: no such image"),
         "{message}"
     );
     assert_eq!(world.plan("old").unwrap().look_again.map(|left| left.as_secs()), Some(120));
@@ -292,7 +294,9 @@ fn without_progress_it_warns_in_time_with_the_reason_and_goes_on_when_a_pod_is_t
 fn a_quota_that_refuses_pods_is_the_reason() {
     let mut world = requested(&[]);
     assert_eq!(world.next_resize().as_deref(), Some("U1"));
-    world.rc_mut("new").failure = json!({"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"});
+    let now = world.objects.now;
+    let failure = Condition::new("ReplicaFailure", "True", "FailedCreate", "exceeded quota", now);
+    world.rc_mut("new").status.conditions.push(failure);
     while world.sync("old") {}
     assert_eq!(world.reason("old"), "True Waiting");
     assert!(
@@ -306,7 +310,7 @@ fn a_quota_that_refuses_pods_is_the_reason() {
 fn a_request_that_is_removed_stops_the_update_where_it_stands() {
     let mut world = requested(&[]);
     assert_eq!(world.next_resize().as_deref(), Some("U1"));
-    world.rc_mut("old").annotations.remove(REQUEST);
+    world.remove_annotation("old", REQUEST);
     world.run();
     assert_eq!(
         (world.reason("old").as_str(), world.owned("old"), world.owned("new")),
@@ -331,7 +335,7 @@ fn sizes_that_someone_changes_midway_are_the_start_of_the_next_step() {
     // Another size for the end is the user's to choose.
     let mut world = requested(&[]);
     world.next_resize();
-    world.rc_mut("new").annotations.insert(DESIRED_REPLICAS.to_owned(), "6".to_owned());
+    world.annotate("new", DESIRED_REPLICAS, "6");
     world.run();
     assert_eq!(end(&world), ends(&[("new", 6, "False Complete", 6)]), "{:?}", world.log);
 }
@@ -340,8 +344,7 @@ fn sizes_that_someone_changes_midway_are_the_start_of_the_next_step() {
 fn an_old_one_that_someone_deletes_midway_is_named_by_the_new_one() {
     let mut world = requested(&[]);
     assert_eq!(world.next_resize().as_deref(), Some("U1"));
-    world.rcs.remove(0);
-    world.pods.retain(|pod| pod.owner.as_deref() == Some("uid-new"));
+    world.delete_with_pods("old");
     world.run();
     assert_eq!(world.reason("new"), "False Refused");
     assert!(world.message("new").contains("scale it to 3"), "{}", world.message("new"));
@@ -355,8 +358,7 @@ fn a_controller_without_a_request_is_left_alone() {
     let mut world = World::new(3, 2, 3);
     assert_eq!((world.plan("old"), world.plan("new")), (None, None));
     // NEW of a client that drives its update.
-    world.rc_mut("old").replicas = 0;
-    world.rcs.remove(0);
+    world.delete("old");
     world.run();
     assert!(world.log.is_empty());
 }
@@ -365,8 +367,8 @@ fn a_controller_without_a_request_is_left_alone() {
 fn events_and_counts_follow_the_transitions_of_the_condition() {
     let mut world = requested(&[]);
     let news = |world: &World, reason| {
-        let own = world.rc("old").unwrap().decoded();
-        Report::new(reason, "m".to_owned()).news(&own.0).map(|news| (news.note.reason, news.count))
+        let own = world.rc("old").unwrap();
+        Report::new(reason, "m".to_owned()).news(own).map(|news| (news.note.reason, news.count))
     };
     assert_eq!(news(&world, Reason::Progressing), Some(("RollingUpdateStarted", Some(Count::Started))));
     let refused = ("RollingUpdateRefused", Some(Count::Failed(Reason::Refused)));
@@ -388,10 +390,11 @@ fn events_and_counts_follow_the_transitions_of_the_condition() {
 #[test]
 fn a_condition_stays_within_its_length_and_keeps_the_others() {
     let mut world = requested(&[]);
-    world.rc_mut("old").failure =
-        json!({"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"});
-    let own = world.rc("old").unwrap().decoded();
-    let conditions = Report::new(Reason::Waiting, "ä".repeat(5000)).conditions(&own.0, world.now);
+    let now = world.objects.now;
+    let failure = Condition::new("ReplicaFailure", "True", "FailedCreate", "", now);
+    world.rc_mut("old").status.conditions.push(failure);
+    let own = world.rc("old").unwrap();
+    let conditions = Report::new(Reason::Waiting, "ä".repeat(5000)).conditions(own, now);
     assert_eq!(
         conditions.iter().map(|one| &*one.kind).collect::<Vec<_>>(),
         ["ReplicaFailure", "RollingUpdate"]

@@ -3,19 +3,25 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use windlass::model::{DaemonSet, Interner, Record, ReplicaSet};
+use windlass::model::{ControllerRef, DaemonSet, Interner, Record, ReplicaSet, Uid};
 use windlass::plan::rolling_update::bookkeeping::{DESIRED_REPLICAS, ORIGINAL_REPLICAS, SOURCE};
 use windlass::plan::rolling_update::request::{REQUEST, STEP_AT};
 
 use super::World;
 use super::cases::{KEEP_NAME, end, ends, requested};
-use super::world::{rc, target};
+use super::world::{self, rc, target};
 
 /// Nothing but the condition is written, and it says this.
 #[track_caller]
 fn check_refused(world: &mut World, parts: &[&str]) {
-    let sizes =
-        |world: &World| world.rcs.iter().map(|rc| (rc.replicas, rc.annotations.clone())).collect::<Vec<_>>();
+    let sizes = |world: &World| {
+        world
+            .objects
+            .replica_sets
+            .values()
+            .map(|rc| (rc.replicas, rc.annotations.clone()))
+            .collect::<Vec<_>>()
+    };
     let before = sizes(world);
     world.run();
     assert_eq!(world.log, ["old: Refused"]);
@@ -28,38 +34,41 @@ fn check_refused(world: &mut World, parts: &[&str]) {
 #[test]
 fn what_is_in_the_way_is_named_and_nothing_else_is_written() {
     let mut world = requested(&[]);
-    world.rcs.pop();
+    world.delete("new");
     check_refused(&mut world, &["new does not exist", "old has 3 replicas", "rolling-update-rollback=true"]);
     let mut world = requested(&[("max-surge", "1.5")]);
     check_refused(&mut world, &["windlass.dev/rolling-update-max-surge", "\"1.5\""]);
     let mut world = requested(&[]);
-    world.rc_mut("new").annotations.insert(SOURCE.to_owned(), "other:uid-other".to_owned());
+    world.annotate("new", SOURCE, "other:uid-other");
     check_refused(&mut world, &["new is the target of another update, that of other:uid-other"]);
     for (missing, value) in [(SOURCE, "old:uid-old"), (DESIRED_REPLICAS, "3")] {
         let mut world = requested(&[]);
-        world.rc_mut("new").annotations.remove(missing);
+        world.remove_annotation("new", missing);
         check_refused(&mut world, &["new", &format!("{missing}={value}")]);
     }
     for (on, key) in [("new", DESIRED_REPLICAS), ("old", ORIGINAL_REPLICAS), ("new", STEP_AT)] {
         for value in ["abc", "-1", "4294967295"] {
             let mut world = requested(&[]);
-            world.rc_mut(on).annotations.insert(key.to_owned(), value.to_owned());
+            world.annotate(on, key, value);
             check_refused(&mut world, &[key, value]);
         }
     }
     for name in ["old", "new"] {
         let mut world = requested(&[]);
-        world.rc_mut(name).owners = json!([{"apiVersion": "apps.openshift.io/v1", "kind": "DeploymentConfig",
-                                            "name": "web", "uid": "dc", "controller": true}]);
+        world.rc_mut(name).meta.controller = Some(Arc::new(ControllerRef {
+            api_version: "apps.openshift.io/v1".into(),
+            kind: "DeploymentConfig".into(),
+            name: "web".into(),
+            uid: Uid::new("dc"),
+        }));
         check_refused(&mut world, &[name, "is controlled by DeploymentConfig web"]);
     }
     let mut world = requested(&[]);
-    world.rc_mut("new").selector.insert("deployment".to_owned(), "1".to_owned());
+    let new = world.rc_mut("new");
+    new.selector = new.selector.with_label("deployment", "1");
     check_refused(&mut world, &["a key in common with different values", "deployment=1"]);
     let mut world = requested(&[]);
-    let mut greedy = rc("greedy", "3", 0);
-    greedy.selector.remove("deployment");
-    world.rcs.push(greedy);
+    world.add(world::selecting("greedy", 0, &json!({"app": "web"})));
     check_refused(&mut world, &["greedy selects the pods of new"]);
     let mut world = requested(KEEP_NAME);
     world.controls_pods = false;
@@ -72,9 +81,10 @@ fn a_stranger_is_no_target_of_an_update_or_of_a_rollback() {
     for options in [&[][..], &[("rollback", "true")]] {
         for (size, original) in [(5, None), (0, None), (5, Some("1"))] {
             let mut world = World::new(3, size, 3);
-            world.rc_mut("new").annotations.clear();
-            let original = original.map(|size: &str| (ORIGINAL_REPLICAS.to_owned(), size.to_owned()));
-            world.rc_mut("old").annotations.extend(original);
+            world.rc_mut("new").annotations = Arc::default();
+            if let Some(size) = original {
+                world.annotate("old", ORIGINAL_REPLICAS, size);
+            }
             world.request(options);
             check_refused(
                 &mut world,
@@ -106,7 +116,7 @@ fn a_rollback_goes_to_no_size_that_nobody_knows() {
     check_refused(&mut world, &["size that old had", &format!("{ORIGINAL_REPLICAS}=N")]);
     // NEW is deleted, by whomever.
     let mut world = requested(&[("rollback", "true")]);
-    world.rcs.pop();
+    world.delete("new");
     check_refused(&mut world, &["size that old had"]);
 }
 
@@ -114,14 +124,13 @@ fn a_rollback_goes_to_no_size_that_nobody_knows() {
 #[test]
 fn the_target_of_an_update_is_updated_itself_only_afterwards() {
     let mut world = requested(&[]);
-    world.rcs.push(target("third", "9", "new", 3));
-    world.rc_mut("new").annotations.insert(REQUEST.to_owned(), "third".to_owned());
+    world.add(target("third", "9", "new", 3));
+    world.annotate("new", REQUEST, "third");
     world.sync("new");
     assert_eq!(world.reason("new"), "False Refused");
     assert!(world.message("new").contains("new takes the pods of old"), "{}", world.message("new"));
     world.run();
-    let sizes: Vec<(&str, i32)> = world.rcs.iter().map(|rc| (&*rc.name, rc.replicas)).collect();
-    assert_eq!((sizes, world.reason("third")), (vec![("third", 3)], "False Complete".to_owned()));
+    assert_eq!((world.sizes(), world.reason("third")), (vec![("third", 3)], "False Complete".to_owned()));
 }
 
 /// NEW of an update whose OLD somebody deleted midway is updated itself, and no size of that update is in the way.
@@ -131,17 +140,16 @@ fn what_is_left_of_an_earlier_update_stops_no_later_one() {
         [(&[][..], &[("third", 1)][..]), (&[("cleanup", "Preserve")], &[("new", 0), ("third", 1)])]
     {
         let mut world = World::new(0, 1, 1);
-        world.rcs.retain(|rc| rc.name == "new");
-        world.rcs.push(target("third", "9", "new", 1));
-        let new = &mut world.rc_mut("new").annotations;
-        new.insert(REQUEST.to_owned(), "third".to_owned());
+        world.delete("old");
+        world.add(target("third", "9", "new", 1));
+        world.annotate("new", REQUEST, "third");
         for (option, value) in options {
-            new.insert(format!("windlass.dev/rolling-update-{option}"), (*value).to_owned());
+            world.annotate("new", &format!("windlass.dev/rolling-update-{option}"), value);
         }
         world.run();
-        let sizes: Vec<(&str, i32)> = world.rcs.iter().map(|rc| (&*rc.name, rc.replicas)).collect();
-        assert_eq!(sizes, ends, "{:?}", world.log);
-        let left: Vec<&String> = world.rcs.iter().flat_map(|rc| rc.annotations.keys()).collect();
+        assert_eq!(world.sizes(), ends, "{:?}", world.log);
+        let left: Vec<(&str, &str)> =
+            world.objects.replica_sets.values().flat_map(|rc| rc.annotations.iter()).collect();
         assert!(left.is_empty(), "{left:?}");
     }
 }
@@ -149,20 +157,17 @@ fn what_is_left_of_an_earlier_update_stops_no_later_one() {
 #[test]
 fn a_controller_that_is_being_updated_itself_is_no_target() {
     let mut world = requested(&[]);
-    world.rcs.push(rc("third", "9", 0));
-    let new = &mut world.rc_mut("new").annotations;
-    new.remove(SOURCE);
-    new.insert(REQUEST.to_owned(), "third".to_owned());
+    world.add(rc("third", "9", 0));
+    world.remove_annotation("new", SOURCE);
+    world.annotate("new", REQUEST, "third");
     world.sync("old");
     assert_eq!(world.reason("old"), "False Refused");
     assert!(world.message("old").contains("new is being updated to third"), "{}", world.message("old"));
     // The other way round it is a circle, and no less refused.
     let mut world = requested(&[]);
-    let new = &mut world.rc_mut("new").annotations;
-    new.insert(REQUEST.to_owned(), "old".to_owned());
+    world.annotate("new", REQUEST, "old");
     world.run();
-    let sizes: Vec<(&str, i32)> = world.rcs.iter().map(|rc| (&*rc.name, rc.replicas)).collect();
-    assert_eq!(sizes, [("new", 3)], "{:?}", world.log);
+    assert_eq!(world.sizes(), [("new", 3)], "{:?}", world.log);
 }
 
 /// A ReplicaSet or a DaemonSet that selects these labels.
@@ -199,7 +204,7 @@ fn a_refused_request_that_is_removed_is_reported_once_so_that_the_next_one_gets_
     let mut world = requested(&[("max-surge", "1.5")]);
     world.run();
     let refusal = world.message("old").to_owned();
-    world.rc_mut("old").annotations.remove(REQUEST);
+    world.remove_annotation("old", REQUEST);
     world.run();
     assert_eq!(world.reason("old"), "False Stopped");
     let settled = world.log.len();
@@ -215,7 +220,7 @@ fn what_is_repaired_goes_on() {
     let mut world = requested(&[("period", "soon")]);
     world.run();
     assert_eq!(world.reason("old"), "False Refused");
-    world.rc_mut("old").annotations.remove("windlass.dev/rolling-update-period");
+    world.remove_annotation("old", "windlass.dev/rolling-update-period");
     world.run();
     assert_eq!(end(&world), ends(&[("new", 3, "False Complete", 3)]));
 }

@@ -1,49 +1,26 @@
 //! The toy namespace.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 use windlass::model::int_or_percent::IntOrPercent;
-use windlass::model::{DaemonSet, Interner, Pod, Record as _, ReplicaSet, ReplicationController};
-use windlass::plan::rolling_update::bookkeeping::{
-    DESIRED_REPLICAS, HANDING_OVER, NEXT_CONTROLLER, ORIGINAL_REPLICAS, SOURCE, moved,
+use windlass::model::pod::Waiting;
+use windlass::model::{
+    Condition, DaemonSet, Interner, Phase, Pod, Record as _, ReplicaSet, ReplicationController, Uid,
+    condition,
 };
+use windlass::plan::outcome_of::rolling_update::Names;
+use windlass::plan::outcome_of::{self, Objects, replica_set};
+use windlass::plan::rolling_update::bookkeeping::{DESIRED_REPLICAS, SOURCE};
 use windlass::plan::rolling_update::job::{Observed, Plan, Side, Write, concerns, plan};
-use windlass::plan::rolling_update::request::{REQUEST, STEP_AT};
+use windlass::plan::rolling_update::request::REQUEST;
 use windlass::plan::rolling_update::{self as steps, Bounds, Cleanup, Step};
-
-/// A ReplicationController.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Rc {
-    pub name: String,
-    pub uid: String,
-    pub replicas: i32,
-    pub annotations: BTreeMap<String, String>,
-    pub selector: BTreeMap<String, String>,
-    pub owners: Value,
-    pub condition: Value,
-    pub failure: Value,
-    /// The report of its controller.
-    reported: (i32, i64),
-    generation: i64,
-}
-
-/// A pod.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ToyPod {
-    number: usize,
-    pub labels: BTreeMap<String, String>,
-    pub owner: Option<String>,
-    pub ready_since: Option<Timestamp>,
-}
 
 #[derive(Clone, Debug)]
 pub struct World {
-    pub rcs: Vec<Rc>,
-    pub pods: Vec<ToyPod>,
-    pub now: Timestamp,
+    /// The ReplicationControllers and the pods.
+    pub objects: Objects,
     pub controls_pods: bool,
     /// Controllers of other kinds.
     pub replica_sets: Vec<Arc<ReplicaSet>>,
@@ -58,16 +35,16 @@ impl World {
     /// OLD and NEW of these sizes, with all of their pods, and the bookkeeping that the plugin writes.
     pub fn new(old: i32, new: i32, desired: i32) -> Self {
         let mut world = World {
-            rcs: vec![rc("old", "1", old), Rc { replicas: new, ..target("new", "2", "old", desired) }],
-            pods: Vec::new(),
+            objects: Objects::new("2026-01-01T00:00:00Z".parse().unwrap()),
             replica_sets: Vec::new(),
             daemon_sets: Vec::new(),
-            now: "2026-01-01T00:00:00Z".parse().unwrap(),
             controls_pods: true,
             created: 0,
             deleted: 0,
             log: Vec::new(),
         };
+        world.add(rc("old", "1", old));
+        world.add(ReplicaSet { replicas: new, ..target("new", "2", "old", desired) });
         world.controllers_act();
         world.make_ready(usize::MAX);
         (world.created, world.deleted) = (0, 0);
@@ -76,98 +53,127 @@ impl World {
 
     /// Asks for an update from OLD to NEW.
     pub fn request(&mut self, options: &[(&str, &str)]) {
-        let options =
-            options.iter().map(|(key, value)| (format!("windlass.dev/rolling-update-{key}"), *value));
-        let all = options.chain([(REQUEST.to_owned(), "new")]);
-        self.rc_mut("old").annotations.extend(all.map(|(key, value)| (key, value.to_owned())));
+        self.annotate("old", REQUEST, "new");
+        for (key, value) in options {
+            self.annotate("old", &format!("windlass.dev/rolling-update-{key}"), value);
+        }
     }
 
-    pub fn rc(&self, name: &str) -> Option<&Rc> {
-        self.rcs.iter().find(|rc| rc.name == name)
+    pub fn add(&mut self, rc: ReplicaSet) {
+        self.objects.replica_sets.insert(rc.meta.key.name.clone(), Arc::new(rc));
     }
 
-    pub fn rc_mut(&mut self, name: &str) -> &mut Rc {
-        self.rcs.iter_mut().find(|rc| rc.name == name).unwrap()
+    /// Someone deletes a controller; its pods stay.
+    pub fn delete(&mut self, name: &str) {
+        self.objects.replica_sets.remove(name).unwrap();
+    }
+
+    /// Someone deletes a controller with its pods.
+    pub fn delete_with_pods(&mut self, name: &str) {
+        let gone = self.objects.replica_sets.remove(name).unwrap();
+        self.objects.pods.retain(|_, pod| !gone.controls(&pod.meta));
+    }
+
+    pub fn annotate(&mut self, name: &str, key: &str, value: &str) {
+        outcome_of::annotate(&mut self.rc_mut(name).annotations, key, value);
+    }
+
+    pub fn remove_annotation(&mut self, name: &str, key: &str) {
+        outcome_of::remove_annotations(&mut self.rc_mut(name).annotations, &[key]);
+    }
+
+    pub fn rc(&self, name: &str) -> Option<&Arc<ReplicaSet>> {
+        self.objects.replica_sets.get(name)
+    }
+
+    pub fn rc_mut(&mut self, name: &str) -> &mut ReplicaSet {
+        Arc::make_mut(self.objects.replica_sets.get_mut(name).unwrap())
+    }
+
+    pub fn sizes(&self) -> Vec<(&str, i32)> {
+        self.objects.replica_sets.iter().map(|(name, rc)| (&**name, rc.replicas)).collect()
+    }
+
+    fn condition(&self, name: &str) -> Option<&Condition> {
+        condition::find(&self.rc(name).unwrap().status.conditions, "RollingUpdate")
     }
 
     /// Status and reason of the condition.
     pub fn reason(&self, name: &str) -> String {
-        let condition = &self.rc(name).unwrap().condition;
-        let text = |key: &str| condition[key].as_str().unwrap_or_default();
-        format!("{} {}", text("status"), text("reason"))
+        self.condition(name).map_or(" ".to_owned(), |own| format!("{} {}", own.status, own.reason))
     }
 
     pub fn message(&self, name: &str) -> &str {
-        self.rc(name).unwrap().condition["message"].as_str().unwrap_or_default()
+        self.condition(name).map_or("", |own| &*own.message)
     }
 
     pub fn owned(&self, name: &str) -> usize {
-        let uid = self.rc(name).map(|rc| rc.uid.clone());
-        self.pods.iter().filter(|pod| pod.owner.is_some() && pod.owner == uid).count()
+        self.rc(name).map_or(0, |rc| self.objects.pods_of(&**rc).len())
     }
 
     pub fn available(&self) -> usize {
-        self.pods.iter().filter(|pod| pod.ready_since.is_some()).count()
+        self.objects.pods.values().filter(|pod| pod.ready_since.is_some()).count()
     }
 
     pub fn advance(&mut self, seconds: i64) {
-        self.now += SignedDuration::from_secs(seconds);
+        self.objects.now += SignedDuration::from_secs(seconds);
     }
 
     /// As many pods of NEW are ready; those of OLD are.
     pub fn make_ready(&mut self, of_new: usize) {
-        let mut left = of_new;
-        for pod in &mut self.pods {
-            let is_old = pod.owner.as_deref() == Some("uid-old");
+        let (mut left, now) = (of_new, self.objects.now);
+        for pod in self.objects.pods.values_mut().map(Arc::make_mut) {
+            let is_old = pod.meta.controller.as_ref().is_some_and(|owner| owner.uid == Uid::new("uid-old"));
             let is_ready = is_old || left > 0;
             left = left.saturating_sub(usize::from(!is_old));
-            pod.ready_since = is_ready.then(|| pod.ready_since.unwrap_or(self.now));
+            pod.ready_since = is_ready.then(|| pod.ready_since.unwrap_or(now));
+            pod.phase = if is_ready { Phase::Running } else { Phase::Pending };
+            pod.waiting = (!is_ready).then(no_image);
         }
     }
 
-    /// The controller of ReplicationControllers acts for one: adopts, releases, creates, deletes, reports.
+    /// The controller of ReplicationControllers acts for one until nothing is left to do. Its pods end at once.
     pub fn controller_acts(&mut self, name: &str) {
-        let Some(rc) = self.rcs.iter_mut().find(|rc| rc.name == name) else { return };
-        for pod in &mut self.pods {
-            let matches = rc.selector.iter().all(|(key, value)| pod.labels.get(key) == Some(value));
-            match &pod.owner {
-                Some(owner) if *owner == rc.uid && !matches => pod.owner = None,
-                None if matches => pod.owner = Some(rc.uid.clone()),
-                _ => {}
+        loop {
+            let created = &mut self.created;
+            let create = |rc: &ReplicaSet, objects: &mut Objects| {
+                let prefix = format!("{}-", rc.meta.key.name);
+                replica_set::create_pod(rc, &prefix, objects).unwrap().waiting = Some(no_image());
+                *created += 1;
+                true
+            };
+            let synced = replica_set::sync(name, &mut self.objects, create);
+            let before = self.objects.pods.len();
+            self.objects.pods.retain(|_, pod| !pod.meta.is_deleting());
+            self.deleted += before - self.objects.pods.len();
+            if !synced.wrote {
+                return;
             }
         }
-        let size = usize::try_from(rc.replicas).unwrap();
-        let own = |pod: &ToyPod| pod.owner.as_ref() == Some(&rc.uid);
-        while self.pods.iter().filter(|pod| own(pod)).count() > size {
-            let last = self.pods.iter().rposition(own).unwrap();
-            self.pods.remove(last);
-            self.deleted += 1;
-        }
-        while self.pods.iter().filter(|pod| own(pod)).count() < size {
-            self.created += 1;
-            self.pods.push(ToyPod {
-                number: self.created,
-                labels: rc.selector.clone(),
-                owner: Some(rc.uid.clone()),
-                ready_since: None,
-            });
-        }
-        rc.reported = (rc.replicas, rc.generation);
+    }
+
+    fn names(&self) -> Vec<Arc<str>> {
+        self.objects.replica_sets.keys().cloned().collect()
     }
 
     pub fn controllers_act(&mut self) {
-        for name in self.rcs.iter().map(|rc| rc.name.clone()).collect::<Vec<_>>() {
+        for name in self.names() {
             self.controller_acts(&name);
         }
     }
 
+    /// The daemon syncs the controllers, each once. Whether there was a write.
+    pub fn sync_all(&mut self) -> bool {
+        self.names().iter().fold(false, |wrote, name| self.sync(name) | wrote)
+    }
+
     /// The plan for one controller; `None` where nothing concerns it.
     pub fn plan(&self, name: &str) -> Option<Plan> {
-        let all: Vec<Arc<ReplicationController>> = self.rcs.iter().map(|rc| rc.decoded()).collect();
-        let own = all.iter().find(|rc| *rc.0.meta.key.name == *name)?.0.clone();
-        let pods: Vec<Arc<Pod>> = self.pods.iter().map(ToyPod::decoded).collect();
-        let Self { controls_pods, now, ref replica_sets, ref daemon_sets, .. } = *self;
-        let (own, all, pods) = (&own, &all, &pods);
+        let of_kind = |rc: &Arc<ReplicaSet>| Arc::new(ReplicationController((**rc).clone()));
+        let all: Vec<Arc<ReplicationController>> = self.objects.replica_sets.values().map(of_kind).collect();
+        let pods: Vec<Arc<Pod>> = self.objects.pods.values().cloned().collect();
+        let Self { controls_pods, ref objects, ref replica_sets, ref daemon_sets, .. } = *self;
+        let (own, all, pods, now) = (self.rc(name)?, &all, &pods, objects.now);
         concerns(own)
             .then(|| plan(&Observed { own, all, replica_sets, daemon_sets, pods, controls_pods, now }))
     }
@@ -181,75 +187,39 @@ impl World {
     }
 
     fn apply(&mut self, name: &str, write: &Write, plan: &Plan) {
-        let target = self.rc(name).unwrap().annotations.get(REQUEST).cloned().unwrap_or_default();
-        let side = |side: &Side| if *side == Side::Own { name.to_owned() } else { target.clone() };
-        let now = self.now.to_string();
-        match write {
-            Write::Report => {
-                let report = plan.report.as_ref().unwrap();
-                let own = self.rc(name).unwrap().decoded();
-                let conditions = report.conditions(&own.0, self.now);
-                let after = conditions.iter().find(|one| &*one.kind == "RollingUpdate").unwrap();
-                self.rc_mut(name).condition = json!({
-                    "type": "RollingUpdate", "status": after.status, "reason": after.reason,
-                    "message": after.message, "lastTransitionTime": after.last_transition.unwrap().to_string()});
-                self.log.push(format!("{name}: {}", after.reason));
-            }
-            Write::Annotate(on, annotations) => {
-                let rc = self.rc_mut(&side(on));
-                for (key, value) in annotations {
-                    match value {
-                        Some(value) => rc.annotations.insert((*key).to_owned(), value.clone()),
-                        None => rc.annotations.remove(*key),
-                    };
-                }
-                self.log.push(format!("{}: annotate", side(on)));
-            }
+        let target = self.rc(name).unwrap().annotations.get(REQUEST).unwrap_or_default().to_owned();
+        let names = Names { own: name, target: &target };
+        let line = match write {
+            Write::Report => format!("{name}: {}", plan.report.as_ref().unwrap().reason),
+            Write::Annotate(on, _) => format!("{}: annotate", names.of(*on)),
             Write::Resize(on, to) => {
-                let rc = self.rc_mut(&side(on));
-                let up = if *to > rc.replicas { "U" } else { "D" };
-                (rc.replicas, rc.generation) = (*to, rc.generation + 1);
-                rc.annotations.insert(STEP_AT.to_owned(), now);
-                self.log.push(format!("{up}{to}"));
+                let up = if *to > self.rc(names.of(*on)).unwrap().replicas { "U" } else { "D" };
+                format!("{up}{to}")
             }
-            Write::StepAside { key, value } => {
-                let rc = self.rc_mut(&target);
-                (rc.replicas, rc.generation) = (0, rc.generation + 1);
-                rc.selector.insert(key.clone(), moved(value));
-                rc.annotations.insert(HANDING_OVER.to_owned(), value.clone());
-                self.log.push("step aside".to_owned());
-            }
-            Write::TakeOver { key, value, replicas } => {
-                let mut selector = self.rc(&target).unwrap().selector.clone();
-                selector.insert(key.clone(), value.clone());
-                let rc = self.rc_mut(name);
-                (rc.selector, rc.replicas, rc.generation) = (selector, *replicas, rc.generation + 1);
-                rc.annotations.retain(|key, _| key != ORIGINAL_REPLICAS && key != NEXT_CONTROLLER);
-                rc.annotations.insert(STEP_AT.to_owned(), now);
-                self.log.push("take over".to_owned());
-            }
+            Write::StepAside { .. } => "step aside".to_owned(),
+            Write::TakeOver { .. } => "take over".to_owned(),
             Write::Delete(on) => {
-                let gone = side(on);
-                assert_eq!((self.owned(&gone), self.rc(&gone).unwrap().replicas), (0, 0), "{gone}");
-                self.rcs.retain(|rc| rc.name != gone);
-                self.log.push(format!("delete {gone}"));
+                let gone = names.of(*on);
+                assert_eq!((self.owned(gone), self.rc(gone).unwrap().replicas), (0, 0), "{gone}");
+                format!("delete {gone}")
             }
-        }
+        };
+        self.log.push(line);
+        outcome_of::rolling_update::apply(write, plan.report.as_ref(), names, &mut self.objects).unwrap();
     }
 
     /// A client drives the same update: one step.
     pub fn client_acts(&mut self, cleanup: Cleanup) {
         let (Some(old), Some(new)) = (self.rc("old"), self.rc("new")) else { return };
-        let (old, new) = (old.decoded(), new.decoded());
-        let pods: Vec<Arc<Pod>> = self.pods.iter().map(ToyPod::decoded).collect();
+        let pods: Vec<Arc<Pod>> = self.objects.pods.values().cloned().collect();
         let step = steps::plan(&steps::Observed {
-            shrinking: Some(&old.0),
-            growing: &new.0,
+            shrinking: Some(&**old),
+            growing: new,
             pods: &pods,
             bounds: Bounds::resolve(3, IntOrPercent::Int(1), IntOrPercent::Int(0)),
             cleanup,
             label_key: "deployment",
-            now: self.now,
+            now: self.objects.now,
         });
         let key = || "deployment".to_owned();
         let write = match step {
@@ -282,13 +252,12 @@ impl World {
     /// Everyone acts until nothing changes.
     pub fn run(&mut self) {
         for _ in 0..500 {
-            let names: Vec<String> = self.rcs.iter().map(|rc| rc.name.clone()).collect();
-            let wrote = names.iter().fold(false, |wrote, name| self.sync(name) | wrote);
-            let before = (self.rcs.clone(), self.pods.clone());
+            let wrote = self.sync_all();
+            let before = (self.objects.replica_sets.clone(), self.objects.pods.clone());
             self.controllers_act();
             self.make_ready(usize::MAX);
             self.advance(1);
-            if !wrote && before == (self.rcs.clone(), self.pods.clone()) {
+            if !wrote && before == (self.objects.replica_sets.clone(), self.objects.pods.clone()) {
                 return;
             }
         }
@@ -297,65 +266,31 @@ impl World {
 }
 
 /// A controller whose pods have the labels of its selector.
-pub fn rc(name: &str, version: &str, replicas: i32) -> Rc {
-    let labels = [("app", "web"), ("deployment", version)];
-    Rc {
-        name: name.to_owned(),
-        uid: format!("uid-{name}"),
-        replicas,
-        annotations: BTreeMap::new(),
-        selector: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
-        owners: json!([]),
-        condition: Value::Null,
-        failure: Value::Null,
-        reported: (0, 0),
-        generation: 1,
-    }
+pub fn rc(name: &str, version: &str, replicas: i32) -> ReplicaSet {
+    let labels = json!({"app": "web", "deployment": version});
+    selecting(name, replicas, &labels)
+}
+
+/// A controller that selects these labels.
+pub fn selecting(name: &str, replicas: i32, labels: &Value) -> ReplicaSet {
+    let object = json!({
+        "metadata": {"namespace": "n", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1",
+                     "generation": 1},
+        "spec": {"replicas": replicas, "selector": labels, "template": {"metadata": {"labels": labels}}},
+    });
+    ReplicationController::decode(&object.to_string(), &mut Interner::default()).unwrap().0
 }
 
 /// The target of an update from `old`, with the bookkeeping that the plugin writes.
-pub fn target(name: &str, version: &str, old: &str, desired: i32) -> Rc {
+pub fn target(name: &str, version: &str, old: &str, desired: i32) -> ReplicaSet {
     let mut target = rc(name, version, 0);
-    let bookkeeping = [(SOURCE, format!("{old}:uid-{old}")), (DESIRED_REPLICAS, desired.to_string())];
-    target.annotations.extend(bookkeeping.map(|(key, value)| (key.to_owned(), value)));
+    for (key, value) in [(SOURCE, format!("{old}:uid-{old}")), (DESIRED_REPLICAS, desired.to_string())] {
+        outcome_of::annotate(&mut target.annotations, key, &value);
+    }
     target
 }
 
-impl Rc {
-    pub fn decoded(&self) -> Arc<ReplicationController> {
-        let conditions: Vec<&Value> =
-            [&self.condition, &self.failure].into_iter().filter(|one| !one.is_null()).collect();
-        let object = json!({
-            "metadata": {"namespace": "n", "name": self.name, "uid": self.uid, "resourceVersion": "1",
-                         "generation": self.generation, "annotations": self.annotations,
-                         "ownerReferences": self.owners},
-            "spec": {"replicas": self.replicas, "selector": self.selector,
-                     "template": {"metadata": {"labels": self.selector}}},
-            "status": {"replicas": self.reported.0, "observedGeneration": self.reported.1,
-                       "conditions": conditions},
-        });
-        let decoded = ReplicationController::decode(&object.to_string(), &mut Interner::default());
-        Arc::new(decoded.unwrap())
-    }
-}
-
-impl ToyPod {
-    fn decoded(&self) -> Arc<Pod> {
-        let owner = |uid: &String| {
-            json!([{"apiVersion": "v1", "kind": "ReplicationController", "name": "x", "uid": uid,
-                    "controller": true}])
-        };
-        let ready = |since: Timestamp| json!([{"type": "Ready", "status": "True", "lastTransitionTime": since.to_string()}]);
-        let waiting = json!([{"name": "app", "state": {"waiting":
-            {"reason": "ImagePullBackOff", "message": "no such image"}}}]);
-        let object = json!({
-            "metadata": {"namespace": "n", "name": format!("pod-{}", self.number),
-                         "uid": format!("pod-{}", self.number), "resourceVersion": "1", "labels": self.labels,
-                         "ownerReferences": self.owner.as_ref().map(owner)},
-            "status": {"phase": if self.ready_since.is_some() { "Running" } else { "Pending" },
-                       "conditions": self.ready_since.map(ready),
-                       "containerStatuses": if self.ready_since.is_some() { json!([]) } else { waiting }},
-        });
-        Arc::new(Pod::decode(&object.to_string(), &mut Interner::default()).unwrap())
-    }
+fn no_image() -> Box<Waiting> {
+    let message = Some("no such image".into());
+    Box::new(Waiting { reason: "ImagePullBackOff".into(), message, termination_message: None })
 }
