@@ -172,12 +172,7 @@ pub const GARBAGE_BUGS: &[&str] = &[
 
 /// Mistakes of the namespace controller, which the simulation of that finds.
 pub const NAMESPACE_BUGS: &[&str] = &[
-    "everything in a namespace is deleted together with its pods",
-    "a namespace goes before its delay is over",
-    "finalizers of the garbage collector keep the content of a namespace",
     "a kind that cannot be read counts as empty",
-    "what is being deleted counts as gone",
-    "a namespace does not say what is left in it",
     "the tokens of others come off a namespace",
     "deletions in a namespace carry no UID",
 ];

@@ -67,9 +67,9 @@ fn failed_deletions(name: &str, content: &Content) -> Option<String> {
 }
 
 fn remaining(left: &[Left]) -> Option<String> {
-    let each = left.iter().filter(|_| !planted!("a namespace does not say what is left in it"));
-    let each =
-        each.map(|left| format!("{}.{} has {} resource instances", left.plural, left.group, left.count));
+    let each = left
+        .iter()
+        .map(|left| format!("{}.{} has {} resource instances", left.plural, left.group, left.count));
     joined(each).map(|all| format!("Some resources are remaining: {all}"))
 }
 

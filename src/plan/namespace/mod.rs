@@ -126,8 +126,7 @@ pub fn waves<'a>(found: &'a Discovered, last: &Last) -> Vec<Wave<'a>> {
 }
 
 fn is_for_pods(resource: &DiscoveredResource) -> bool {
-    let is_at_once = planted!("everything in a namespace is deleted together with its pods");
-    resource.group.is_empty() && resource.plural == "pods" && !is_at_once
+    resource.group.is_empty() && resource.plural == "pods"
 }
 
 /// Whether a resource may have objects in a namespace that can be found and deleted.
@@ -254,7 +253,7 @@ pub fn verdict(observed: &Observed<'_>, findings: &Findings, live: &Namespace) -
     if discovery.is_blocked {
         return blocked;
     }
-    if waited < delay && !planted!("a namespace goes before its delay is over") {
+    if waited < delay {
         return Verdict::Wait(*delay - *waited, Cause::Delay);
     }
     if content.is_none() || !is_fresh {
