@@ -119,26 +119,9 @@ pub const BUGS: &[&str] = &[
 pub const DAEMON_SET_BUGS: &[&str] = &[
     "names of DaemonSet pods depend on the clock",
     "a DaemonSet pod whose creation got no reply is created under another name",
-    "a terminating DaemonSet pod leaves its node free",
     "a DaemonSet pod has no node affinity",
-    "minReadySeconds of a DaemonSet is ignored",
-    "a DaemonSet under OnDelete is rolled out",
-    "maxUnavailable and maxSurge of a DaemonSet are one too large",
-    "with maxSurge old DaemonSet pods are deleted first",
-    "failed DaemonSet pods are replaced without backoff",
     "a duplicate revision relabels all DaemonSet pods",
-    "a rollback does not raise the number of its revision",
-    "revisions that are in use by DaemonSet pods are deleted",
-    "a collision of revisions does not increase collisionCount",
-    "the template generation label of a pod is used before its hash",
-    "a NoSchedule taint deletes running DaemonSet pods",
-    "DaemonSet pods do not tolerate unschedulable nodes",
-    "misscheduled DaemonSet pods are not counted",
-    "a deleted node enqueues no DaemonSet",
-    "a changed node is not judged again",
-    "verdicts on nodes are kept after the template changes",
     "a refused creation holds up the deletions of its DaemonSet",
-    "a failed DaemonSet pod stays while its replacement is refused",
 ];
 
 /// Mistakes of the garbage collector, which the simulation of that finds.

@@ -39,9 +39,6 @@ impl FailedPodBackoff {
     pub fn until(&self, generation: i64, node: &str, now: Timestamp) -> Option<Timestamp> {
         let step =
             self.nodes.get(node).filter(|step| self.generation == generation && !step.is_forgotten(now))?;
-        if planted!("failed DaemonSet pods are replaced without backoff") {
-            return None;
-        }
         let until = step.since.saturating_add(step.wait).unwrap_or(Timestamp::MAX);
         // A clock that was set back must not delay anything for longer than the wait itself.
         (until > now && step.since <= now.saturating_add(step.wait).unwrap_or(Timestamp::MAX))

@@ -32,8 +32,7 @@ pub struct Context<'a> {
 
 impl Context<'_> {
     pub(super) fn is_available(&self, pod: &Pod) -> bool {
-        let ignored = planted!("minReadySeconds of a DaemonSet is ignored");
-        pod.is_available(if ignored { 0 } else { self.daemon_set.min_ready_seconds }, self.now)
+        pod.is_available(self.daemon_set.min_ready_seconds, self.now)
     }
 
     /// Whether a budget may count the pod as available: not if a lost deletion may still delete it.
@@ -146,9 +145,7 @@ fn stay<'a>(context: Context<'_>, place: PodsOfNode<'a>, runs: bool) -> NodeDeci
     }
 
     let is_empty = new.is_none() && old.is_none();
-    let is_free = surge
-        || planted!("a terminating DaemonSet pod leaves its node free")
-        || !place.pods.iter().any(|pod| pod.meta.is_deleting());
+    let is_free = surge || !place.pods.iter().any(|pod| pod.meta.is_deleting());
     let class = match (new, old) {
         _ if has_excess => NodeState::Surplus,
         _ if is_replaced => NodeState::OldBesideAvailableNew,

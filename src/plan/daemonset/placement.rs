@@ -192,8 +192,7 @@ impl Placement {
             None => Verdict::Run,
             // The first relevant taint may be one of effect NoSchedule before one of effect NoExecute.
             Some(Exclusion::Taint(_))
-                if self.untolerated(node, |effect| effect == Effect::NoExecute).is_none()
-                    && !planted!("a NoSchedule taint deletes running DaemonSet pods") =>
+                if self.untolerated(node, |effect| effect == Effect::NoExecute).is_none() =>
             {
                 Verdict::Continue
             }

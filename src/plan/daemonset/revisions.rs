@@ -149,8 +149,6 @@ impl<'a> History<'a> {
 
     fn are_new(&self, labels: &StringMap) -> bool {
         let hash = labels.get(CONTROLLER_REVISION_HASH).filter(|hash| !hash.is_empty());
-        let hash =
-            hash.filter(|_| !planted!("the template generation label of a pod is used before its hash"));
         match hash {
             Some(hash) if self.new_hashes.contains(hash) => true,
             Some(hash) if self.old_hashes.contains(hash) => false,
@@ -176,9 +174,7 @@ impl<'a> History<'a> {
             let is_current = self.current.is_some_and(|current| Arc::ptr_eq(current, revision));
             let change = RevisionChange {
                 hash: revision.hash().is_none().then(|| hash_of(revision)),
-                number: (is_current && revision.number < self.number)
-                    .then_some(self.number)
-                    .filter(|_| !planted!("a rollback does not raise the number of its revision")),
+                number: (is_current && revision.number < self.number).then_some(self.number),
             };
             (change != RevisionChange::default()).then(|| Write::ChangeRevision(Arc::clone(revision), change))
         }));
@@ -221,11 +217,9 @@ impl<'a> History<'a> {
             members.all().filter_map(|pod| pod.meta.labels.get(CONTROLLER_REVISION_HASH)).collect();
         let unused = old().filter(|revision| {
             let hash = hash_of(revision);
-            let is_used =
-                used.contains(&*hash) && !planted!("revisions that are in use by DaemonSet pods are deleted");
             let is_latest =
                 self.current.is_none() && self.old.last().is_some_and(|last| Arc::ptr_eq(last, revision));
-            !is_used && !is_latest && !self.new_hashes.contains(&hash)
+            !used.contains(&*hash) && !is_latest && !self.new_hashes.contains(&hash)
         });
         unused.take(surplus.min(BURST)).map(|revision| Write::DeleteRevision(Arc::clone(revision))).collect()
     }
@@ -277,8 +271,7 @@ pub fn on_taken(daemon_set: &DaemonSet, new: &NewRevision, existing: Option<&Con
 pub fn next_collision(daemon_set: &DaemonSet, fresh: &DaemonSet) -> Option<i32> {
     let (ours, theirs) = (daemon_set.status.collision_count, fresh.status.collision_count);
     let is_same = ours == theirs && daemon_set.meta.uid == fresh.meta.uid;
-    let more = i32::from(!planted!("a collision of revisions does not increase collisionCount"));
-    is_same.then(|| theirs.unwrap_or(0).max(0).saturating_add(more))
+    is_same.then(|| theirs.unwrap_or(0).max(0).saturating_add(1))
 }
 
 /// `data` of the revision of the current template: a strategic merge patch, byte for byte as upstream and kubectl write

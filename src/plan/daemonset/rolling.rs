@@ -84,8 +84,7 @@ impl Budget {
     /// The bounds for a DaemonSet with these counts; `None` under OnDelete.
     pub fn of(daemon_set: &DaemonSet, tally: &Tally) -> Option<Self> {
         if daemon_set.strategy == UpdateStrategy::OnDelete {
-            let rolls = planted!("a DaemonSet under OnDelete is rolled out");
-            return rolls.then_some(Budget::Unavailable { max: 1, unavailable: tally.unavailable });
+            return None;
         }
         let (surge, unavailable) = daemon_set.budget(clamp(tally.desired));
         Some(match surge {
@@ -97,8 +96,7 @@ impl Budget {
     /// How many more nodes the budget allows.
     pub fn remaining(&self) -> usize {
         let (Budget::Unavailable { max, unavailable: used } | Budget::Surge { max, surging: used }) = self;
-        let more = i64::from(planted!("maxUnavailable and maxSurge of a DaemonSet are one too large"));
-        usize::try_from(max.saturating_sub(*used).saturating_add(more)).unwrap_or(0)
+        usize::try_from(max.saturating_sub(*used)).unwrap_or(0)
     }
 }
 
@@ -136,13 +134,7 @@ pub fn step<'a>(revision: &str, tally: &Tally, budget: Budget, mut outdated: Vec
             let surplus = usize::try_from(tally.available - tally.desired).unwrap_or(0);
             let create =
                 replaced.iter().chain(running.iter().take(budget.remaining())).map(|old| old.node).collect();
-            let early = if planted!("with maxSurge old DaemonSet pods are deleted first") {
-                budget.remaining()
-            } else {
-                0
-            };
-            let gone = leaving.iter().take(surplus).chain(running.iter().take(early));
-            let delete = dropped.iter().chain(gone).map(delete).collect();
+            let delete = dropped.iter().chain(leaving.iter().take(surplus)).map(delete).collect();
             Step { create, delete, staying: running.len().saturating_sub(budget.remaining()) }
         }
     }

@@ -48,7 +48,7 @@ impl Counts {
             return;
         };
         if verdict != Verdict::Run {
-            self.misscheduled += i64::from(!planted!("misscheduled DaemonSet pods are not counted"));
+            self.misscheduled += 1;
             return;
         }
         self.desired += 1;

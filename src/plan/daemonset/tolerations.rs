@@ -37,14 +37,11 @@ const HOST_NETWORK: (&str, Effect) = ("node.kubernetes.io/network-unavailable", 
 /// The tolerations that every DaemonSet pod gets, without a value or an end.
 pub fn automatic(host_network: bool) -> impl Iterator<Item = Toleration> {
     let host_network = host_network.then_some(HOST_NETWORK);
-    let cordons = usize::from(planted!("DaemonSet pods do not tolerate unschedulable nodes"));
-    AUTOMATIC.into_iter().take(AUTOMATIC.len() - cordons).chain(host_network).map(|(key, effect)| {
-        Toleration {
-            key: Some(key.to_owned()),
-            operator: Some("Exists".to_owned()),
-            value: None,
-            effect: Some(effect.as_str().to_owned()),
-        }
+    AUTOMATIC.into_iter().chain(host_network).map(|(key, effect)| Toleration {
+        key: Some(key.to_owned()),
+        operator: Some("Exists".to_owned()),
+        value: None,
+        effect: Some(effect.as_str().to_owned()),
     })
 }
 
