@@ -126,31 +126,10 @@ pub const DAEMON_SET_BUGS: &[&str] = &[
 
 /// Mistakes of the garbage collector, which the simulation of that finds.
 pub const GARBAGE_BUGS: &[&str] = &[
-    "an object that has one owner left is deleted for another",
     "an owner that was not seen counts as absent",
-    "objects that wait for each other are left waiting",
-    "an owner in another namespace keeps its dependents",
-    "the end of a dependent does not wake the owner that waits for it",
-    "the name in an owner reference does not count",
-    "the deletion of an owner wakes no dependent",
-    "an orphan finalizer that is older than the deletion is not noticed",
-    "objects that a list lacks stay in the graph",
     "the references to all owners are removed",
     "the finalizers of others come off with ours",
-    "a path that is not found proves that an owner is absent",
-    "an object of the same name counts as the owner",
     "deletions by the collector carry no UID",
-    "dependents are deleted whatever their version is",
-    "references are removed whatever they mean by now",
-    "after a conflict an object is deleted whatever its owners are",
-    "a foreground deletion ends without a barrier",
-    "an orphaning deletion ends without a barrier",
-    "an owner that was let go beside a dead API is forgotten",
-    "dependents of a deleted owner are read before they are deleted",
-    "dependents of a deleted owner are looked at a minute later",
-    "an owner of an unknown kind is asked for again and again",
-    "resources that are to be ignored are looked after",
-    "the objects of a kind that is not served count as absent",
 ];
 
 /// Mistakes of the namespace controller, which the simulation of that finds.

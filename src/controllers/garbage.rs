@@ -195,11 +195,6 @@ impl Collector {
             NextStep::Delete { address, .. } if self.has_released_owner(uid) => {
                 self.judge(uid, &address).await
             }
-            NextStep::Delete { address, .. }
-                if planted!("dependents of a deleted owner are read before they are deleted") =>
-            {
-                self.judge(uid, &address).await
-            }
             NextStep::Delete { address, version, policy } => {
                 self.delete_as_seen(uid, &address, version, policy).await
             }
@@ -223,11 +218,6 @@ impl Collector {
     fn wake(&self, wakes: Vec<Wake>) {
         for wake in wakes {
             match wake {
-                Wake::Check(uid)
-                    if planted!("dependents of a deleted owner are looked at a minute later") =>
-                {
-                    self.queue.add_after(key(&uid), Duration::from_secs(60));
-                }
                 Wake::Check(uid) => self.queue.add(key(&uid)),
                 Wake::CheckLater(uid) => self.queue.add_after(key(&uid), LATE),
                 Wake::Orphan(uid) => {

@@ -38,18 +38,8 @@ fn the_collector_of_the_sandbox_ends_with_the_same_objects() {
     assert!(differences.is_empty(), "{}", differences.join("\n\n"));
 }
 
-/// Mistakes that few seeds find, and one that does.
-#[cfg(feature = "planted-bugs")]
-const FOUND_WITH: [(&str, u64); 5] = [
-    ("after a conflict an object is deleted whatever its owners are", 23),
-    ("references are removed whatever they mean by now", 141),
-    ("an orphaning deletion ends without a barrier", 38),
-    ("resources that are to be ignored are looked after", 26),
-    ("the objects of a kind that is not served count as absent", 60),
-];
-
 #[test]
 #[cfg(feature = "planted-bugs")]
 fn planted_mistakes_are_found() {
-    check_planted(windlass::mutations::GARBAGE_BUGS, 0..100, &FOUND_WITH, run);
+    check_planted(windlass::mutations::GARBAGE_BUGS, 0..100, &[], run);
 }

@@ -202,9 +202,7 @@ impl Collector {
         live: &Metadata<'_>,
     ) -> Result<(), SyncError> {
         let version = live.resource_version.as_str();
-        let is_versioned =
-            !version.is_empty() && !planted!("references are removed whatever they mean by now");
-        if !is_versioned {
+        if version.is_empty() {
             return self.change_references(uid, target, owners, Change::Remove).await;
         }
         let mut body = patch::without_references(uid, owners);

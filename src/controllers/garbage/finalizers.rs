@@ -111,7 +111,7 @@ impl Collector {
             return Ok(Next::Unfinished);
         };
         let is_blocked = referents.iter().any(|referent| referent.blocks);
-        if is_blocked && !planted!("a foreground deletion ends without a barrier") {
+        if is_blocked {
             self.forget_foreground(uid);
             // The watch will show them soon, and wake the owner when they are gone.
             referents.iter().for_each(|referent| self.queue.add_after(key(&referent.uid), super::LATE));
@@ -181,7 +181,7 @@ impl Collector {
         Answer { referents, unread, asked }: Answer,
         since: Instant,
     ) -> Result<Next, SyncError> {
-        if !referents.is_empty() && !planted!("an orphaning deletion ends without a barrier") {
+        if !referents.is_empty() {
             if !self.keeps_orphan(uid, target).await? {
                 self.count_orphaning("dropped");
                 return Ok(self.is_not_orphaning(uid));

@@ -148,9 +148,7 @@ impl Collector {
         policy: Policy,
     ) -> Result<Next, SyncError> {
         let Some(target) = self.target(address) else { return Ok(Next::Settled) };
-        let version = Some(version.to_string())
-            .filter(|_| !planted!("dependents are deleted whatever their version is"));
-        match self.delete(uid, &target, version.as_deref(), policy).await {
+        match self.delete(uid, &target, Some(&version.to_string()), policy).await {
             Err(SyncError::Conflict { .. }) => self.judge(uid, address).await,
             result => result.map(|()| Next::Settled),
         }
@@ -178,7 +176,7 @@ impl Collector {
         // Not by their UIDs alone: one that was wrong about the kind or the name of its owner may have been corrected.
         let are_same = now.owners.len() == live.owners.len()
             && now.owners.iter().zip(&live.owners).all(|(now, then)| now.means_the_same(then));
-        if !are_same && !planted!("after a conflict an object is deleted whatever its owners are") {
+        if !are_same {
             return Err(error);
         }
         self.delete(uid, target, None, policy).await.map(|()| Next::Settled)

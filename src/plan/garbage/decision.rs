@@ -75,7 +75,7 @@ pub fn decide(owners: &[(Uid, OwnerState)], has_dependents: bool, kept: Policy) 
     if owners.is_empty() {
         return Decision::Keep;
     }
-    if any(OwnerState::Solid) && !planted!("an object that has one owner left is deleted for another") {
+    if any(OwnerState::Solid) {
         let rest = of(&|state| state != OwnerState::Solid);
         return if rest.is_empty() { Decision::Keep } else { Decision::DropReferences(rest) };
     }

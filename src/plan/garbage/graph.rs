@@ -133,13 +133,6 @@ impl Graph {
         self.unmark(resource);
         let mut wakes = Vec::new();
         self.drop_unlisted(resource, &mut wakes);
-        if planted!("the objects of a kind that is not served count as absent") {
-            let unseen: Vec<u32> = self.unseen.iter().copied().collect();
-            let of_this = unseen.into_iter().filter(|slot| self.records[*slot].resource == resource.0);
-            let gone: Vec<u32> = of_this.collect();
-            gone.into_iter().for_each(|slot| self.records[slot].set(Flag::Deleted, true));
-            return wakes;
-        }
         // Their dependents are not checked: their kind has gone with them, so that no request could tell.
         wakes.retain(|wake| match wake {
             Wake::Check(uid) => self.find(uid).is_some_and(|slot| self.records[slot].waits_for_dependents()),
@@ -226,9 +219,7 @@ impl Graph {
             self.wake_dependents(slot, &mut wakes);
             wakes.push(Wake::Check(object.uid.clone()));
         }
-        let is_old = planted!("an orphan finalizer that is older than the deletion is not noticed")
-            && before.is(Flag::Orphan);
-        if after.is_orphaning() && !before.is_orphaning() && !is_old {
+        if after.is_orphaning() && !before.is_orphaning() {
             wakes.push(Wake::Orphan(object.uid.clone()));
         }
         wakes
@@ -244,9 +235,7 @@ impl Graph {
             self.records[slot].set(Flag::Doubted, false);
             self.unseen.remove(&slot);
             self.absent.insert(slot);
-            if !planted!("the deletion of an owner wakes no dependent") {
-                self.wake_dependents(slot, &mut wakes);
-            }
+            self.wake_dependents(slot, &mut wakes);
         }
         self.free_if_unused(slot);
         wakes
@@ -348,8 +337,7 @@ impl Graph {
     fn drop_unlisted(&mut self, resource: ResourceId, wakes: &mut Vec<Wake>) {
         for slot in self.records.numbers() {
             let record = self.records[slot];
-            let is_kept = planted!("objects that a list lacks stay in the graph") || record.is(Flag::Listed);
-            if !record.is(Flag::Observed) || record.resource != resource.0 || is_kept {
+            if !record.is(Flag::Observed) || record.resource != resource.0 || record.is(Flag::Listed) {
                 continue;
             }
             self.withdraw(slot, wakes);
@@ -434,7 +422,6 @@ impl Graph {
     /// A hash of what a reference says of an owner besides its UID. The version is not part of it: all versions of a kind
     /// are the same objects. Neither is the namespace, which is that of the dependent.
     fn claim(&self, group: &str, kind: &str, name: &str) -> u64 {
-        let name = if planted!("the name in an owner reference does not count") { "" } else { name };
         self.hasher.hash_one((group, kind, name))
     }
 

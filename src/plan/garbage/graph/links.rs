@@ -84,9 +84,7 @@ impl Graph {
     /// Whether a dependent in this namespace can have this owner: one in the same namespace, or a cluster-scoped one.
     pub(super) fn is_in_reach(&self, namespace: u32, owner: u32) -> bool {
         let owners = self.namespace_of(owner);
-        planted!("an owner in another namespace keeps its dependents")
-            || owners == namespace
-            || self.namespaces.name(owners).is_empty()
+        owners == namespace || self.namespaces.name(owners).is_empty()
     }
 
     /// Whether the references of an object are those that the graph has. Nothing is allocated where there are few.
@@ -245,9 +243,7 @@ impl Graph {
             owners.blocking = owners.blocking.saturating_sub(1);
         }
         self.claims.remove(&(slot, owner));
-        if self.records[owner].waits_for_dependents()
-            && !planted!("the end of a dependent does not wake the owner that waits for it")
-        {
+        if self.records[owner].waits_for_dependents() {
             wakes.push(Wake::Check(self.uid_of(owner)));
         }
         self.free_if_unused(owner);

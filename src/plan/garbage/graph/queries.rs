@@ -245,9 +245,6 @@ impl Graph {
             }
             false
         };
-        if planted!("objects that wait for each other are left waiting") {
-            return Vec::new();
-        }
         waiting(slot).filter(leads_back).map(|owner| self.uid_of(owner)).collect()
     }
 }
