@@ -72,13 +72,8 @@ fn the_same_seed_twice_is_the_same_history() {
     check_repetition(run);
 }
 
-/// Mistakes that few seeds find, and one that does.
-#[cfg(feature = "planted-bugs")]
-const FOUND_WITH: [(&str, u64); 2] =
-    [("a paused rolling update goes on", 40), ("a ReplicaSet that would adopt the pods is no obstacle", 52)];
-
 #[test]
 #[cfg(feature = "planted-bugs")]
 fn planted_mistakes_are_found() {
-    check_planted(windlass::mutations::ROLLING_UPDATE_BUGS, 0..100, &FOUND_WITH, run);
+    check_planted(windlass::mutations::ROLLING_UPDATE_BUGS, 0..100, &[], run);
 }

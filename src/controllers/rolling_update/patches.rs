@@ -23,8 +23,7 @@ pub(super) fn annotate(meta: &Meta, annotations: &[(&'static str, Option<String>
 
 /// Resizes, and notes the time (merge patch).
 pub(super) fn resize(meta: &Meta, to: i32, now: Timestamp) -> Value {
-    let annotations = [(STEP_AT.to_owned(), json!(now.to_string()))].into_iter();
-    let noted = annotations.filter(|_| !planted!("a resize does not note its time")).collect();
+    let noted = [(STEP_AT.to_owned(), json!(now.to_string()))].into_iter().collect();
     json!({"metadata": metadata(meta, noted), "spec": {"replicas": to}})
 }
 
@@ -63,10 +62,8 @@ pub(super) fn take_over(
         json!({"op": "add", "path": at(STEP_AT), "value": now.to_string()}),
         json!({"op": "add", "path": "/spec/selector", "value": selector}),
         json!({"op": "add", "path": "/spec/template", "value": template}),
+        json!({"op": "add", "path": "/spec/replicas", "value": replicas}),
     ];
-    if !planted!("pods are taken over by a controller without replicas") {
-        operations.push(json!({"op": "add", "path": "/spec/replicas", "value": replicas}));
-    }
     let done = [ORIGINAL_REPLICAS, NEXT_CONTROLLER].into_iter();
     let present = done.filter(|annotation| old.annotations.get(annotation).is_some());
     operations.extend(present.map(|annotation| json!({"op": "remove", "path": at(annotation)})));

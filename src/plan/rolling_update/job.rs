@@ -111,7 +111,6 @@ impl Plan {
 fn has_open_condition(own: &ReplicaSet) -> bool {
     let is_refused = |condition: &Condition| *condition.reason == *Reason::Refused.name();
     current(own).is_some_and(|condition| condition.is_true() || is_refused(condition))
-        && !planted!("a removed request is not reported")
 }
 
 /// Whether there may be something to do for a controller: it has a request, its update was under way or refused, or it is
@@ -178,8 +177,6 @@ fn end(own: &ReplicaSet, reason: Reason, target: &str) -> Plan {
     // Annotations of an earlier update, in which it was NEW, are obsolete with its own.
     let all = ALL_OF_OLD.iter().chain(&[SOURCE, DESIRED_REPLICAS]);
     let present = all.filter(|key| own.annotations.get(key).is_some());
-    let present = present
-        .filter(|key| !planted!("an ended rolling update leaves its options behind") || **key == REQUEST);
     let removed = present.map(|key| (*key, None)).collect();
     Plan::report_then(own, Report::new(reason, message), Some(Write::Annotate(Side::Own, removed)))
 }

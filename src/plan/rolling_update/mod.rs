@@ -38,8 +38,7 @@ impl Bounds {
         let unavailable = i64::from(max_unavailable.round_down(desired).min(desired));
         let unavailable = if surge == 0 && unavailable == 0 { 1 } else { unavailable };
         let size = i64::from(desired);
-        let mistake = i64::from(planted!("a rolling update keeps one available pod too few"));
-        Bounds { desired, max_total: size + surge, min_available: (size - unavailable - mistake).max(0) }
+        Bounds { desired, max_total: size + surge, min_available: (size - unavailable).max(0) }
     }
 }
 
@@ -72,7 +71,7 @@ pub fn resize(bounds: &Bounds, sizes: &Sizes) -> Option<Resize> {
     let (old, new) = (i64::from(shrinking.max(0)), i64::from(growing.max(0)));
     let available = available.clamp(0, new);
     let budget = Budget {
-        max_total: bounds.max_total + i64::from(planted!("a rolling update surges by one pod too many")),
+        max_total: bounds.max_total,
         min_available: bounds.min_available,
         desired: old + new,
         available: old + available,
@@ -207,8 +206,7 @@ pub fn available(controller: &ReplicaSet, pods: &[Arc<Pod>], now: Timestamp) -> 
     let counts = |pod: &&Arc<Pod>| {
         controller.controls(&pod.meta)
             && pod.is_active()
-            && (pod.is_available(controller.min_ready_seconds, now)
-                || planted!("pods of the growing controller count before they are available"))
+            && pod.is_available(controller.min_ready_seconds, now)
     };
     i64::try_from(pods.iter().filter(counts).count()).unwrap_or(i64::MAX)
 }
@@ -246,9 +244,7 @@ pub fn plan(observed: &Observed<'_>) -> Step {
     };
     // Each in the direction of its resize: pods that a quota withholds from the shrinking one block nothing.
     let waits = shrinking.and_then(|shrinking| behind(shrinking, |is, wanted| is > wanted));
-    if let Some(wait) = waits.or_else(|| behind(growing, |is, wanted| is < wanted))
-        && !planted!("a rolling update does not wait for the pods of its last step")
-    {
+    if let Some(wait) = waits.or_else(|| behind(growing, |is, wanted| is < wanted)) {
         return wait;
     }
     let size = shrinking.map_or(0, |shrinking| shrinking.replicas);
@@ -307,7 +303,7 @@ fn hand_over(observed: &Observed<'_>, value: &str) -> Step {
     let left = owned(growing, pods);
     let status = &growing.status;
     let is_owner = left > 0 || status.replicas > 0 || status.observed_generation < growing.meta.generation;
-    if is_owner && !planted!("pods are taken over before they are released") {
+    if is_owner {
         return Step::Wait(Wait::Release { controller: growing.meta.key.name.clone(), pods: left });
     }
     Step::TakeOver { value: value.to_owned() }

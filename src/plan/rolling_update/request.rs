@@ -111,7 +111,7 @@ impl Request {
             period: time(PERIOD, Duration::ZERO)?,
             timeout: time(TIMEOUT, DEFAULT_TIMEOUT)?,
             cleanup,
-            is_paused: flag(PAUSED)? && !planted!("a paused rolling update goes on"),
+            is_paused: flag(PAUSED)?,
             is_rollback: flag(ROLLBACK)?,
         };
         let is_zero = |number| matches!(number, IntOrPercent::Int(0) | IntOrPercent::Percent(0));
