@@ -318,11 +318,7 @@ impl DeploymentController {
 
     /// The input of the decision.
     fn observed<'a>(&self, deployment: &'a Deployment, may_adopt: bool) -> Observed<'a> {
-        let mut owned = self.replica_sets.owned_by(&deployment.as_owner());
-        if planted!("the owner's UID is ignored") {
-            let all = self.replica_sets.in_namespace(&deployment.meta.key.namespace);
-            owned = crate::mutations::owned_by_name(&deployment.meta, all);
-        }
+        let owned = self.replica_sets.owned_by(&deployment.as_owner());
         let orphans = self.replica_sets.orphans(&deployment.meta.key.namespace);
         let pods_of = |replica_set: &ReplicaSet| self.pods.owned_by(&replica_set.as_owner());
         Observed::gather(deployment, owned, orphans, may_adopt, pods_of, self.context.now())

@@ -223,9 +223,6 @@ impl Fields {
     /// The count of terminating pods, which an API server may drop. Where it does, its absence causes no
     /// write; with another reason it is written, in case the server stores it by now.
     fn terminating(&mut self, before: Option<i32>, after: Option<i32>, is_reason: bool) {
-        if planted!("terminatingReplicas is omitted when it is 0") {
-            return self.number("terminatingReplicas", before.unwrap_or(0), after.unwrap_or(0));
-        }
         if is_reason || before.is_some() || !self.0.is_empty() {
             self.optional("terminatingReplicas", before, after);
         }
@@ -245,7 +242,7 @@ impl Fields {
     }
 
     fn into_patch(self, object: &Meta, annotations: &BTreeMap<&str, &str>) -> Option<Value> {
-        if self.0.is_empty() && annotations.is_empty() && !planted!("an unchanged status is written") {
+        if self.0.is_empty() && annotations.is_empty() {
             return None;
         }
         let mut metadata = json!({

@@ -237,16 +237,11 @@ impl<O: ReplicaKind> ReplicaController<O> {
         self.pod_name_seen(change);
         if let Change::Updated { old, new } = change
             && old.meta.controller != new.meta.controller
-            && !planted!("the former owner of a pod is not enqueued")
         {
             self.wake_owner_of(old);
         }
         match &pod.meta.controller {
-            Some(_)
-                if matches!(change, Change::Deleted(_))
-                    && planted!("the deletion of a pod enqueues no owner") => {}
             Some(_) => self.wake_owner_of(pod),
-            None if planted!("an orphaned pod enqueues no owner") => {}
             None if pod.is_active() && may_be_adopted_anew(change) => self.wake_selecting_owners(pod),
             None => {}
         }

@@ -159,7 +159,6 @@ impl<C: Controller> Driver<C> {
         if written.is_ok() && later.is_none() && !stale {
             controller.reported(observed, &plan, &settled);
         }
-        let later = later.filter(|_| !planted!("a throttled status write is dropped"));
         let more = controller.requeue_after(object, observed, &plan);
         let requeue_after = [settled.requeue_after, more, later].into_iter().flatten().min();
         settled.requeue_after = requeue_after;

@@ -169,11 +169,6 @@ impl SyncError {
         // As the API server's admission plugin words it; the reason is `Forbidden` for everything that is forbidden.
         error.is_forbidden() && error.to_string().contains("exceeded quota")
     }
-
-    /// Whether to report a step that sets or removes an owner reference, if it `claims`, or another one.
-    pub fn is_reported(&self, claims: bool) -> bool {
-        self.is_refusal() && !(claims && planted!("a refused adoption is not reported"))
-    }
 }
 
 impl SyncFailure for SyncError {

@@ -75,7 +75,7 @@ impl<'a, C: Controller> Gate<'a, C> {
             }
         }
         self.has_asked = controller.wants_to_adopt(object);
-        self.may_adopt = self.has_asked && context.may_adopt(object).await?;
+        self.may_adopt = self.has_asked && context.still_exists(object).await?;
         Ok(Pass::Open)
     }
 
@@ -114,7 +114,7 @@ impl<'a, C: Controller> Gate<'a, C> {
             let pass = self.driver.before_status_write(object).await?;
             if let Pass::Again = pass {
                 // That may have taken long, and whether the owner is still there must be the latest news.
-                self.may_adopt = self.may_adopt && context.may_adopt(object).await?;
+                self.may_adopt = self.may_adopt && context.still_exists(object).await?;
             }
             if !matches!(pass, Pass::Open) {
                 return Ok(pass);

@@ -123,15 +123,6 @@ impl Context {
         result
     }
 
-    /// Whether the owner may adopt: only while it still exists (S15).
-    ///
-    /// # Errors
-    /// When the API server cannot be read.
-    pub async fn may_adopt<T: Record>(&self, owner: &T) -> Result<bool, SyncError> {
-        Ok(planted!("adoption does not re-read the owner from the API server")
-            || self.still_exists(owner).await?)
-    }
-
     /// Whether the owner is still the object that the cache shows, and not being deleted: read from the API
     /// server before anything is adopted (S15), or created a second time. If it is not, no decision about the owner is
     /// made before the cache shows that.

@@ -30,9 +30,6 @@ impl RecreateGuard {
 
     /// Whether something was created for this generation of the owner within the last minute.
     pub fn was_just_created(&self, owner: &Meta, now: Instant) -> bool {
-        if planted!("objects are created again without a live read of their owner") {
-            return false;
-        }
         let all = self.0.lock();
         all.get(&owner.uid).is_some_and(|(generation, at)| {
             *generation == owner.generation && now.saturating_duration_since(*at) < REMEMBERED

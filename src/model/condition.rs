@@ -120,8 +120,7 @@ pub fn set(conditions: &mut Vec<Condition>, mut condition: Condition) {
         conditions.push(condition);
         return;
     };
-    let same = current.status == condition.status || planted!("lastTransitionTime never changes");
-    if same && !planted!("lastTransitionTime always changes") {
+    if current.status == condition.status {
         condition.last_transition = current.last_transition;
         if current.reason == condition.reason {
             condition.last_update = current.last_update;

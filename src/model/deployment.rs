@@ -181,7 +181,7 @@ impl Record for Deployment {
         Ok(Deployment {
             annotations: metadata.annotations.intern(interner),
             // Validation refuses negative numbers; arithmetic on them would panic (R1).
-            replicas: spec.replicas.unwrap_or(1).max(i32::from(planted!("replicas 0 is read as 1"))),
+            replicas: spec.replicas.unwrap_or(1).max(0),
             selector: Selector::compile(spec.selector),
             template: Template::decode_or_empty(spec.template, interner)?,
             strategy: spec.strategy.unwrap_or_default().into_strategy(),
@@ -229,12 +229,7 @@ impl Deployment {
             return (0, 0);
         };
         let surge = max_surge.round_up(self.replicas);
-        let unavailable = if planted!("maxUnavailable is rounded up") {
-            max_unavailable.round_up(self.replicas)
-        } else {
-            max_unavailable.round_down(self.replicas)
-        };
-        let unavailable = unavailable.min(self.replicas.max(0));
+        let unavailable = max_unavailable.round_down(self.replicas).min(self.replicas.max(0));
         if surge == 0 && unavailable == 0 { (0, 1) } else { (surge, unavailable) }
     }
 }

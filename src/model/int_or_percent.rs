@@ -29,9 +29,6 @@ impl IntOrPercent {
     fn resolve(self, total: i32, round: impl Fn(i64) -> i64) -> i32 {
         let pods = match self {
             IntOrPercent::Int(pods) => pods,
-            IntOrPercent::Percent(percent) if planted!("a percentage overflows") => {
-                i64::from((percent as i32).wrapping_mul(total) / 100)
-            }
             IntOrPercent::Percent(percent) => round(percent.max(0).saturating_mul(i64::from(total.max(0)))),
         };
         clamp(pods.max(0))

@@ -38,16 +38,6 @@ enum Source {
 /// All that counts of an owner, in the order in which it is compared.
 type Identity<'a> = (&'a Uid, &'a str, &'a str, &'a str);
 
-fn identity<'a>(uid: &'a Uid, namespace: &'a str, group: &'a str, kind: &'a str) -> Identity<'a> {
-    if planted!("owners are matched by UID alone") {
-        return (uid, "", "", "");
-    }
-    if planted!("owners are matched regardless of their kind") {
-        return (uid, namespace, "", "");
-    }
-    (uid, namespace, group, kind)
-}
-
 impl Owner {
     /// The identity of the object of this kind with this metadata.
     pub(super) fn of(resource: &'static Resource, meta: &Meta) -> Self {
@@ -85,12 +75,11 @@ impl Owner {
     }
 
     fn identity(&self) -> Identity<'_> {
-        match &self.source {
-            Source::Object(resource, uid) => identity(uid, &self.namespace, resource.group, resource.kind),
-            Source::Reference(reference) => {
-                identity(&reference.uid, &self.namespace, reference.group(), &reference.kind)
-            }
-        }
+        let (uid, group, kind) = match &self.source {
+            Source::Object(resource, uid) => (uid, resource.group, resource.kind),
+            Source::Reference(reference) => (&reference.uid, reference.group(), &*reference.kind),
+        };
+        (uid, &self.namespace, group, kind)
     }
 }
 
@@ -136,8 +125,8 @@ impl Hash for Owner {
 /// Whether the object of this kind with the metadata `owner` controls the object with the metadata `object`.
 pub(super) fn controls(resource: &Resource, owner: &Meta, object: &Meta) -> bool {
     object.controller.as_ref().is_some_and(|reference| {
-        identity(&owner.uid, &owner.key.namespace, resource.group, resource.kind)
-            == identity(&reference.uid, &object.key.namespace, reference.group(), &reference.kind)
+        reference.is_of(resource)
+            && (&reference.uid, &object.key.namespace) == (&owner.uid, &owner.key.namespace)
     })
 }
 

@@ -325,9 +325,7 @@ impl StatusWire<'_> {
     fn restarts(&self, spec: &SpecWire<'_>) -> Restarts {
         let is_sidecar = |status: &&ContainerStatusWire<'_>| {
             spec.init_containers.iter().flatten().any(|container| {
-                container.name == status.name
-                    && (container.restart_policy.as_str() == "Always"
-                        || planted!("restarts of ordinary init containers count"))
+                container.name == status.name && container.restart_policy.as_str() == "Always"
             })
         };
         let regular = self.container_statuses.iter().flatten().filter_map(|c| c.restart_count);

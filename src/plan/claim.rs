@@ -23,7 +23,6 @@ pub fn claim(owner: &impl Record, selector: &Selector, object: &Meta) -> Claim {
     let ours = owner.controls(object);
     let owner = owner.meta();
     let selected = selector.matches(&object.labels) || (ours && selector.defect().is_some());
-    let selected = selected && !loses_by_a_label(object);
     match &object.controller {
         Some(_) if ours => match (selected, owner.is_deleting()) {
             (true, _) => Claim::Keep,
@@ -33,23 +32,13 @@ pub fn claim(owner: &impl Record, selector: &Selector, object: &Meta) -> Claim {
         },
         Some(_) => Claim::Ignore,
         None => {
-            let wanted = selected || planted!("orphans that the selector does not match are adopted");
-            let adoptable = wanted
+            let adoptable = selected
                 && !owner.is_deleting()
-                && is_to_stay(object)
+                && !object.is_deleting()
                 && owner.key.namespace == object.key.namespace;
             if adoptable { Claim::Adopt } else { Claim::Ignore }
         }
     }
-}
-
-/// A planted mutation: see [`crate::planted`].
-fn loses_by_a_label(object: &Meta) -> bool {
-    planted!("an additional label releases an object") && object.labels.len() > 2
-}
-
-fn is_to_stay(object: &Meta) -> bool {
-    !object.is_deleting() || planted!("objects that are being deleted are adopted")
 }
 
 #[cfg(test)]

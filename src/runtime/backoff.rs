@@ -82,7 +82,6 @@ impl<K: Ord + Clone> Backoff<K> {
 
 /// `base * 2^exponent`, at most `cap`.
 pub(crate) fn delay(base: Duration, cap: Duration, exponent: u32) -> Duration {
-    let cap = if planted!("the backoff has no cap") { Duration::from_secs(86_400) } else { cap };
     2u32.checked_pow(exponent).and_then(|factor| base.checked_mul(factor)).map_or(cap, |delay| delay.min(cap))
 }
 

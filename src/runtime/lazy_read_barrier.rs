@@ -129,7 +129,7 @@ impl State {
             return CacheState::Current;
         }
         let Lists { completed, .. } = view.lists(kind);
-        if completed == 0 && !planted!("an incomplete cache is used") {
+        if completed == 0 {
             self.incomplete.insert(kind);
             return CacheState::Incomplete;
         }

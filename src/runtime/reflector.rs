@@ -376,13 +376,7 @@ impl Reflector {
         let short = self.quiet && !list;
         let seconds = if short { QUIET_WATCH } else { self.rng.u64(WATCH_SECONDS) };
         self.lasts = Duration::from_secs(seconds);
-        let position = match self.destination.resumes_at() {
-            Version::Number(at) if planted!("a watch is resumed one resourceVersion too late") => {
-                Version::Number(at + 1)
-            }
-            position => position,
-        };
-        let (timeout, position) = (seconds.to_string(), position.to_string());
+        let (timeout, position) = (seconds.to_string(), self.destination.resumes_at().to_string());
         let mut query =
             vec![("watch", "true"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", timeout.as_str())];
         if list {
@@ -413,8 +407,6 @@ impl Reflector {
         loop {
             let listing = self.destination.is_listing();
             let silent_until = Instant::now() + if listing { LIST_SILENCE } else { SILENCE };
-            let silent_until =
-                if planted!("a silent watch is kept until its timeout") { end } else { silent_until };
             let frame = tokio::select! {
                 biased;
                 () = relist_requested.notified() => return End::RelistRequested,

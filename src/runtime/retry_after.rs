@@ -77,8 +77,7 @@ impl Api {
                 Err(error) if in_doubt => error.after_doubt(),
                 Err(error) => error,
             };
-            let may_retry = repetitions < REPETITIONS
-                && !planted!("a response with Retry-After is reported as a failure");
+            let may_retry = repetitions < REPETITIONS;
             let Some(wait) = error.asks_to_wait().filter(|_| may_retry) else { return Err(error) };
             in_doubt |= is_write && error.outcome_unknown();
             let gave_up = |reason| match in_doubt {

@@ -360,13 +360,10 @@ where
         Ok(Ok(Next::Unfinished)) => {}
         Ok(Ok(next)) => {
             queue.forget(key);
-            if let Next::After(delay) = next
-                && !planted!("delayed requeues are dropped")
-            {
+            if let Next::After(delay) = next {
                 queue.add_after(key.clone(), delay);
             }
         }
-        Ok(Err(_)) if planted!("failed syncs are not retried") => {}
         Ok(Err(error)) => {
             let reason = error.label();
             let least = error.retry_after().unwrap_or_default();

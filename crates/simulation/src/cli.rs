@@ -276,11 +276,14 @@ mod tests {
 
     #[test]
     fn an_unknown_bug_is_refused_with_similar_names() {
-        let said = refused(&["--planted", "surge from status"]);
-        assert!(said.contains("--planted") && said.contains("surge is computed from the status"), "{said}");
+        let said = refused(&["--planted", "shared rate limiter"]);
+        assert!(
+            said.contains("--planted") && said.contains("all controllers share one rate limiter"),
+            "{said}"
+        );
         assert!(refused(&["--planted", "typo"]).contains("--planted"));
         assert_eq!(args(&["--planted"]).planted.as_deref(), Some(""));
-        assert_eq!(args(&["--planted", "overflows"]).planted.as_deref(), Some("overflows"));
+        assert_eq!(args(&["--planted", "limiter"]).planted.as_deref(), Some("limiter"));
     }
 
     #[test]

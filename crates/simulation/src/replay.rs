@@ -36,9 +36,9 @@ pub struct Replay {
     /// The invariant that it breaks or broke, such as "S11".
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub invariant: String,
-    /// The planted mistake with which it breaks again, or "".
-    #[serde(default, deserialize_with = "bug", skip_serializing_if = "str::is_empty")]
-    pub mistake: StaticName,
+    /// The mistake with which it breaks again, or "": a planted one, or one of `crates/simulation/mistakes`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub mistake: String,
     /// The version of Windlass in which the failure was found.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub found_in: String,
@@ -279,7 +279,7 @@ mod tests {
         Replay {
             shows: "what happens".into(),
             invariant: "S1".into(),
-            mistake: "",
+            mistake: String::new(),
             found_in: "0".into(),
             scenario,
         }

@@ -80,7 +80,7 @@ impl Report {
         let replay = Replay {
             shows: failure.to_string(),
             invariant: failure.invariant.to_owned(),
-            mistake: scenario.bug,
+            mistake: scenario.bug.to_owned(),
             found_in: self.version.clone(),
             scenario,
         };

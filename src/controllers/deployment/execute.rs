@@ -57,7 +57,7 @@ impl DeploymentController {
                         continue;
                     }
                     let goes_on = is_for_itself && error.is_refusal();
-                    let refused = error.is_reported(claims).then(|| Failed::of(write, error.to_string()));
+                    let refused = error.is_refusal().then(|| Failed::of(write, error.to_string()));
                     outcome.stopped(refused.flatten(), !error.is_refusal());
                     if planted!("the error of a failed write is dropped") {
                         break;
@@ -101,9 +101,7 @@ impl DeploymentController {
                 let body = patch::change(&replica_set.meta, change);
                 let target = path(ReplicaSet::RESOURCE, &replica_set.meta);
                 let version = self.context.patch(deployment, what, &target, PatchType::Merge, &body).await?;
-                if !planted!("writes to ReplicaSets are not expected in the cache") {
-                    self.context.expectations.expect_write(owner, ReplicaSet::RESOURCE, version);
-                }
+                self.context.expectations.expect_write(owner, ReplicaSet::RESOURCE, version);
                 // The ReplicaSet controller must not act on a version of the ReplicaSet that is older than this.
                 self.context.expectations.expect_write(&replica_set.meta.uid, ReplicaSet::RESOURCE, version);
                 self.context.forget_if_gone(&self.replica_sets, &replica_set.meta);

@@ -41,7 +41,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
             };
             if let Err(error) = done {
                 // The text of a claim names the pod; those of the others are upstream's.
-                let outcome = error.is_reported(write.is_claim()).then(|| match write.is_claim() {
+                let outcome = error.is_refusal().then(|| match write.is_claim() {
                     true => Failure::of(write, error.to_string()),
                     false => Failure::of(write, error.reason()),
                 });
@@ -146,7 +146,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
                 continue;
             }
             let error = SyncError::creation(what(), error);
-            if error.may_have_happened() && !planted!("a creation with a lost reply is forgotten") {
+            if error.may_have_happened() {
                 self.context.in_doubt_writes.created(&meta.uid, name.clone());
             }
             // No event in a namespace that is being deleted, and one call suffices to learn that: upstream counts it

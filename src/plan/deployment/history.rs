@@ -12,7 +12,8 @@ use crate::model::{Deployment, ReplicaSet};
 /// The latest of them stays until the new ReplicaSet exists: the next revision is counted from it (S7). Upstream may
 /// delete it before, where the limit is 0, and begins with revision 1 again.
 pub fn plan(deployment: &Deployment, replica_sets: &ReplicaSets) -> Vec<Write> {
-    let Some(limit) = limit(deployment) else { return Vec::new() };
+    let Some(limit) = deployment.revision_history_limit else { return Vec::new() };
+    let limit = usize::try_from(limit).unwrap_or(0);
     let mut old: Vec<&Arc<ReplicaSet>> =
         replica_sets.old.iter().filter(|replica_set| !replica_set.meta.is_deleting()).collect();
     old.sort_by_key(|replica_set| {
@@ -22,9 +23,6 @@ pub fn plan(deployment: &Deployment, replica_sets: &ReplicaSets) -> Vec<Write> {
         old.pop();
     }
     let surplus = old.len().saturating_sub(limit);
-    if planted!("the history limit deletes the newest ReplicaSets") {
-        old.reverse();
-    }
     old.into_iter()
         .take(surplus)
         .filter(|replica_set| is_at_rest(replica_set))
@@ -32,21 +30,9 @@ pub fn plan(deployment: &Deployment, replica_sets: &ReplicaSets) -> Vec<Write> {
         .collect()
 }
 
-/// How many old ReplicaSets are kept; `None` for all.
-fn limit(deployment: &Deployment) -> Option<usize> {
-    let limit = deployment.revision_history_limit?;
-    let limit = limit - i32::from(planted!("one ReplicaSet fewer than revisionHistoryLimit is kept"));
-    (!is_never_trimmed()).then(|| usize::try_from(limit).unwrap_or(0))
-}
-
-fn is_never_trimmed() -> bool {
-    planted!("revisionHistoryLimit is ignored")
-}
-
 /// Whether a ReplicaSet is empty, as its controller has confirmed.
 fn is_at_rest(replica_set: &ReplicaSet) -> bool {
     replica_set.replicas == 0
         && replica_set.status.replicas == 0
         && replica_set.status.observed_generation == replica_set.meta.generation
-        || planted!("the history limit deletes ReplicaSets that are not empty")
 }

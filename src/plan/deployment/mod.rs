@@ -186,7 +186,7 @@ fn decide(observed: &Observed<'_>) -> Plan {
         let text = format!("This deployment's selector is invalid: {defect}");
         return refused(EventNote::warning("InvalidSelector", text));
     }
-    if is_on_its_way_out(deployment) {
+    if deployment.meta.is_deleting() {
         return Plan::default();
     }
     let claims = claims(observed);
@@ -201,9 +201,8 @@ fn decide(observed: &Observed<'_>) -> Plan {
         let writes = vec![rollback::plan(deployment, replica_sets, revision)];
         return Plan { writes, status_scope: StatusScope::Handover, ..Plan::default() };
     }
-    if is_held(deployment) || scale::is_due(deployment, replica_sets) {
+    if deployment.paused || scale::is_due(deployment, replica_sets) {
         let mut writes = scale::plan(deployment, replica_sets, &observed.running_pods);
-        writes.retain(|_| !(deployment.paused && planted!("a paused Deployment does not scale")));
         if deployment.paused && writes.is_empty() {
             writes = history::plan(deployment, replica_sets);
         }
@@ -226,15 +225,6 @@ fn decide(observed: &Observed<'_>) -> Plan {
         writes = history::plan(deployment, replica_sets);
     }
     Plan { writes, status_scope: StatusScope::Rollout, ..Plan::default() }
-}
-
-fn is_on_its_way_out(deployment: &Deployment) -> bool {
-    deployment.meta.is_deleting() && !planted!("a Deployment that is being deleted is still rolled out")
-}
-
-/// Whether no rollout is under way.
-fn is_held(deployment: &Deployment) -> bool {
-    deployment.paused && !planted!("a paused Deployment rolls out")
 }
 
 fn refused(reasons: EventNote) -> Plan {

@@ -84,9 +84,10 @@ impl<'a> Observed<'a> {
             let mut pods = pods_of(replica_set);
             let uid = || replica_set.meta.uid.clone();
             if recreate {
-                let running = pods.iter().filter(|pod| still_runs(pod)).count();
+                // Recreate waits for a pod until it has ended, also while it is terminating.
+                let running = pods.iter().filter(|pod| !pod.is_terminal()).count();
                 observed.running_pods.insert(uid(), running);
-            } else if !planted!("a status that counts fewer available pods than the cache is used") {
+            } else {
                 observed.healthy_pods.insert(uid(), healthy_among(&pods, replica_set.min_ready_seconds, now));
             }
             pods.retain(|pod| {
@@ -135,14 +136,9 @@ impl ReplicaSets {
     fn assign(deployment: &Deployment, members: impl Iterator<Item = Arc<ReplicaSet>>) -> Self {
         let mut old: Vec<Arc<ReplicaSet>> = members.collect();
         old.sort_by(|a, b| (a.meta.created, &a.meta.key).cmp(&(b.meta.created, &b.meta.key)));
-        let is_known = |replica_set: &ReplicaSet| {
-            !planted!("changed annotations create another ReplicaSet")
-                || replica_set.annotations.get("gitops") == deployment.annotations.get("gitops")
-        };
-        let is_new = |replica_set: &Arc<ReplicaSet>| {
-            replica_set.template.asks_for_the_same_as(&deployment.template) && is_known(replica_set)
-        };
-        let at = old.iter().position(is_new);
+        let at = old
+            .iter()
+            .position(|replica_set| replica_set.template.asks_for_the_same_as(&deployment.template));
         ReplicaSets { new: at.map(|at| old.remove(at)), old, healthy_pods: BTreeMap::new() }
     }
 
@@ -185,8 +181,7 @@ fn correct_overstated(
     pods_of: impl Fn(&ReplicaSet) -> Vec<Arc<Pod>>,
     now: Timestamp,
 ) -> bool {
-    let rests = is_at_rest(replica_sets);
-    if rests || planted!("a status that counts more available pods than the cache is used") {
+    if is_at_rest(replica_sets) {
         return false;
     }
     let mut overstated = false;
@@ -197,16 +192,6 @@ fn correct_overstated(
         }
     }
     overstated
-}
-
-/// Whether Recreate waits for a pod: until it has ended, also while it is terminating.
-fn still_runs(pod: &Pod) -> bool {
-    let is_passed_over = pod.is_terminating() && planted!("Recreate does not count terminating pods");
-    !has_ended(pod) && !is_passed_over
-}
-
-fn has_ended(pod: &Pod) -> bool {
-    pod.is_terminal() && !planted!("failed pods block Recreate")
 }
 
 /// How many of these pods are [`healthy`].

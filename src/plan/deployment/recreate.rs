@@ -41,9 +41,6 @@ pub fn plan(
 
 /// Whether a pod of an old ReplicaSet runs, or may still be created.
 pub(super) fn old_pods_may_run(replica_sets: &ReplicaSets, running: &BTreeMap<Uid, usize>) -> bool {
-    if planted!("Recreate does not wait until the old pods have ended") {
-        return false;
-    }
     replica_sets.old.iter().any(|replica_set| {
         // Until the ReplicaSet controller has acted on the size 0, it may still be creating a pod that
         // no cache shows yet (S3).

@@ -39,8 +39,7 @@ pub fn revision_of(replica_set: &ReplicaSet) -> Option<i64> {
 
 /// The revision that the new ReplicaSet must have: one more than any old one has (S7).
 pub(super) fn next_revision(replica_sets: &ReplicaSets) -> i64 {
-    replica_sets.old.iter().filter_map(|replica_set| revision_of(replica_set)).max().unwrap_or(0)
-        + i64::from(!planted!("the revision does not increase"))
+    replica_sets.old.iter().filter_map(|replica_set| revision_of(replica_set)).max().unwrap_or(0) + 1
 }
 
 /// The annotations that record the current size and surge.
@@ -76,14 +75,11 @@ pub fn refresh(deployment: &Deployment, new: &ReplicaSet, replica_sets: &Replica
         }
     };
     copied(deployment).for_each(|(key, value)| put(key, value.to_string()));
-    let sizes = size_annotations(deployment).into_iter();
-    sizes.filter(|(key, _)| is_refreshed(key)).for_each(|(key, value)| put(key, value));
+    size_annotations(deployment).into_iter().for_each(|(key, value)| put(key, value));
 
     let next = next_revision(replica_sets);
     let current = revision_of(new);
-    if current.is_none_or(|current| {
-        current < next && !planted!("a ReplicaSet that becomes the new one again keeps its revision")
-    }) {
+    if current.is_none_or(|current| current < next) {
         put(REVISION, next.to_string());
         if let Some(current) = current.filter(|&current| current > 0) {
             put(REVISION_HISTORY, appended(new.annotations.get(REVISION_HISTORY).unwrap_or(""), current));
@@ -92,14 +88,9 @@ pub fn refresh(deployment: &Deployment, new: &ReplicaSet, replica_sets: &Replica
     Change { replicas: None, annotations, min_ready_seconds: min_ready_seconds(deployment, new) }
 }
 
-fn is_refreshed(annotation: &str) -> bool {
-    annotation != MAX_REPLICAS || !planted!("the max-replicas annotation is not updated")
-}
-
 fn min_ready_seconds(deployment: &Deployment, new: &ReplicaSet) -> Option<i32> {
     let is_other = new.min_ready_seconds != deployment.min_ready_seconds;
-    (is_other && !planted!("minReadySeconds is not copied to the ReplicaSet"))
-        .then_some(deployment.min_ready_seconds)
+    is_other.then_some(deployment.min_ready_seconds)
 }
 
 /// `history` with one more revision, without the oldest that no longer fit.

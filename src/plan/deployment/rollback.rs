@@ -102,28 +102,15 @@ fn current_revision(replica_sets: &ReplicaSets) -> i64 {
 fn second_latest(replica_sets: &ReplicaSets, current: i64) -> Option<i64> {
     let mut revisions: Vec<i64> =
         replica_sets.old.iter().filter_map(|replica_set| revision_of(replica_set)).collect();
-    if planted!("a rollback ignores a template that has no ReplicaSet") {
-        revisions.extend(replica_sets.new.as_ref().and_then(|new| revision_of(new)));
-    } else {
-        revisions.push(current);
-    }
+    revisions.push(current);
     revisions.sort_unstable();
-    revisions.iter().rev().nth(back()).copied().filter(|&revision| revision > 0)
-}
-
-/// By how many revisions a rollback without a revision goes back.
-fn back() -> usize {
-    1 + usize::from(planted!("a rollback goes one revision too far back"))
-}
-
-/// Whether this annotation is the request that is executed.
-fn is_done(key: &str) -> bool {
-    key == ROLLBACK_TO && !planted!("a rollback does not remove its request")
+    revisions.iter().rev().nth(1).copied().filter(|&revision| revision > 0)
 }
 
 /// The annotations that the ReplicaSet got from the Deployment, and those that concern the Deployment only.
 fn annotations(deployment: &Deployment, replica_set: &ReplicaSet) -> BTreeMap<String, String> {
-    let own = deployment.annotations.iter().filter(|(key, _)| NOT_COPIED.contains(key) && !is_done(key));
+    let own =
+        deployment.annotations.iter().filter(|(key, _)| NOT_COPIED.contains(key) && *key != ROLLBACK_TO);
     let copied = replica_set.annotations.iter().filter(|(key, _)| !NOT_COPIED.contains(key));
     own.chain(copied).map(|(key, value)| (key.to_string(), value.to_string())).collect()
 }

@@ -32,19 +32,6 @@ pub struct Budget {
     pub unavailable_new: i64,
 }
 
-fn min_available(replicas: i64, unavailable: i32) -> i64 {
-    replicas - i64::from(unavailable) - i64::from(planted!("maxUnavailable is one too large"))
-}
-
-fn desired(replica_sets: &ReplicaSets) -> i64 {
-    let by_status = planted!("surge is computed from the status");
-    if by_status {
-        replica_sets.all().map(|replica_set| i64::from(replica_set.status.replicas)).sum()
-    } else {
-        replica_sets.desired()
-    }
-}
-
 impl Budget {
     /// The budget before any step.
     pub fn of(deployment: &Deployment, replica_sets: &ReplicaSets) -> Self {
@@ -52,9 +39,9 @@ impl Budget {
         let replicas = i64::from(deployment.replicas);
         let unavailable_new = |new: &Arc<ReplicaSet>| i64::from(new.replicas) - i64::from(available(new));
         Budget {
-            max_total: replicas + i64::from(surge) + i64::from(planted!("maxSurge is one too large")),
-            min_available: min_available(replicas, unavailable),
-            desired: desired(replica_sets),
+            max_total: replicas + i64::from(surge),
+            min_available: replicas - i64::from(unavailable),
+            desired: replica_sets.desired(),
             available: replica_sets.available(),
             unavailable_new: replica_sets.new.as_ref().map_or(0, unavailable_new),
         }
@@ -119,10 +106,7 @@ pub(super) fn new_replica_set(
     replica_sets: &ReplicaSets,
     replicas: i32,
 ) -> NewReplicaSet {
-    let count = deployment.status.collision_count;
-    let generation = i32::try_from(deployment.meta.generation).ok();
-    let depends = planted!("names of ReplicaSets depend on the generation");
-    let hash = deployment.template.hash(if depends { generation } else { count });
+    let hash = deployment.template.hash(deployment.status.collision_count);
     NewReplicaSet {
         name: replica_set_name(&deployment.meta.key.name, &hash),
         hash,

@@ -142,7 +142,7 @@ fn in_proportion(deployment: &Deployment, mut active: Vec<&Arc<ReplicaSet>>) -> 
             (replica_set.meta.uid.clone(), i64::from(replica_set.replicas) + share)
         })
         .collect();
-    for (_, size) in sizes.iter_mut().filter(|_| !planted!("proportional scaling drops the remainder")) {
+    for (_, size) in &mut sizes {
         let more = left.max(-*size);
         *size += more;
         left -= more;

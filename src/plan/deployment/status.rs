@@ -9,7 +9,7 @@ use super::{Observed, Plan, ReplicaSets, StatusScope};
 use crate::model::int_or_percent::clamp;
 use crate::model::{Condition, Deployment, DeploymentStatus, ReplicaSet, condition};
 use crate::plan::Urgency;
-use crate::plan::replicaset::{self, status::are_fewer};
+use crate::plan::replicaset::status::are_fewer;
 
 /// The type of the condition about availability.
 pub const AVAILABLE: &str = "Available";
@@ -31,13 +31,10 @@ pub fn counts(deployment: &Deployment, replica_sets: &ReplicaSets) -> Deployment
         .map(|replica_set| replica_set.status.terminating.map(i64::from))
         .sum();
     DeploymentStatus {
-        observed_generation: observed_generation(deployment),
+        // A higher one was written by another client, such as a backup that was restored, and is corrected.
+        observed_generation: deployment.meta.generation,
         replicas: sum(&|replica_set| replica_set.status.replicas),
-        updated: if planted!("every pod counts as updated") {
-            sum(&|replica_set| replica_set.status.replicas)
-        } else {
-            replica_sets.new.as_ref().map_or(0, |new| new.status.replicas)
-        },
+        updated: replica_sets.new.as_ref().map_or(0, |new| new.status.replicas),
         ready: sum(&|replica_set| replica_set.status.ready),
         available,
         // The replicas that the ReplicaSets lack. Upstream takes the same sum, never below zero.
@@ -46,11 +43,6 @@ pub fn counts(deployment: &Deployment, replica_sets: &ReplicaSets) -> Deployment
         collision_count: deployment.status.collision_count,
         conditions: deployment.status.conditions.clone(),
     }
-}
-
-/// The generation to report where it was acted on.
-pub(super) fn observed_generation(deployment: &Deployment) -> i64 {
-    replicaset::status::observed_generation(&deployment.meta, deployment.status.observed_generation)
 }
 
 /// Whether every desired pod is new and available, and no other is left (upstream:
@@ -119,10 +111,7 @@ pub fn set_available(deployment: &Deployment, status: &mut DeploymentStatus, now
         let message = "Deployment does not have minimum availability.";
         Condition::new(AVAILABLE, "False", "MinimumReplicasUnavailable", message, now)
     };
-    let said = condition::find(&status.conditions, AVAILABLE).is_some();
-    if !said || !planted!("the Available condition is set only once") {
-        condition::set(&mut status.conditions, condition);
-    }
+    condition::set(&mut status.conditions, condition);
 }
 
 /// The condition of a step that was refused.

@@ -33,7 +33,7 @@ struct DeletionKey<'p> {
     /// The younger first, on a logarithmic scale.
     age: i32,
     /// Decides the rest, arbitrarily but always the same way.
-    uid: Option<&'p Uid>,
+    uid: &'p Uid,
 }
 
 /// Whether the number of pods on a node counts: for a ReplicaSet that something controls, a Deployment or
@@ -42,8 +42,7 @@ struct DeletionKey<'p> {
 /// (`getReplicaSetsWithSameController` of `replica_set.go`, and its index, which holds ReplicaSets only).
 pub fn counts_neighbours(replica_set: &ReplicaSet) -> bool {
     let is_replica_set = *replica_set.resource == ReplicaSet::RESOURCE;
-    (is_replica_set && replica_set.meta.controller.is_some())
-        || planted!("neighbours on a node count for a ReplicaSet without an owner")
+    is_replica_set && replica_set.meta.controller.is_some()
 }
 
 /// The first `count` pods to delete, in order.
@@ -90,24 +89,16 @@ fn key<'p>(pod: &'p Pod, pods_per_node: &BTreeMap<&str, usize>, now: Timestamp) 
     DeletionKey {
         assigned: pod.node().is_some(),
         phase: pod.phase,
-        ready: pod.ready_since.is_some() != planted!("ready pods are deleted first"),
-        cost: cost(pod),
+        ready: pod.ready_since.is_some(),
+        cost: pod.deletion_cost,
         pods_on_the_node: Reverse(
             pod.node().and_then(|node| pods_per_node.get(&**node)).copied().unwrap_or(0),
         ),
         ready_age: pod.ready_since.map_or(-1, |since| magnitude(since, now)),
         restarts: Reverse(pod.restarts),
         age: magnitude(pod.meta.created, now),
-        uid: tie_breaker(pod),
+        uid: &pod.meta.uid,
     }
-}
-
-fn cost(pod: &Pod) -> i32 {
-    if planted!("the deletion cost is ignored") { 0 } else { pod.deletion_cost }
-}
-
-fn tie_breaker(pod: &Pod) -> Option<&Uid> {
-    Some(&pod.meta.uid).filter(|_| !planted!("pods of equal rank are deleted in no fixed order"))
 }
 
 /// The logarithm of an age in nanoseconds; -1 for a time in the future, -2 for no time: that pod is deleted

@@ -201,20 +201,10 @@ pub fn choose_names(
     ChosenNames { free, reserved, foreign }
 }
 
-fn is_on_its_way_out(replica_set: &ReplicaSet) -> bool {
-    replica_set.meta.is_deleting() && !planted!("a ReplicaSet that is being deleted creates pods")
-}
-
 /// How many of the missing pods are created, without the places that are kept for earlier requests, and without those
 /// that are held back because as many pods failed at startup.
 fn to_create(lacking: usize, reserved: usize, held_back: usize) -> usize {
     lacking.saturating_sub(reserved).saturating_sub(held_back).min(BURST)
-        + usize::from(planted!("one pod too many is created"))
-}
-
-/// How many of the surplus pods are deleted.
-fn to_delete(exceeds: usize) -> usize {
-    exceeds.min(BURST) + usize::from(planted!("one pod too many is deleted"))
 }
 
 /// Decides.
@@ -238,19 +228,12 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     // `kubectl delete rs --cascade=orphan` looks like this from a cache of ReplicaSets that lags behind the one of
     // pods: every pod that has just lost its owner would be created once more (S17).
     let outlived = !pod_sets.orphans.is_empty() && !may_adopt;
-    if is_on_its_way_out(replica_set) || defective || outlived {
+    if replica_set.meta.is_deleting() || defective || outlived {
         return plan;
     }
 
     let orphans = &pod_sets.orphans;
-    plan.writes.extend(
-        pod_sets
-            .to_release
-            .iter()
-            .filter(|_| !planted!("pods that the selector no longer matches are not released"))
-            .cloned()
-            .map(Write::Release),
-    );
+    plan.writes.extend(pod_sets.to_release.iter().cloned().map(Write::Release));
     plan.writes.extend(orphans.iter().cloned().map(Write::Adopt));
     let (have, desired) = (pod_sets.active.len() + orphans.len(), desired(replica_set));
     if have < desired {
@@ -271,7 +254,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         plan.writes.extend((to_create > 0).then(|| create(to_create)));
     } else if have > desired {
         let all: Vec<&Arc<Pod>> = pod_sets.active.iter().chain(orphans).collect();
-        let to_delete = to_delete(have - desired);
+        let to_delete = (have - desired).min(BURST);
         let siblings = deletion_order::counts_neighbours(replica_set).then_some(&siblings[..]);
         plan.writes.push(Write::Delete(deletion_order::first_to_delete(&all, siblings, to_delete, *now)));
     }

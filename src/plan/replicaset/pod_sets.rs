@@ -30,12 +30,12 @@ impl PodSets {
     pub fn of(replica_set: &ReplicaSet, owned: Vec<Arc<Pod>>, orphans: Vec<Arc<Pod>>) -> Self {
         let mut pod_sets = PodSets { active: Vec::with_capacity(owned.len()), ..PodSets::default() };
         for pod in owned {
-            if has_ended(&pod) {
+            if pod.is_terminal() {
                 pod_sets.terminal.push(pod);
                 continue;
             }
             match claim(replica_set, &replica_set.selector, &pod.meta) {
-                Claim::Keep if pod.is_terminating() && !planted!("terminating pods count as replicas") => {
+                Claim::Keep if pod.is_terminating() => {
                     pod_sets.terminating.push(pod);
                 }
                 Claim::Keep => pod_sets.active.push(pod),
@@ -55,8 +55,4 @@ impl PodSets {
         let PodSets { active, terminating, terminal, to_release, orphans, ignored } = self;
         [active, terminating, terminal, to_release, orphans, ignored].into_iter().flatten()
     }
-}
-
-fn has_ended(pod: &Pod) -> bool {
-    pod.is_terminal() && !planted!("failed pods count as replicas")
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{Observed, Plan, Write};
-use crate::model::{Condition, Meta, Pod, ReplicaSet, ReplicaSetStatus, condition};
+use crate::model::{Condition, Pod, ReplicaSet, ReplicaSetStatus, condition};
 use crate::plan::Urgency;
 use crate::plan::claim::{Claim, claim};
 
@@ -56,7 +56,7 @@ pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
             || labels.iter().all(|(key, value)| pod.meta.labels.get(key) == Some(value));
         fully_labeled += usize::from(labeled);
         ready += usize::from(pod.ready_since.is_some());
-        if is_available(pod, replica_set, *now) {
+        if pod.is_available(replica_set.min_ready_seconds, *now) {
             available += 1;
         } else if let Some(at) = pod.available_at(replica_set.min_ready_seconds) {
             next = Some(next.map_or(at, |next: Timestamp| next.min(at)));
@@ -67,17 +67,13 @@ pub fn settle(observed: &Observed<'_>, failure: Option<&Failure>) -> Settled {
         replicas: size(pod_sets.active.len()),
         fully_labeled: size(fully_labeled),
         ready: size(ready),
-        available: size(available + usize::from(planted!("availableReplicas is one too large"))),
+        available: size(available),
         terminating: Some(size(pod_sets.terminating.iter().filter(selected).count())),
-        observed_generation: generation_to_report(replica_set),
+        // A higher one was written by another client, such as a backup that was restored, and is corrected.
+        observed_generation: replica_set.meta.generation,
         conditions: conditions(replica_set, failure, *now),
     };
-    Settled { status, requeue_after: next.filter(is_scheduled).map(|at| until(at, *now)) }
-}
-
-fn is_available(pod: &Pod, replica_set: &ReplicaSet, now: Timestamp) -> bool {
-    let seconds = if planted!("minReadySeconds is ignored") { 0 } else { replica_set.min_ready_seconds };
-    pod.is_available(seconds, now)
+    Settled { status, requeue_after: next.map(|at| until(at, *now)) }
 }
 
 /// The conditions with the failure, or without one.
@@ -89,20 +85,9 @@ fn conditions(replica_set: &ReplicaSet, failure: Option<&Failure>, now: Timestam
             failed.last_update = None;
             condition::set(&mut conditions, failed);
         }
-        None if planted!("the ReplicaFailure condition is never removed") => {}
         None => condition::remove(&mut conditions, REPLICA_FAILURE),
     }
     conditions
-}
-
-fn generation_to_report(replica_set: &ReplicaSet) -> i64 {
-    let before = replica_set.status.observed_generation;
-    let is_silent = planted!("observedGeneration of a ReplicaSet is not updated");
-    if is_silent { before } else { observed_generation(&replica_set.meta, before) }
-}
-
-fn is_scheduled(_at: &Timestamp) -> bool {
-    !planted!("no sync is scheduled for when a pod becomes available")
 }
 
 /// The same where the sync may have ended with an error. An error of unknown outcome keeps an earlier refusal in the
@@ -165,15 +150,7 @@ pub fn has_fallen(before: &ReplicaSetStatus, after: &ReplicaSetStatus) -> bool {
 
 /// Whether fewer pods are ready, or fewer available, than before.
 pub(crate) fn are_fewer(before: [i32; 2], after: [i32; 2]) -> bool {
-    let fallen = before.iter().zip(&after).any(|(before, after)| after < before);
-    fallen && !planted!("a status with fewer ready pods is throttled")
-}
-
-/// The generation to report once it was acted on: the current one. A higher one was written by
-/// another client, such as a backup that was restored, and is corrected.
-pub(crate) fn observed_generation(object: &Meta, before: i64) -> i64 {
-    let stays = planted!("an observedGeneration above the generation is kept");
-    if stays { object.generation.max(before) } else { object.generation }
+    before.iter().zip(&after).any(|(before, after)| after < before)
 }
 
 /// Whether readers wait for this change of the status: a generation that was acted on, a condition, pods
