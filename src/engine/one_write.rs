@@ -5,8 +5,9 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 
 use super::controller::{Controller, Executed, Settled};
-use super::driver::{Driver, Worker};
-use super::entry::ControllerEntry;
+use super::driver::Driver;
+use super::entry::{ControllerEntry, Worker};
+
 use super::error::SyncError;
 use super::setup::Setup;
 use crate::model::Record;
