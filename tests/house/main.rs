@@ -4,6 +4,7 @@ mod circles;
 mod differences;
 mod examples;
 mod manifests;
+mod mistakes;
 mod operations;
 mod packaging;
 mod pipeline;
