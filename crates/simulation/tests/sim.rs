@@ -99,7 +99,7 @@ fn saved_failures_fail_again_with_their_mistake() {
     first_seed_is_reproducible();
     let mut planted = 0;
     for (file, replay) in files() {
-        let Some(bug) = windlass::mutations::BUGS.iter().find(|bug| **bug == replay.mistake) else {
+        let Some(&bug) = windlass::mutations::BUGS.iter().find(|bug| **bug == replay.mistake) else {
             continue;
         };
         let outcome = run(&Scenario { bug, ..replay.scenario }, false).unwrap();
