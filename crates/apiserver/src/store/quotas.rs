@@ -14,13 +14,19 @@ use crate::object::{Object, as_map};
 /// Under which name the store keeps quotas.
 pub(super) const QUOTA: &str = "ResourceQuota";
 
+/// The objects of a resource in the namespace of a quota.
+pub(crate) type ObjectsOf<'a> = &'a dyn Fn(&str) -> Vec<Arc<Value>>;
+
+/// Whether a resource is served.
+pub(crate) type IsServed<'a> = &'a dyn Fn(&str) -> bool;
+
 /// The rules by which quotas are charged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Charge {
     /// The resource of the objects that the store keeps under a name, such as `deployments.apps`.
     pub(crate) resource_of: fn(&str) -> String,
-    /// The status of a quota, from the objects of each resource in its namespace and from whether a resource is served.
-    pub(crate) status: fn(&Value, &dyn Fn(&str) -> Vec<Arc<Value>>, &dyn Fn(&str) -> bool) -> Value,
+    /// The status of a quota, from what its namespace holds.
+    pub(crate) status: fn(&Value, ObjectsOf<'_>, IsServed<'_>) -> Value,
     /// The status of a quota after an object of a resource has become another; `None` if it stays as it is.
     pub(crate) charged: fn(&Value, &str, Option<&Value>, Option<&Value>) -> Option<Value>,
 }
