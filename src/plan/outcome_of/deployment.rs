@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::{Objects, annotate, change, controller, remove_annotations};
+use super::{Objects, annotate, bump_generation, change, controller, remove_annotations};
 use crate::model::{Deployment, Interner, Record as _, ReplicaSet, Template};
 use crate::plan::deployment::new_replica_set::replica_set_body;
 use crate::plan::deployment::progress::Settled;
@@ -37,7 +37,7 @@ pub fn apply(
             let new = to.annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
             stored.annotations = Arc::new(stored.annotations.iter().chain(new).collect());
             if to.replicas.is_some() || to.min_ready_seconds.is_some() {
-                stored.meta.generation += 1;
+                bump_generation(&mut stored.meta);
             }
             stored.replicas = to.replicas.unwrap_or(stored.replicas);
             stored.min_ready_seconds = to.min_ready_seconds.unwrap_or(stored.min_ready_seconds);
@@ -79,7 +79,7 @@ fn roll_back(
     };
     deployment.template = Template::decode(template, &mut Interner::default())?;
     deployment.annotations = Arc::new(annotations.iter().collect());
-    deployment.meta.generation += 1;
+    bump_generation(&mut deployment.meta);
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::model::{ControllerRef, Interner, Pod, Record, ReplicaSet, StringMap};
+use crate::model::{ControllerRef, Interner, Meta, Pod, Record, ReplicaSet, StringMap};
 
 /// The objects of one kind, by name.
 pub type ByName<T> = BTreeMap<Arc<str>, Arc<T>>;
@@ -77,6 +77,11 @@ fn change<T: Clone>(objects: &mut ByName<T>, name: &str, change: impl FnOnce(&mu
     if let Some(object) = objects.get_mut(name) {
         change(Arc::make_mut(object));
     }
+}
+
+/// A change of the spec. A generation that was read may be the largest that there is.
+fn bump_generation(meta: &mut Meta) {
+    meta.generation = meta.generation.saturating_add(1);
 }
 
 /// Sets an annotation.

@@ -1,6 +1,6 @@
 //! The outcome of the plan for a rolling update of ReplicationControllers.
 
-use super::{Objects, annotate, change, remove_annotations};
+use super::{Objects, annotate, bump_generation, change, remove_annotations};
 use crate::model::{Interner, ReplicaSet, Template};
 use crate::plan::rolling_update::bookkeeping::{HANDING_OVER, NEXT_CONTROLLER, ORIGINAL_REPLICAS, moved};
 use crate::plan::rolling_update::job::{Side, Write};
@@ -86,7 +86,7 @@ pub fn apply(
 
 fn resize(controller: &mut ReplicaSet, to: i32) {
     controller.replicas = to;
-    controller.meta.generation += 1;
+    bump_generation(&mut controller.meta);
 }
 
 fn with_label(template: &Template, key: &str, value: &str) -> Result<Template, serde_json::Error> {

@@ -190,6 +190,15 @@ fn a_change_of_the_size_alone_keeps_the_template() {
 }
 
 #[test]
+fn the_largest_generation_that_a_server_can_store_stays_as_it_is() {
+    let mut start = start(2, |spec| spec["replicas"] = 1.into());
+    start.replica_sets[0].meta.generation = i64::MAX;
+    start.replica_sets[0].status.observed_generation = i64::MAX;
+    let preview = preview(start);
+    assert_eq!(rows(&preview), ["0 2 2/2", "0 1 1/1"]);
+}
+
+#[test]
 fn nothing_to_do_is_complete_at_once_and_a_paused_one_waits() {
     let preview_of = |change: fn(&mut Value)| preview(start(3, change));
     let same = preview_of(|_| {});
