@@ -7,7 +7,6 @@ use futures::future::BoxFuture;
 use super::controller::{Controller, Executed, Settled};
 use super::driver::Driver;
 use super::entry::{ControllerEntry, Worker};
-
 use super::error::SyncError;
 use super::setup::Setup;
 use crate::model::Record;
