@@ -26,6 +26,7 @@
 
 // The path of a request: HTTP, kinds, objects.
 mod admission;
+mod collect;
 mod conversion;
 mod custom;
 mod discovery;
@@ -184,6 +185,13 @@ impl Sandbox {
         self.server.store.restore(&backup.0, bumps_revision);
         rest::follow_definitions(&self.server);
         self.server.break_watches();
+        collect::soon(&self.server, rest::carry_out);
+    }
+
+    /// Hands the requests of [`Options::collect_after`] to `carry_out`, which sends each to [`Sandbox::router`] before it
+    /// returns: for a test that records or judges all writes. Otherwise the hook of [`Options::on_request`] does not see them.
+    pub fn collect_by(&self, carry_out: impl Fn(http::Request<Vec<u8>>) + Send + Sync + 'static) {
+        *self.server.sweeps.carrier.write() = Some(Arc::new(carry_out));
     }
 
     /// Replaces the hook of [`Options::on_request`] for later requests.

@@ -32,6 +32,10 @@ pub struct Options {
     pub protobuf: bool,
     /// Sees every request and decides what happens to it. The default is none.
     pub on_request: Option<FaultInjector>,
+    /// Stands in for the garbage collector and the namespace controller of a cluster: this long after a write, what has
+    /// no owner left is deleted, foreground and orphaning deletions go on, and namespaces that are being deleted are emptied
+    /// and finalized. With nothing to do, nothing runs. The default is none: all of it stays as it is.
+    pub collect_after: Option<Duration>,
 }
 
 /// The two forms in which servers and proxies report that a watch's revision has expired.
@@ -57,6 +61,7 @@ impl Options {
             streaming_lists: true,
             protobuf: true,
             on_request: None,
+            collect_after: None,
         }
     }
 }
@@ -73,6 +78,7 @@ impl fmt::Debug for Options {
             streaming_lists,
             protobuf,
             on_request,
+            collect_after,
         } = self;
         formatter
             .debug_struct("Options")
@@ -84,6 +90,7 @@ impl fmt::Debug for Options {
             .field("streaming_lists", streaming_lists)
             .field("protobuf", protobuf)
             .field("on_request", &on_request.is_some())
+            .field("collect_after", collect_after)
             .finish_non_exhaustive()
     }
 }

@@ -1,5 +1,9 @@
 //! The state of a server.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use http::Request;
 use parking_lot::{Mutex, RwLock};
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +28,20 @@ pub(crate) struct Server {
     pub(crate) quotas: Mutex<()>,
     /// Cancelled to break the watches that are open.
     watches: Mutex<CancellationToken>,
+    pub(crate) sweeps: Sweeps,
+}
+
+/// Carries out a request of a sweep before it returns.
+pub(crate) type Carrier = Arc<dyn Fn(Request<Vec<u8>>) + Send + Sync>;
+
+/// When the server sweeps, and by whom its requests are sent if not by itself.
+#[derive(Default)]
+pub(crate) struct Sweeps {
+    /// Whether something has been written since the last sweep began.
+    pub(crate) is_due: AtomicBool,
+    /// Whether a task waits or sweeps.
+    pub(crate) is_planned: AtomicBool,
+    pub(crate) carrier: RwLock<Option<Carrier>>,
 }
 
 impl Server {
@@ -32,8 +50,8 @@ impl Server {
         let store = Store::new(limits(&options), kinds::all().map(|row| row.kind), quota::CHARGE);
         let names = Names::new(options.seed);
         let (registry, definitions) = (RwLock::default(), Mutex::default());
-        let (quotas, watches) = (Mutex::default(), Mutex::default());
-        Server { options, store, names, registry, definitions, fault_injector, quotas, watches }
+        let (quotas, watches, sweeps) = (Mutex::default(), Mutex::default(), Sweeps::default());
+        Server { options, store, names, registry, definitions, fault_injector, quotas, watches, sweeps }
     }
 
     pub(crate) fn strategy_context(&self) -> StrategyContext<'_> {

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::definitions;
 use super::reply::Reply;
 use super::strategy::seconds;
+use crate::collect::{FOREGROUND, ORPHAN};
 use crate::kinds::{Generation, Kind};
 use crate::object::{Object, finalizers, is_deleting, map_mut, meta, metadata_mut, set_meta, strings, text};
 use crate::render::{ListMeta, Renderer};
@@ -22,8 +23,6 @@ use crate::server::Server;
 use crate::status::{self, Failure};
 use crate::store::{Key, Unreadable};
 
-const ORPHAN: &str = "orphan";
-const FOREGROUND: &str = "foregroundDeletion";
 /// Namespaces that a cluster cannot be without (the NamespaceLifecycle admission plugin).
 const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
 

@@ -35,6 +35,7 @@ use http::request::Parts;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio_util::sync::CancellationToken;
 
+use super::collect;
 use super::fault_injection::{ConnectionLost, FaultDecision, RequestInfo};
 use super::kinds::Subresource;
 use super::negotiate::{Form, Offer, negotiate};
@@ -107,6 +108,15 @@ pub(crate) async fn answer(
     };
     tracing::debug!(verb, path, code = reply.code, "request");
     reply.into_response()
+}
+
+/// Carries out a request of the server itself, which no fault hits.
+pub(crate) fn carry_out(server: &Arc<Server>, request: http::Request<Vec<u8>>) {
+    let (parts, body) = request.into_parts();
+    // A refusal shows that the object has changed: it is looked at again.
+    if let Ok(incoming) = Incoming::parse(server, &parts, body.into()) {
+        incoming.perform(server, CancellationToken::new());
+    }
 }
 
 /// An answer that breaks off. The status is a success on purpose: a client that does not read the body
@@ -197,9 +207,13 @@ impl Incoming {
     fn perform(&self, server: &Arc<Server>, closing: CancellationToken) -> Reply {
         let (outcome, pretty, aggregated) = match self {
             Incoming::Object(request) => {
+                let before = server.store.revision();
                 let reply = object_reply(server, closing, request);
                 if definitions::concerns(server, request) {
                     definitions::follow(server);
+                }
+                if collect::concerns(request) && server.store.revision() != before {
+                    collect::soon(server, carry_out);
                 }
                 (reply, request.params.pretty, None)
             }

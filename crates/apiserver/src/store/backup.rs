@@ -18,6 +18,13 @@ pub(crate) struct Backup {
     objects: BTreeMap<&'static str, BTreeMap<Arc<Key>, Arc<Object>>>,
 }
 
+impl Backup {
+    /// The objects of a kind, in the order of namespace and name.
+    pub(crate) fn objects(&self, kind: &str) -> impl Iterator<Item = &Arc<Object>> {
+        self.objects.get(kind).into_iter().flat_map(|objects| objects.values())
+    }
+}
+
 impl Store {
     /// All objects as they are now.
     pub(crate) fn back_up(&self) -> Backup {

@@ -2,6 +2,7 @@
 
 mod apply;
 mod client;
+mod collection;
 mod custom_definitions;
 mod custom_objects;
 mod daemonsets;
