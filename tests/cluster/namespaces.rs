@@ -23,7 +23,7 @@ fn config(delay: u64) -> ControllerConfig {
 
 /// A cluster whose namespaces only the daemon ends, with this delay.
 async fn cluster(delay: u64, faults: Faults) -> (Cluster, Daemon) {
-    let cluster = Cluster::without_namespace_controller(faults).await;
+    let cluster = Cluster::without_collectors(faults).await;
     let daemon = cluster.start_with(1, config(delay), |router| router);
     (cluster, daemon)
 }
@@ -105,8 +105,7 @@ async fn a_namespace_without_pods_goes_within_a_second() {
     let writes = requests(&cluster, |request| !matches!(request.verb, "get" | "list" | "watch"));
     let told: Vec<String> =
         writes.iter().map(|it| format!("{} {}{}", it.verb, it.kind, it.subresource)).collect();
-    let expected =
-        ["deletecollection ConfigMap", "deletecollection ServiceAccount", "update Namespacefinalize"];
+    let expected = ["deletecollection ConfigMap", "update Namespacefinalize"];
     assert_eq!(told, expected, "one deletion for each kind that has something, and no status on the way");
 }
 
@@ -240,7 +239,7 @@ fn with_a_broken_group(
 
 #[tokio::test(start_paused = true)]
 async fn a_group_that_cannot_be_discovered_keeps_the_namespace_and_is_named() {
-    let cluster = Cluster::without_namespace_controller(Faults::default()).await;
+    let cluster = Cluster::without_collectors(Faults::default()).await;
     let flag = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
     let broken = flag.clone();
     let _daemon =
@@ -262,7 +261,7 @@ async fn a_group_that_cannot_be_discovered_keeps_the_namespace_and_is_named() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failing_metrics_server_keeps_no_namespace() {
-    let cluster = Cluster::without_namespace_controller(Faults::default()).await;
+    let cluster = Cluster::without_collectors(Faults::default()).await;
     let flag = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
     let _daemon =
         cluster.start_with(1, config(0), |router| with_a_broken_group(router, "metrics.k8s.io", flag));
@@ -312,7 +311,7 @@ async fn a_refused_deletion_is_told_and_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_daemon_whose_list_names_all_leaves_namespaces_alone() {
-    let cluster = Cluster::without_namespace_controller(Faults::default()).await;
+    let cluster = Cluster::without_collectors(Faults::default()).await;
     let daemon = cluster.start_controllers(1);
     delete_shop(&cluster).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
@@ -360,7 +359,7 @@ async fn deleted_namespaces_beside_living_ones_are_the_only_ones_that_are_touche
 
 #[tokio::test(start_paused = true)]
 async fn a_namespace_that_was_deleted_while_no_daemon_ran_goes_when_one_starts() {
-    let cluster = Cluster::without_namespace_controller(Faults::default()).await;
+    let cluster = Cluster::without_collectors(Faults::default()).await;
     create_map(&cluster, "one", &[]).await;
     delete_shop(&cluster).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -399,7 +398,7 @@ async fn lost_answers_and_lost_requests_delay_the_end_and_change_nothing_else() 
 #[tokio::test(start_paused = true)]
 async fn of_two_daemons_the_second_goes_on_where_the_first_was_killed() {
     for after in [50, 300, 600, 1100] {
-        let cluster = Cluster::without_namespace_controller(Faults::default()).await;
+        let cluster = Cluster::without_collectors(Faults::default()).await;
         let first = cluster.start_with(1, config(0), |router| router);
         fill(&cluster).await;
         delete_shop(&cluster).await;

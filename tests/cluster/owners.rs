@@ -1,16 +1,14 @@
 //! The objects that count for an owner: those that name it by UID, kind and API group from within its namespace.
-//! The real app against the sandbox, in virtual time, with a tenant who forges owner references. The garbage
-//! collector is kept from what was forged: a tenant can make it again and again, and a test bed may have no
-//! collector at all.
+//! The real app against the sandbox, in virtual time, with a tenant who forges owner references. No garbage
+//! collector removes what was forged: a tenant can make it again and again, and a test bed may have none.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use windlass_apiserver::FaultDecision;
 use windlass_planner_testkit::objects::deployment;
-use windlass_testkit::cluster::{Cluster, USER_AGENT};
+use windlass_testkit::cluster::{Cluster, Faults};
 
 const S: Duration = Duration::from_secs(1);
 const KINDS: [(&str, &str); 4] = [
@@ -20,22 +18,9 @@ const KINDS: [(&str, &str); 4] = [
     ("Pod", "api/v1"),
 ];
 
-/// A cluster with two namespaces, `shop` and `tenant`, in which the garbage collector can do nothing.
+/// A cluster with two namespaces, `shop` and `tenant`, without a garbage collector.
 async fn cluster() -> Cluster {
-    let cluster = Cluster::answering(|request| {
-        let body = String::from_utf8_lossy(&request.body);
-        let collects = match request.verb {
-            "delete" => body.contains("propagationPolicy") && body.contains("resourceVersion"),
-            "patch" => body.contains("ownerReferences") && body.contains("resourceVersion"),
-            _ => false,
-        };
-        if collects && request.user_agent != USER_AGENT {
-            let message = "no collector here".to_owned();
-            return FaultDecision::Refuse { code: 403, message, reason: "Forbidden".into() };
-        }
-        FaultDecision::Proceed
-    })
-    .await;
+    let cluster = Cluster::without_collectors(Faults::default()).await;
     cluster.call(Method::POST, "/api/v1/namespaces", &json!({"metadata": {"name": "tenant"}})).await;
     cluster
 }

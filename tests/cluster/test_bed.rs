@@ -241,9 +241,11 @@ async fn an_account_that_another_client_created_first_is_as_good() {
     })
     .await;
     let daemon = test_bed(&cluster);
+    let accounts = "/api/v1/namespaces/shop/serviceaccounts";
+    cluster.call(Method::POST, accounts, &json!({"metadata": {"name": "default"}})).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
     let before = attempts(&cluster, "shop");
-    cluster.call(Method::DELETE, "/api/v1/namespaces/shop/serviceaccounts/default", &DELETE).await;
+    cluster.call(Method::DELETE, &format!("{accounts}/default"), &DELETE).await;
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(attempts(&cluster, "shop"), before + 1, "it is not tried again");
     let metrics = daemon.metrics.render();

@@ -1,13 +1,9 @@
-//! The kinds an API server serves, and the few requests that its controllers send. Everything here goes
-//! through a [`kube::Client`], so it works beside any API server.
+//! The few requests of the simulated parts of a cluster. Everything here goes through a [`kube::Client`], so it works beside
+//! any API server.
 
 use std::{fmt, time::Duration};
 
-use kube::{
-    Client,
-    core::{Request, Status},
-    discovery::{ApiResource, Discovery, Scope, verbs},
-};
+use kube::{Client, core::Status};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 
@@ -16,58 +12,6 @@ pub type Now = std::sync::Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
 
 /// How long any request other than a watch may take. kube itself sets no limit at all.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// A kind found by discovery.
-#[derive(Clone, Debug)]
-pub struct Kind {
-    /// Group, version, kind and plural.
-    pub resource: ApiResource,
-    /// Whether its objects live in namespaces.
-    pub namespaced: bool,
-    /// The verbs the server offers for it.
-    pub verbs: Vec<String>,
-}
-
-impl Kind {
-    /// Whether the server offers every one of `wanted`.
-    pub fn supports(&self, wanted: &[&str]) -> bool {
-        wanted.iter().all(|verb| self.verbs.iter().any(|have| have == verb))
-    }
-
-    /// The requests for this kind's objects in `namespace`, or in all of them.
-    pub fn requests(&self, namespace: Option<&str>) -> Request {
-        let ApiResource { group, api_version, plural, .. } = &self.resource;
-        let prefix = if group.is_empty() { "/api" } else { "/apis" };
-        Request::new(match namespace.filter(|_| self.namespaced) {
-            Some(namespace) => format!("{prefix}/{api_version}/namespaces/{namespace}/{plural}"),
-            None => format!("{prefix}/{api_version}/{plural}"),
-        })
-    }
-}
-
-/// Every kind of the server in its preferred version that can be listed, watched and deleted, in a
-/// stable order. Events are left out: they own nothing, nothing owns them, and there are many.
-pub async fn discover(client: &Client) -> Result<Vec<Kind>, CallError> {
-    let found = tokio::time::timeout(REQUEST_TIMEOUT, Discovery::new(client.clone()).run())
-        .await
-        .map_err(|_| CallError::Timeout)?
-        .map_err(CallError::from)?;
-    let mut kinds: Vec<Kind> = found
-        .groups()
-        .flat_map(|group| group.recommended_resources())
-        .map(|(resource, capabilities)| Kind {
-            resource,
-            namespaced: capabilities.scope == Scope::Namespaced,
-            verbs: capabilities.operations,
-        })
-        .filter(|kind| kind.supports(&[verbs::LIST, verbs::WATCH, verbs::DELETE]))
-        .filter(|kind| kind.resource.kind != "Event")
-        .collect();
-    kinds.sort_by(|a, b| {
-        (&a.resource.group, &a.resource.plural).cmp(&(&b.resource.group, &b.resource.plural))
-    });
-    Ok(kinds)
-}
 
 /// A request that got no usable answer.
 #[derive(Debug)]
@@ -78,8 +22,6 @@ pub enum CallError {
     Broken(Box<kube::Error>),
     /// No answer in time. Whether the request took effect is unknown.
     Timeout,
-    /// The answers allow no decision yet.
-    Undecided,
 }
 
 impl CallError {
@@ -92,11 +34,6 @@ impl CallError {
     pub fn names_absent(&self, name: &str) -> bool {
         let CallError::Refused(status) = self else { return false };
         status.code == 404 && status.details.as_ref().is_some_and(|details| details.name == name)
-    }
-
-    /// Nothing went wrong, and it is too early to decide.
-    pub fn is_undecided(&self) -> bool {
-        matches!(self, CallError::Undecided)
     }
 
     /// A resourceVersion or UID that is no longer current, or an object that exists already.
@@ -123,7 +60,6 @@ impl fmt::Display for CallError {
             }
             CallError::Refused(status) => f.write_str(&status.message),
             CallError::Broken(error) => write!(f, "{error}"),
-            CallError::Undecided => f.write_str("the answers of the API server allow no decision yet"),
             CallError::Timeout => {
                 write!(f, "no answer from the API server within {} s", REQUEST_TIMEOUT.as_secs())
             }
@@ -172,21 +108,8 @@ async fn answer<T: DeserializeOwned>(
 
 /// A request with a JSON body to a path that kube has no builder for, such as `pods/x/binding`.
 pub fn post(path: String, body: &Value) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
-    with_body(http::Method::POST, path, body)
-}
-
-/// The same as [`post`], for a PUT.
-pub fn put(path: String, body: &Value) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
-    with_body(http::Method::PUT, path, body)
-}
-
-fn with_body(
-    method: http::Method,
-    path: String,
-    body: &Value,
-) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
     http::Request::builder()
-        .method(method)
+        .method(http::Method::POST)
         .uri(path)
         .header(http::header::CONTENT_TYPE, "application/json")
         .body(body.to_string().into_bytes())

@@ -1,5 +1,4 @@
-//! Tests of the pod simulator, the garbage collector, the namespace controller against
-//! the sandbox's API server, all in one process and in virtual time.
+//! Tests of the pod simulator against the sandbox's API server, both in one process and in virtual time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,13 +18,11 @@ use windlass_apiserver::{Options, Sandbox};
 
 use super::{
     api_client::{Now, post, send},
-    garbage, kubelet, namespaces,
+    kubelet,
 };
 
-mod collection;
 mod nodes;
 mod pods;
-mod termination;
 
 /// A cluster in virtual time, with some of its controllers running.
 struct Rig {
@@ -61,16 +58,6 @@ impl Rig {
         self
     }
 
-    fn with_garbage(self) -> Self {
-        tokio::spawn(garbage::run(self.client.clone(), self.shutdown.clone()));
-        self
-    }
-
-    fn with_namespaces(self) -> Self {
-        tokio::spawn(namespaces::run(self.client.clone(), self.now.clone(), self.shutdown.clone()));
-        self
-    }
-
     async fn create(&self, path: &str, object: Value) -> Value {
         send(&self.client, post(path.to_owned(), &object)).await.unwrap()
     }
@@ -83,22 +70,6 @@ impl Rig {
         });
         json_patch::merge(&mut pod["spec"], &spec);
         self.create(PODS, pod).await
-    }
-
-    /// A ConfigMap in `default`; `owners` are other ConfigMaps, as (name, UID).
-    async fn create_map(&self, name: &str, owners: &[(&str, &str)]) -> String {
-        let references: Vec<Value> = owners
-            .iter()
-            .map(|(name, uid)| {
-                json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid,
-                       "blockOwnerDeletion": true})
-            })
-            .collect();
-        let object = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": name, "namespace": "default", "ownerReferences": references},
-        });
-        self.create(MAPS, object).await["metadata"]["uid"].as_str().unwrap().to_owned()
     }
 
     async fn get(&self, path: &str, name: &str) -> Option<Value> {
@@ -135,9 +106,7 @@ impl Rig {
 }
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const NODES: &str = "/api/v1/nodes";
-const SPACES: &str = "/api/v1/namespaces";
 
 async fn pass(milliseconds: u64) {
     tokio::time::sleep(Duration::from_millis(milliseconds)).await;

@@ -1,13 +1,11 @@
 //! The parts of a cluster beside its API server and its workload controllers: nodes whose kubelet starts and ends pods,
-//! a scheduler, and the collectors of garbage and of namespaces, all simulated.
+//! and a scheduler, all simulated.
 //!
 //! Everything here is a client of an API server, by a [`kube::Client`], and works beside any: the one of
 //! `windlass-apiserver` in this process, or a real one. Time is handed in, so that a test runs under a paused clock.
 
 pub mod api_client;
-pub mod garbage;
 pub mod kubelet;
-pub mod namespaces;
 pub mod reflector;
 pub mod scheduler;
 

@@ -102,12 +102,29 @@ enum Fault {
 
 impl<J: Judge> Cluster<J> {
     /// An API server with nothing in it.
-    pub fn new(seed: u64, faults: Faults, judge: J) -> Self {
+    pub fn new(seed: u64, faults: Faults, judge: J) -> Arc<Self> {
+        Arc::new(Self::with(seed, faults, judge, None))
+    }
+
+    /// The same, where what has no owner left is deleted at once, by a client that is called `garbage`.
+    pub fn collecting(seed: u64, faults: Faults, judge: J) -> Arc<Self> {
+        let cluster = Arc::new(Self::with(seed, faults, judge, Some(Duration::ZERO)));
+        let collector = Arc::downgrade(&cluster);
+        cluster.sandbox.collect_by(move |request| {
+            if let Some(cluster) = collector.upgrade() {
+                cluster.carry_out("garbage", request.map(Body::from));
+            }
+        });
+        cluster
+    }
+
+    fn with(seed: u64, faults: Faults, judge: J, collect_after: Option<Duration>) -> Self {
         let clock = Clock::virtual_from(Timestamp::from_second(1_767_225_600).unwrap_or_default());
         let time = clock.clone();
         let mut options = Options::new(Arc::new(move || time.now()));
         options.protobuf = false;
         options.seed = seed;
+        options.collect_after = collect_after;
         let sandbox = Sandbox::new(options);
         let state = State {
             rng: fastrand::Rng::with_seed(seed),
@@ -297,17 +314,17 @@ impl<J: Judge> Cluster<J> {
         };
         drop(state);
         if let Some(request) = follow_up {
-            self.follow_up(request);
+            self.carry_out("user", request);
         }
         response
     }
 
-    /// Carries out a request of a user.
-    fn follow_up(&self, request: Request<Body>) {
+    /// Carries out a request to which nothing happens on its way.
+    fn carry_out(&self, agent: &str, request: Request<Body>) {
         let (parts, body) = request.into_parts();
         if let Some(Ok(body)) = body.collect().now_or_never() {
             let body = body.to_bytes();
-            let call = Call::new("user".into(), &parts, &body);
+            let call = Call::new(agent.into(), &parts, &body);
             self.perform(&call, parts, body);
         }
     }

@@ -26,7 +26,7 @@ use self::cluster::Cluster;
 use self::judge::Judge;
 use self::scenario::Scenario;
 use super::invariants::Breach;
-use windlass_nodes::{garbage, kubelet};
+use windlass_nodes::kubelet;
 
 /// How a history ended.
 #[derive(Clone, Debug)]
@@ -50,8 +50,8 @@ pub fn run(seed: u64, bug: &'static str) -> std::io::Result<Outcome> {
 }
 
 async fn history(scenario: Scenario) -> Outcome {
-    let cluster =
-        Arc::new(Cluster::new(scenario.seed, scenario.faults, Judge::new(scenario.faults.staleness())));
+    let judge = Judge::new(scenario.faults.staleness());
+    let cluster = Cluster::collecting(scenario.seed, scenario.faults, judge);
     let end = CancellationToken::new();
     let time = cluster.clock.clone();
     let options = kubelet::Options {
@@ -63,9 +63,6 @@ async fn history(scenario: Scenario) -> Outcome {
         ..kubelet::Options::new(Arc::new(move || time.now()))
     };
     let kubelets = tokio::spawn(kubelet::run(cluster.client("kubelet"), options, end.clone()));
-    let are_collected =
-        |resource: &str| matches!(resource, "daemonsets" | "controllerrevisions" | "pods" | "nodes");
-    let collector = tokio::spawn(garbage::run_for(cluster.client("garbage"), are_collected, end.clone()));
     let mut actors = Actors::new(cluster.clone(), scenario.clone());
     actors.begin().await;
     let played = play(&scenario, &cluster, &mut actors).await;
@@ -74,7 +71,7 @@ async fn history(scenario: Scenario) -> Outcome {
     }
     end.cancel();
     actors.end();
-    drop((kubelets, collector));
+    drop(kubelets);
     Outcome { failure: cluster.failure(), log: cluster.log() }
 }
 

@@ -11,7 +11,7 @@
 //! * [`scenario`]: what a seed draws; [`actors`]: carries it out.
 //! * [`truth`]: who owns whom, computed from the stored objects alone.
 //! * [`judge`]: judges every write of the collector; [`convergence`]: what must hold after the faults.
-//! * [`second_opinion`]: the end of a history without faults, by this collector and by that of the sandbox.
+//! * [`second_opinion`]: the end of a history without faults, by this collector and by a sweep of the store.
 
 pub mod actors;
 pub mod convergence;
@@ -47,7 +47,7 @@ pub fn run(seed: u64, bug: &'static str) -> std::io::Result<Outcome> {
 
 async fn history(scenario: Scenario) -> Outcome {
     let judge = Judge::new(&scenario);
-    let cluster = Arc::new(Cluster::new(scenario.seed, scenario.faults, judge));
+    let cluster = Cluster::new(scenario.seed, scenario.faults, judge);
     let mut actors = Actors::new(cluster.clone(), &scenario);
     actors.begin().await;
     if let Err(breach) = play(&scenario, &cluster, &mut actors).await {

@@ -42,7 +42,7 @@ pub fn run(seed: u64, bug: &'static str) -> std::io::Result<Outcome> {
 
 async fn history(scenario: Scenario) -> Outcome {
     let judge = Judge::new(scenario.delay, scenario.faults.staleness());
-    let cluster = Arc::new(Cluster::new(scenario.seed, scenario.faults, judge));
+    let cluster = Cluster::new(scenario.seed, scenario.faults, judge);
     let mut actors = Actors::new(cluster.clone(), scenario.clone());
     actors.begin();
     if let Err(breach) = play(&scenario, &cluster, &mut actors).await {

@@ -33,7 +33,7 @@ use self::judge::Judge;
 use self::scenario::{Cleanup, Scenario};
 use super::daemon_sets::Outcome;
 use super::invariants::Breach;
-use windlass_nodes::{garbage, kubelet};
+use windlass_nodes::kubelet;
 
 /// The API server of this simulation.
 pub type Cluster = super::cluster::Cluster<Judge>;
@@ -70,7 +70,7 @@ fn play(scenario: Scenario, bug: &'static str) -> std::io::Result<Outcome> {
 
 async fn history(scenario: Scenario) -> Outcome {
     let judge = Judge::new(scenario.faults.staleness());
-    let cluster = Arc::new(Cluster::new(scenario.seed, scenario.faults, judge));
+    let cluster = Cluster::collecting(scenario.seed, scenario.faults, judge);
     let end = CancellationToken::new();
     let time = cluster.clock.clone();
     let options = kubelet::Options {
@@ -82,9 +82,6 @@ async fn history(scenario: Scenario) -> Outcome {
         ..kubelet::Options::new(Arc::new(move || time.now()))
     };
     let kubelets = tokio::spawn(kubelet::run(cluster.client("kubelet"), options, end.clone()));
-    let are_collected =
-        |resource: &str| matches!(resource, "replicationcontrollers" | "replicasets" | "pods");
-    let collector = tokio::spawn(garbage::run_for(cluster.client("garbage"), are_collected, end.clone()));
     let mut actors = Actors::new(cluster.clone(), scenario.clone());
     actors.begin().await;
     if let Err(breach) = acts(&scenario, &cluster, &mut actors).await {
@@ -92,7 +89,7 @@ async fn history(scenario: Scenario) -> Outcome {
     }
     end.cancel();
     actors.end();
-    drop((kubelets, collector));
+    drop(kubelets);
     Outcome { failure: cluster.failure(), log: cluster.log() }
 }
 

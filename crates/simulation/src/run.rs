@@ -13,12 +13,12 @@ use super::cost::ChangeCost;
 use super::invariants::Breach;
 use super::log::Entry;
 use super::oracle::{self, Ending};
-use super::scenario::{Act, Scenario};
+use super::scenario::Scenario;
 use super::server::{NAMESPACE, Picture, Server};
 use super::{convergence, daemons};
 use windlass::clock::Clock;
 use windlass_apiserver::{Options, Sandbox};
-use windlass_nodes::{garbage, kubelet, namespaces};
+use windlass_nodes::kubelet;
 
 /// How a history ended.
 #[derive(Clone, Debug)]
@@ -105,8 +105,10 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
     options.streaming_lists = scenario.streaming_lists;
     // As often as a real API server.
     options.bookmark_interval = Duration::from_secs(60);
+    options.collect_after = Some(Duration::ZERO);
     let sandbox = Sandbox::new(options);
     let server = Arc::new(Server::new(sandbox, clock, scenario.clone(), record));
+    server.collect_garbage();
     let end = CancellationToken::new();
     let mut tasks = JoinSet::new();
     let never_ready = regex_lite::Regex::new(":broken$").ok();
@@ -115,17 +117,10 @@ async fn history(scenario: &Scenario, record: bool) -> Outcome {
         ready_delay: scenario.readiness,
         shutdown_delay: scenario.shutdown,
         events: false,
-        ..kubelet::Options::new(now.clone())
+        ..kubelet::Options::new(now)
     };
     let simulator = kubelet::run(server.client("kubelet"), kubelet, end.clone());
     tasks.spawn(named("the kubelet", simulator));
-    let are_collected = |resource: &str| matches!(resource, "deployments" | "replicasets" | "pods");
-    let collector = garbage::run_for(server.client("garbage"), are_collected, end.clone());
-    tasks.spawn(named("the garbage collector", collector));
-    if scenario.acts.iter().any(|(_, act)| *act == Act::EndNamespace) {
-        let emptied = namespaces::run(server.client("namespaces"), now, end.clone());
-        tasks.spawn(named("the namespace controller", emptied));
-    }
     let mut stops = Vec::new();
     for number in 0..scenario.daemons {
         let (stop, stopped) = tokio::sync::mpsc::unbounded_channel();

@@ -177,6 +177,17 @@ impl Server {
         kube::Client::new(service, "default")
     }
 
+    /// Has a client that is called `garbage` carry out the sweeps of the API server.
+    pub fn collect_garbage(self: &Arc<Self>) {
+        let collector = Arc::downgrade(self);
+        self.sandbox.collect_by(move |request| {
+            let Some(server) = collector.upgrade() else { return };
+            let (parts, body) = request.into_parts();
+            let call = Call::new("garbage".into(), &parts, &body);
+            server.perform(&call, parts, body.into());
+        });
+    }
+
     async fn answer(
         self: Arc<Self>,
         agent: Arc<str>,

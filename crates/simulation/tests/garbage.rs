@@ -32,7 +32,7 @@ fn the_same_seed_twice_is_the_same_history() {
 }
 
 #[test]
-fn the_collector_of_the_sandbox_ends_with_the_same_objects() {
+fn a_sweep_of_the_store_ends_with_the_same_objects() {
     let differ = |seed| Some(format!("seed {seed}: {}", disagree(seed).unwrap()?));
     let differences: Vec<String> = seeds(0..12).filter_map(differ).collect();
     assert!(differences.is_empty(), "{}", differences.join("\n\n"));

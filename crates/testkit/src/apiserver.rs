@@ -18,9 +18,14 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use windlass::app::{Controllers, Parts};
 use windlass::clock::Clock;
+use windlass::config::{ControllerConfig, Enabled};
+use windlass::metrics::Metrics;
 use windlass::runtime::client::{ClientOptions, connect};
-use windlass_nodes::{garbage, kubelet, namespaces};
+use windlass_nodes::kubelet;
+
+use super::cluster::unlimited;
 
 /// The environment variable, named as envtest names it.
 pub const ASSETS: &str = "KUBEBUILDER_ASSETS";
@@ -349,12 +354,20 @@ pub async fn run_nodes(server: &ApiServer, end: &CancellationToken) {
     tokio::spawn(kubelet::run(server.client().await, options, end.clone()));
 }
 
-/// The same, and the two controllers that every cluster has.
+/// The same, and the garbage collector and the namespace controller of the daemon: every cluster has these two.
 pub async fn run_the_rest_of_the_cluster(server: &ApiServer, end: &CancellationToken) {
     run_nodes(server, end).await;
-    let client = server.client().await;
-    tokio::spawn(garbage::run(client.clone(), end.clone()));
-    tokio::spawn(namespaces::run(client, Arc::new(|| Clock::System.now()), end.clone()));
+    let parts = Parts {
+        client: server.client_of_the_daemon().await.into(),
+        host: "rest-of-the-cluster".into(),
+        clock: Clock::System,
+        seed: 0,
+        metrics: Metrics::new(),
+        election: None,
+    };
+    let enabled = Enabled::none().with("garbage-collector-controller").with("namespace-controller");
+    let config = ControllerConfig { enabled, namespace_deletion_delay: Duration::ZERO, ..unlimited() };
+    tokio::spawn(Controllers::new(config, parts).run(end.clone(), Duration::from_secs(10)));
 }
 
 /// The ServiceAccount of `deploy/rbac.yaml`, as the API server sees it.

@@ -1,4 +1,4 @@
-//! A whole cluster in one process and in virtual time: the sandbox, its pod simulator and collectors,
+//! A whole cluster in one process and in virtual time: the sandbox, which collects garbage, its pod simulator,
 //! and the real controllers, through the same client that the daemon uses.
 
 use std::sync::{Arc, Mutex};
@@ -19,12 +19,12 @@ use windlass::config::ControllerConfig;
 use windlass::metrics::Metrics;
 use windlass::runtime::leader_election::rules::ElectionOptions;
 use windlass_apiserver::{FaultDecision, FaultInjector, Options, RequestInfo, Sandbox};
-use windlass_nodes::{garbage, kubelet, namespaces};
+use windlass_nodes::kubelet;
 use windlass_planner_testkit::objects::DeploymentBuilder;
 
 use super::user::{another_image, new_deployment, send};
 
-/// An API server with its nodes and collectors; daemons are started beside them.
+/// An API server with its nodes; daemons are started beside them.
 pub struct Cluster {
     /// The API server.
     pub sandbox: Sandbox,
@@ -41,12 +41,6 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         self.shutdown.cancel();
     }
-}
-
-/// The controllers that run beside the API server without being under test.
-struct Simulated {
-    garbage_collector: bool,
-    namespace_controller: bool,
 }
 
 /// The faults of the API server, if any.
@@ -81,22 +75,19 @@ impl Cluster {
 
     /// A cluster whose API server has these faults.
     pub async fn with(faults: Faults, change: impl FnOnce(Options) -> Options) -> Self {
-        Self::build(faults, change, Simulated { garbage_collector: true, namespace_controller: true }).await
-    }
-
-    /// A cluster in which only a daemon ends namespaces.
-    pub async fn without_namespace_controller(faults: Faults) -> Self {
-        let simulated = Simulated { garbage_collector: true, namespace_controller: false };
-        Self::build(faults, |options| options, simulated).await
+        let collecting = |mut options: Options| {
+            options.collect_after = Some(Duration::ZERO);
+            change(options)
+        };
+        Self::build(faults, collecting).await
     }
 
     /// A cluster in which only a daemon collects garbage and ends namespaces.
     pub async fn without_collectors(faults: Faults) -> Self {
-        let simulated = Simulated { garbage_collector: false, namespace_controller: false };
-        Self::build(faults, |options| options, simulated).await
+        Self::build(faults, |options| options).await
     }
 
-    async fn build(faults: Faults, change: impl FnOnce(Options) -> Options, simulated: Simulated) -> Self {
+    async fn build(faults: Faults, change: impl FnOnce(Options) -> Options) -> Self {
         let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let clock = Clock::virtual_from(start);
         let time = clock.clone();
@@ -115,11 +106,6 @@ impl Cluster {
         let never_ready = Some(regex_lite::Regex::new(":broken$").unwrap());
         let options = kubelet::Options { never_ready, ..kubelet::Options::new(now.clone()) };
         tokio::spawn(kubelet::run(cluster.client.clone(), options, cluster.shutdown.clone()));
-        if simulated.garbage_collector {
-            tokio::spawn(garbage::run(cluster.client.clone(), cluster.shutdown.clone()));
-        }
-        let run = if simulated.namespace_controller { namespaces::run } else { namespaces::run_accounts };
-        tokio::spawn(run(cluster.client.clone(), now, cluster.shutdown.clone()));
         cluster.call(Method::POST, "/api/v1/namespaces", &json!({"metadata": {"name": "shop"}})).await;
         cluster
     }

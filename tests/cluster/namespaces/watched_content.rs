@@ -8,7 +8,7 @@ const SECRETS: &str = "/api/v1/namespaces/shop/secrets";
 
 /// Both controllers in one daemon.
 async fn cluster_with(garbage_resources: ResourceFilter) -> (Cluster, Daemon) {
-    let cluster = Cluster::without_namespace_controller(Faults::default()).await;
+    let cluster = Cluster::without_collectors(Faults::default()).await;
     let base = config(0);
     let enabled = base.enabled.clone().with("garbage-collector-controller");
     let daemon =

@@ -1,15 +1,13 @@
-//! The same history without faults, once with the collector of the daemon and once with that of the sandbox
-//! (`crates/nodes`), which shares no code with it: both must end with the same objects.
+//! The same history without faults, once with the collector of the daemon and once with the sweep of the API server
+//! (`crates/apiserver/src/collect.rs`), which shares no code with it, watches nothing and remembers nothing: both must end
+//! with the same objects.
 //!
 //! Each act comes after the collector has settled, so that users meet the same objects in both.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::Cluster;
 use super::actors::Actors;
@@ -17,7 +15,6 @@ use super::judge::Judge;
 use super::scenario::Scenario;
 use super::truth;
 use crate::invariants::text;
-use windlass_nodes::{garbage, namespaces};
 
 /// How long a collector has for what an act has made necessary.
 const SETTLES_IN: Duration = Duration::from_secs(45);
@@ -26,7 +23,7 @@ const SETTLES_IN: Duration = Duration::from_secs(45);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Collector {
     Daemon,
-    Sandbox,
+    Sweep,
 }
 
 /// Objects by kind, namespace and name: whether they are being deleted, their finalizers, and their owners.
@@ -37,7 +34,7 @@ type Picture = BTreeMap<String, Value>;
 /// # Errors
 /// When no runtime can be started.
 pub fn disagree(seed: u64) -> std::io::Result<Option<String>> {
-    let [ours, theirs] = [Collector::Daemon, Collector::Sandbox].map(|collector| {
+    let [ours, theirs] = [Collector::Daemon, Collector::Sweep].map(|collector| {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
         std::io::Result::Ok(runtime.block_on(history(Scenario::without_faults(seed), collector)))
@@ -49,27 +46,21 @@ pub fn disagree(seed: u64) -> std::io::Result<Option<String>> {
         let of = |picture: &Picture, key| picture.get(key).map_or("none".to_owned(), Value::to_string);
         let lines = keys.into_iter().filter(|key| ours.get(*key) != theirs.get(*key));
         let lines =
-            lines.map(|key| format!("{key}: {}\n  in the sandbox: {}", of(ours, key), of(theirs, key)));
+            lines.map(|key| format!("{key}: {}\n  after a sweep: {}", of(ours, key), of(theirs, key)));
         format!("after {act}\n{}", lines.collect::<Vec<_>>().join("\n"))
     }))
 }
 
 async fn history(scenario: Scenario, collector: Collector) -> Vec<(String, Picture)> {
     let judge = Judge::new(&scenario);
-    let cluster = Arc::new(Cluster::new(scenario.seed, scenario.faults, judge));
+    let cluster = match collector {
+        Collector::Daemon => Cluster::new(scenario.seed, scenario.faults, judge),
+        Collector::Sweep => Cluster::collecting(scenario.seed, scenario.faults, judge),
+    };
     let mut actors = Actors::new(cluster.clone(), &scenario);
-    let mut tasks = Vec::new();
     match collector {
         Collector::Daemon => actors.begin().await,
-        Collector::Sandbox => {
-            actors.prepare().await;
-            let (time, end) = (cluster.clock.clone(), CancellationToken::new());
-            let namespaces =
-                namespaces::run(cluster.client("namespaces"), Arc::new(move || time.now()), end.clone());
-            tasks.push(AbortOnDropHandle::new(tokio::spawn(namespaces)));
-            let garbage = garbage::run(cluster.client("garbage"), end);
-            tasks.push(AbortOnDropHandle::new(tokio::spawn(garbage)));
-        }
+        Collector::Sweep => actors.prepare().await,
     }
     let mut pictures = Vec::new();
     for (_, act) in &scenario.acts {

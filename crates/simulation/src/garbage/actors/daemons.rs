@@ -16,7 +16,6 @@ use windlass::config::{ControllerConfig, Enabled, OnConflict};
 use windlass::engine::context::ResourceFilter;
 use windlass::metrics::Metrics;
 use windlass::model::ObjectKey;
-use windlass_nodes::namespaces;
 
 pub(super) struct Daemons {
     cluster: Arc<Cluster>,
@@ -24,7 +23,7 @@ pub(super) struct Daemons {
     life: u32,
     /// Those that may still act.
     running: Vec<(String, AbortHandle)>,
-    namespaces: Option<AbortOnDropHandle<()>>,
+    namespaces: Option<AbortOnDropHandle<anyhow::Result<()>>>,
 }
 
 /// The name of a kind in flags.
@@ -44,10 +43,12 @@ impl Daemons {
 
     /// Starts a collector, and the namespace controller, whose requests are those of a user here.
     pub(super) fn begin(&mut self) {
-        let time = self.cluster.clock.clone();
-        let client = self.cluster.client("namespaces");
-        let run = namespaces::run(client, Arc::new(move || time.now()), CancellationToken::new());
-        self.namespaces = Some(AbortOnDropHandle::new(tokio::spawn(run)));
+        let config = ControllerConfig {
+            enabled: Enabled::none().with("namespace-controller"),
+            namespace_deletion_delay: Duration::ZERO,
+            ..ControllerConfig::default()
+        };
+        self.namespaces = Some(AbortOnDropHandle::new(self.run("namespaces", config)));
         self.start();
     }
 
@@ -56,19 +57,21 @@ impl Daemons {
         self.life += 1;
         let (agent, now) = (format!("d{}", self.life), self.cluster.elapsed());
         self.cluster.with_judge(|judge| judge.daemon_started(&agent, now));
+        let daemon = self.run(&agent, self.config());
+        self.running.push((agent, daemon.abort_handle()));
+        daemon
+    }
+
+    fn run(&self, agent: &str, config: ControllerConfig) -> JoinHandle<anyhow::Result<()>> {
         let parts = Parts {
-            client: self.cluster.client(&agent).into(),
+            client: self.cluster.client(agent).into(),
             host: "simulation".into(),
             clock: self.cluster.clock.clone(),
             seed: self.scenario.seed ^ u64::from(self.life) << 32,
             metrics: Metrics::new(),
             election: None,
         };
-        let run =
-            Controllers::new(self.config(), parts).run(CancellationToken::new(), Duration::from_secs(10));
-        let daemon = tokio::spawn(run);
-        self.running.push((agent, daemon.abort_handle()));
-        daemon
+        tokio::spawn(Controllers::new(config, parts).run(CancellationToken::new(), Duration::from_secs(10)))
     }
 
     fn config(&self) -> ControllerConfig {
