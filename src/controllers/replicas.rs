@@ -385,26 +385,43 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_deletion_of_a_pod_of_nobody_is_seen_however_long_the_name_of_its_replica_set_is() {
+    async fn a_pod_that_is_older_than_its_replica_set_has_not_used_a_name_of_it() {
         use crate::model::Uid;
         use crate::plan::replicaset::names::Sequence;
 
-        for length in [3, 57, 58, 70] {
-            for (owner, is_its) in [(None, true), (Some("sibling"), length < 57)] {
-                let mut rig = rig(200, |_| {});
-                let name = "a".repeat(length);
-                let first = Sequence::of(&name, &Uid::new("u")).name(0);
-                let mut replica_set = replica_set();
-                replica_set.meta.key.name = name.as_str().into();
-                let replica_sets = rig.context.store::<ReplicaSet>();
-                replica_sets.begin_list(false);
-                replica_sets.put(replica_set.clone());
-                replica_sets.end_list(9);
-                rig.dispatch(Change::Deleted(Arc::new(named_pod(&first, owner))));
-                let names = rig.replica_sets.controller().used_names(&replica_set);
-                assert_eq!(names.is_used(0), is_its, "{length}, {owner:?}: {names:?}");
-            }
+        for (created, is_its) in [("2019-12-31T23:59:59Z", true), ("2020-01-01T00:00:01Z", false)] {
+            let rig = rig(200, |_| {});
+            let pods = rig.context.store::<Pod>();
+            pods.begin_list(false);
+            pods.put(named_pod(&Sequence::of("web", &Uid::new("u")).name(4_000_000), Some("u")));
+            pods.end_list(9);
+            let mut replica_set = replica_set();
+            replica_set.meta.created = created.parse().unwrap();
+            let names = rig.replica_sets.controller().used_names(&replica_set);
+            assert_eq!(names.unused().next(), Some(if is_its { 4_000_001 } else { 0 }), "{created}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_name_of_a_pod_that_is_released_and_deleted_stays_used_and_an_adopted_one_moves_nothing() {
+        use crate::model::Uid;
+        use crate::plan::replicaset::names::Sequence;
+
+        let mut rig = rig(200, |_| {});
+        let sequence = Sequence::of("web", &Uid::new("u"));
+        let replica_sets = rig.context.store::<ReplicaSet>();
+        replica_sets.begin_list(false);
+        replica_sets.put(replica_set());
+        replica_sets.end_list(9);
+        let changed = |position, old, new| Change::Updated {
+            old: Arc::new(named_pod(&sequence.name(position), old)),
+            new: Arc::new(named_pod(&sequence.name(position), new)),
+        };
+        rig.dispatch(changed(0, Some("u"), None));
+        rig.dispatch(Change::Deleted(Arc::new(named_pod(&sequence.name(0), None))));
+        rig.dispatch(changed(5, None, Some("u")));
+        let names = rig.replica_sets.controller().used_names(&replica_set());
+        assert_eq!(names.unused().next(), Some(1), "{names:?}");
     }
 
     /// How many pods one sync requests for a ReplicaSet of three that the cache shows with another size

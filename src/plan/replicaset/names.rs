@@ -79,24 +79,6 @@ impl Sequence {
     }
 }
 
-/// The names of the owners that a pod may have its name from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OwnerNames<'a> {
-    /// The only one where the base is whole.
-    pub whole: Option<&'a str>,
-    /// The start of all others.
-    pub cut: Option<&'a str>,
-}
-
-/// The inverse of [`Sequence::base`].
-pub fn owner_names(pod: &str) -> OwnerNames<'_> {
-    let base = pod.len().checked_sub(SUFFIX).and_then(|cut| pod.get(..cut));
-    OwnerNames {
-        whole: base.and_then(|base| base.strip_suffix('-')),
-        cut: base.filter(|base| base.len() == LONGEST_BASE),
-    }
-}
-
 /// Steps of a width that shares no factor with the number of suffixes visit each once. That number is a power of 27, so
 /// that a width that is not divisible by three is enough.
 fn start_and_width(hash: u64) -> (u64, u64) {
@@ -141,24 +123,6 @@ mod tests {
             assert!(suffix.bytes().all(|byte| SAFE_ALPHABET.contains(&byte)), "{name}");
         }
         assert_eq!(first(&"a".repeat(253), "u", 1)[0].len(), 63);
-    }
-
-    #[test]
-    fn the_owners_of_a_name_are_those_whose_sequence_has_its_base() {
-        let names = |pod| (owner_names(pod).whole, owner_names(pod).cut);
-        assert_eq!(names("web-1-x7k2p"), (Some("web-1"), None));
-        assert_eq!(names("webx7k2p"), (None, None));
-        assert_eq!(names("x7k2p"), (None, None));
-        assert_eq!(names("é7k2"), (None, None));
-        for length in [1, 56, 57, 58, 59, 253] {
-            let owner = "a".repeat(length);
-            let sequence = Sequence::of(&owner, &Uid::new("u"));
-            let name = sequence.name(7);
-            let OwnerNames { whole, cut } = owner_names(&name);
-            assert_eq!(whole == Some(&*owner), length <= 57, "{length}");
-            assert_eq!(cut.is_some(), sequence.shares_its_base(), "{length}");
-            assert!(cut.is_none_or(|cut| length == 57 || owner.starts_with(cut)), "{length}");
-        }
     }
 
     #[test]

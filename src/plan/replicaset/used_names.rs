@@ -11,9 +11,8 @@
 //! have yet to arrive. If a later pod is young they are in doubt: a place is kept free for each, until nothing
 //! can arrive any more.
 //!
-//! Pods that are adopted may have names from anywhere: those of an earlier ReplicaSet of the same name are from another
-//! sequence. Wherever the mark is placed, such names ahead of it are passed over, by this process as by one that is
-//! restarted.
+//! Pods that are adopted do not count: those of an earlier ReplicaSet of the same name have their names from another
+//! sequence, which has a given name among the next ones once in 14 million times.
 //!
 //! Positions that are not in this process's memory come from names that others may choose. A sequence is a circle, and
 //! a position up to half of it ahead counts as later. Whoever creates pods with chosen names and our owner reference
@@ -43,7 +42,7 @@ pub enum Between {
 
 /// See the module. A position is counted on beyond the end of the sequence, and stands for a name modulo
 /// [`LENGTH`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct UsedNames {
     /// The high-water mark: no pod is known to have had a name from here on, nor was one requested.
     next: u64,
@@ -51,10 +50,6 @@ pub struct UsedNames {
     free: BTreeSet<u64>,
     /// Positions before the mark that another process may have requested.
     in_doubt: BTreeSet<u64>,
-    /// Positions on the circle that pods had when the mark was placed, and that do not count as before it. They were
-    /// passed over, and do not move the mark when the pods are adopted: a process that is restarted then passes them
-    /// over, too.
-    passed_over: BTreeSet<u64>,
 }
 
 impl UsedNames {
@@ -62,7 +57,7 @@ impl UsedNames {
     /// young that a creation before it may still arrive.
     ///
     /// The mark stands where the longest run of free names begins. That is behind the last pod, wherever on the
-    /// circle; a single name far off, by chance or on purpose, is passed over.
+    /// circle; a single name far off, by chance or on purpose, does not move it.
     pub fn of(pods: impl IntoIterator<Item = (u64, bool)>) -> Self {
         let mut pods: Vec<(u64, bool)> = pods.into_iter().map(|(at, young)| (at % LENGTH, young)).collect();
         pods.sort_unstable();
@@ -88,21 +83,19 @@ impl UsedNames {
             following = *at;
         }
         used.trim();
-        let is_before = |at: u64| used.place(at).is_some_and(|at| at < used.next);
-        used.passed_over = pods.iter().map(|(at, _)| *at).filter(|at| !is_before(*at)).collect();
         used
     }
 
     fn doubt(&mut self, positions: Range<u64>) {
         if positions.end.saturating_sub(positions.start) <= MOST_IN_DOUBT {
-            self.in_doubt.extend(positions.filter(|at| !self.passed_over.contains(&(at % LENGTH))));
+            self.in_doubt.extend(positions);
         }
     }
 
     fn leave_free(&mut self, positions: Range<u64>) {
         // With the one behind them no more than are remembered.
         if positions.end.saturating_sub(positions.start) < MOST {
-            self.free.extend(positions.filter(|at| !self.passed_over.contains(&(at % LENGTH))));
+            self.free.extend(positions);
         }
     }
 
@@ -118,9 +111,7 @@ impl UsedNames {
 
     /// A pod has or had the name at this position.
     pub fn had(&mut self, position: u64, between: Between) {
-        let Some(at) = self.place(position).filter(|at| !self.passed_over.contains(&(at % LENGTH))) else {
-            return;
-        };
+        let Some(at) = self.place(position) else { return };
         if at < self.next {
             self.free.remove(&at);
             self.in_doubt.remove(&at);
@@ -132,11 +123,6 @@ impl UsedNames {
         }
         self.next = at.saturating_add(1);
         self.trim();
-    }
-
-    /// Whether no pod is known, and no name was requested.
-    pub fn is_empty(&self) -> bool {
-        *self == UsedNames::default()
     }
 
     /// No request of another process can arrive any more.
@@ -152,17 +138,14 @@ impl UsedNames {
     /// Whether a pod is known to have had the name at this position.
     pub fn is_used(&self, position: u64) -> bool {
         let before = self.place(position).filter(|at| *at < self.next);
-        self.passed_over.contains(&(position % LENGTH))
-            || before.is_some_and(|at| !self.free.contains(&at) && !self.in_doubt.contains(&at))
+        before.is_some_and(|at| !self.free.contains(&at) && !self.in_doubt.contains(&at))
     }
 
     /// The positions for new pods, in the order of their use. After its end the sequence begins
     /// again.
     pub fn unused(&self) -> impl Iterator<Item = u64> + use<> {
         let next = if planted!("names of deleted pods are used again") { 0 } else { self.next };
-        let passed_over = self.passed_over.clone();
         let further = (0..LENGTH).map(move |ahead| next.wrapping_add(ahead));
-        let further = further.filter(move |at| !passed_over.contains(&(at % LENGTH)));
         self.free.clone().into_iter().chain(further)
     }
 
@@ -284,32 +267,6 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_are_adopted_do_not_move_the_mark_that_was_placed_by_them() {
-        let orphans = [87_623, 4_663_715, 7_921_320, 11_178_925];
-        let mut used = old(&orphans);
-        for at in orphans {
-            used.had(at, Between::Free);
-            assert!(used.is_used(at));
-        }
-        assert_eq!(unused(&used, 1), [87_624]);
-        used.requested(87_624);
-        used.had(87_624, Between::Free);
-        let restarted = old(&[87_623, 4_663_715, 7_921_320, 11_178_925, 87_624]);
-        assert_eq!(unused(&used, 9), unused(&restarted, 9));
-    }
-
-    #[test]
-    fn the_names_of_adopted_pods_are_skipped() {
-        let mut used = old(&[1, 4_500_000, 9_000_000, LENGTH - 2]);
-        assert_eq!(unused(&used, 1), [9_000_001]);
-        used.had(LENGTH - 3, Between::Free);
-        assert_eq!(unused(&used, 4), [LENGTH - 1, LENGTH, LENGTH + 2, LENGTH + 3]);
-        used.requested(LENGTH + 3);
-        assert_eq!(unused(&used, 5), [LENGTH - 1, LENGTH, LENGTH + 2, LENGTH + 3, LENGTH + 4]);
-        assert!(used.is_used(1));
-    }
-
-    #[test]
     fn creator_and_observer_of_a_pod_far_ahead_continue_with_the_same_name() {
         for at in [3, MOST, MOST + 1, 5_000_000] {
             let (mut requesting, mut watching) = (old(&[0]), old(&[0]));
@@ -343,19 +300,6 @@ mod tests {
     }
 
     proptest! {
-        /// A process that sees its pods once more, as when they are adopted, goes on as one that is restarted.
-        #[test]
-        fn pods_that_are_known_change_nothing_when_they_are_seen_again(
-            known in prop::collection::vec(0..LENGTH, 0..20),
-            again in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
-        ) {
-            let mut used = old(&known);
-            for nth in again.iter().filter(|_| !known.is_empty()) {
-                used.had(*nth.get(&known), Between::Free);
-            }
-            prop_assert_eq!(unused(&used, 3), unused(&old(&known), 3));
-        }
-
         /// Whatever names come, in whatever order: none that is known as used is given, memory is bounded, and there is
         /// always a name.
         #[test]
