@@ -5,7 +5,6 @@
 
 mod execute;
 mod participants;
-mod patches;
 mod sizes;
 
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use crate::engine::entry::{ControllerEntry, Requests, Worker};
 use crate::engine::event_handlers::coalescing_delay;
 use crate::engine::setup::{HandlerOrder, Setup};
 use crate::model::{DaemonSet, ObjectKey, Pod, Record, ReplicaSet, ReplicationController};
-use crate::plan::rolling_update::job::{self, Plan, Write};
+use crate::plan::rolling_update::job::{self, Adopter, Plan, Write};
 use crate::runtime::store::{Change, Store};
 use participants::Participants;
 use sizes::Sizes;
@@ -142,9 +141,11 @@ impl Controller for RollingUpdates {
 
     fn plan(&self, observed: &Observed<'_>) -> Plan {
         let Observed { own, all, pods, replica_sets, daemon_sets, now } = observed;
+        let sets = replica_sets.iter().map(|set| Adopter::of(&**set, &set.selector));
+        let sets = sets.chain(daemon_sets.iter().map(|set| Adopter::of(&**set, &set.selector)));
+        let (own, adopters) = (&own.0, &sets.collect::<Vec<_>>()[..]);
         let controls_pods = self.controls_pods;
-        let own = &own.0;
-        job::plan(&job::Observed { own, all, replica_sets, daemon_sets, pods, controls_pods, now: *now })
+        job::plan(&job::Observed { own, all, adopters, pods, controls_pods, now: *now })
     }
 
     fn writes(&self, plan: &Plan) -> bool {

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{ENTRY, Observed, RollingUpdates, patches};
+use super::{ENTRY, Observed, RollingUpdates};
 use crate::controllers::patch::set_status;
 use crate::engine::error::SyncError;
 use crate::engine::execute::Written;
 use crate::model::{Meta, Record, ReplicaSetStatus, ReplicationController};
 use crate::plan::EventNote;
 use crate::plan::rolling_update::job::{Plan, Side, Write, resized, second};
+use crate::plan::rolling_update::patches;
 use crate::plan::rolling_update::report::{Count, Report};
 use crate::plan::rolling_update::request::REQUEST;
 use crate::runtime::request::{self, PatchType};
@@ -81,7 +82,7 @@ impl RollingUpdates {
             (Write::TakeOver { key, value, replicas }, Some(new)) => {
                 let body = patches::take_over(&own.0, &new.0, (key, value), *replicas, now);
                 let what = || format!("handing pods over to ReplicationController {}", own.meta().key);
-                let body = body.map_err(|error| SyncError::Json { what: what(), error })?;
+                let body = Value::Array(body.map_err(|error| SyncError::Json { what: what(), error })?);
                 self.patch(own, own, "handing pods over to", PatchType::Json, &body).await?;
                 self.sizes.given(&own.0, *replicas);
                 Ok(())

@@ -93,9 +93,15 @@ pub fn size_to_return_to(old: &ReplicaSet, new: Option<&ReplicaSet>) -> Result<i
         return Ok(old.replicas);
     }
     let name = &old.meta.key.name;
+    // The last writes of an update remove OLD's original size first.
+    let is_complete = old.replicas == 0 && new.is_some_and(|new| new.replicas > 0);
+    let on = match is_complete {
+        true => "it seems complete but for its last writes: finish it as it was begun, and then",
+        false => "else",
+    };
     Err(format!(
         "the size that {name} had before the update is unknown, so that there is no way back: if the update is not \
-         complete, annotate {name} with it, {ORIGINAL_REPLICAS}=N; else update again to the earlier image or file"
+         complete, annotate {name} with it, {ORIGINAL_REPLICAS}=N; {on} update again to the earlier image or file"
     ))
 }
 

@@ -1,7 +1,8 @@
-//! A rolling update that the daemon carries out, at the request of annotations on OLD: the next write, and what is
-//! reported. The steps are those of [`super::plan`], which the client takes as well.
+//! A rolling update that is requested: the next write, and what is reported. The daemon finds the request in the
+//! annotations of OLD and stores the report as a condition. The client makes the request from its flags and prints the
+//! report. So both say and refuse the same.
 //!
-//! No phase is stored. Whatever is killed after whichever write, the next sync goes on from what is there.
+//! No phase is stored. Whatever is killed after whichever write, the next look goes on from what is there.
 
 mod under_way;
 
@@ -13,7 +14,7 @@ use jiff::Timestamp;
 use super::bookkeeping::{DESIRED_REPLICAS, HANDING_OVER, ORIGINAL_REPLICAS, SOURCE, size, source_of};
 use super::report::{Reason, Report, current};
 use super::request::{ALL_OF_OLD, REQUEST, Request, STEP_AT};
-use crate::model::{Condition, DaemonSet, Pod, ReplicaSet, ReplicationController};
+use crate::model::{Condition, Pod, Record, ReplicaSet, ReplicationController, Selector};
 use crate::plan::EventNote;
 use under_way::{Job, RequestedWork};
 
@@ -24,17 +25,33 @@ pub struct Observed<'a> {
     pub own: &'a ReplicaSet,
     /// The controllers of the namespace.
     pub all: &'a [Arc<ReplicationController>],
-    /// The ReplicaSets of the namespace.
-    pub replica_sets: &'a [Arc<ReplicaSet>],
-    /// The DaemonSets of the namespace.
-    pub daemon_sets: &'a [Arc<DaemonSet>],
+    /// The controllers of other kinds in the namespace that may adopt the pods of a hand-over.
+    pub adopters: &'a [Adopter<'a>],
     /// The pods that OLD and NEW own.
     pub pods: &'a [Arc<Pod>],
-    /// Whether the controller of ReplicationControllers runs in this process. Only then it sees pods change hands in the
-    /// order in which this planner does.
+    /// Whether the controller of ReplicationControllers sees pods change hands in the order in which this planner does:
+    /// it runs in the same process, or each hand-over leaves its caches the time to catch up.
     pub controls_pods: bool,
     /// The time of the decision.
     pub now: Timestamp,
+}
+
+/// A controller of another kind, which adopts pods by their labels.
+#[derive(Clone, Copy, Debug)]
+pub struct Adopter<'a> {
+    /// Its kind.
+    pub kind: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// The labels of the pods that it adopts.
+    pub selector: &'a Selector,
+}
+
+impl<'a> Adopter<'a> {
+    /// This one, with its selector.
+    pub fn of<T: Record>(controller: &'a T, selector: &'a Selector) -> Self {
+        Adopter { kind: T::RESOURCE.kind, name: &controller.meta().key.name, selector }
+    }
 }
 
 /// One of the two controllers.
@@ -85,10 +102,12 @@ pub struct Plan {
     pub report: Option<Report>,
     /// When time alone changes the decision.
     pub look_again: Option<Duration>,
+    /// Whether there was no progress for as long as the request allows.
+    pub is_late: bool,
 }
 
 impl Plan {
-    const NOTHING: Plan = Plan { write: None, report: None, look_again: None };
+    const NOTHING: Plan = Plan { write: None, report: None, look_again: None, is_late: false };
 
     fn write(write: Write) -> Self {
         Plan { write: Some(write), ..Plan::NOTHING }
@@ -99,7 +118,7 @@ impl Plan {
         let is_on = report.is_on(own)
             || planted!("a rolling update reports nothing but its first condition") && current(own).is_some();
         let write = if is_on { write } else { Some(Write::Report) };
-        Plan { write, report: Some(report), look_again: None }
+        Plan { write, report: Some(report), ..Plan::NOTHING }
     }
 
     fn refuse(own: &ReplicaSet, message: String) -> Self {
@@ -114,7 +133,7 @@ fn has_open_condition(own: &ReplicaSet) -> bool {
 }
 
 /// Whether there may be something to do for a controller: it has a request, its update was under way or refused, or it is
-/// NEW of one that the daemon has resized.
+/// NEW of one that has begun.
 pub fn concerns(own: &ReplicaSet) -> bool {
     let has = |annotation| own.annotations.get(annotation).is_some();
     !own.meta.is_deleting() && (has(REQUEST) || (has(SOURCE) && has(STEP_AT)) || has_open_condition(own))
@@ -144,7 +163,9 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     if own.meta.is_deleting() {
         return Plan::NOTHING;
     }
-    if let Some(plan) = finish(observed) {
+    if own.annotations.get(STEP_AT).is_some()
+        && let Some(plan) = finish(observed)
+    {
         return plan;
     }
     let request = match Request::read(own) {
@@ -159,7 +180,13 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         Ok(None) => return Plan::NOTHING,
         Err(problem) => return Plan::refuse(own, problem),
     };
-    match Job::find(observed, &request) {
+    carry_out(observed, &request)
+}
+
+/// Decides for OLD and this request.
+pub fn carry_out(observed: &Observed<'_>, request: &Request) -> Plan {
+    let own = observed.own;
+    match Job::find(observed, request) {
         Ok(RequestedWork::Job(job)) => job.plan(),
         Ok(RequestedWork::End(reason)) => end(own, reason, request.target.as_str()),
         Err(problem) => Plan::refuse(own, problem),
@@ -181,11 +208,10 @@ fn end(own: &ReplicaSet, reason: Reason, target: &str) -> Plan {
     Plan::report_then(own, Report::new(reason, message), Some(Write::Annotate(Side::Own, removed)))
 }
 
-/// The end for NEW: the update deleted OLD, or is done with it.
-fn finish(observed: &Observed<'_>) -> Option<Plan> {
+/// Decides for NEW once the update deleted OLD, or is done with it; `None` while it is not, and once nothing is left to do.
+pub fn finish(observed: &Observed<'_>) -> Option<Plan> {
     let Observed { own, all, .. } = observed;
     let source = own.annotations.get(SOURCE)?;
-    own.annotations.get(STEP_AT)?;
     let has = |key| own.annotations.get(key).is_some();
     if has(REQUEST) && has(ORIGINAL_REPLICAS) {
         // It is OLD of an update of its own, whose steps it notes.
@@ -218,11 +244,13 @@ fn finish(observed: &Observed<'_>) -> Option<Plan> {
         }
         Ok(desired) => {
             let desired = desired.unwrap_or_default();
+            let is_namesake = all.iter().any(|one| *one.0.meta.key.name == *old_name);
+            let again = if is_namesake { " and created again" } else { "" };
             Plan::refuse(
                 own,
                 format!(
-                    "{old_name} was deleted in the middle of the update; {name} has {replicas} of {desired} replicas: \
-                     scale it to {desired}"
+                    "{old_name} was deleted{again} in the middle of the update; {name} has {replicas} of {desired} \
+                     replicas: scale it to {desired}"
                 ),
             )
         }

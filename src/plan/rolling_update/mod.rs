@@ -5,6 +5,7 @@
 
 pub mod bookkeeping;
 pub mod job;
+pub mod patches;
 pub mod report;
 pub mod request;
 
@@ -280,8 +281,8 @@ fn value_of(controller: &ReplicaSet, key: &str) -> Option<String> {
     controller.selector.match_labels().find(|(known, _)| *known == key).map(|(_, value)| value.to_string())
 }
 
-/// The refusal that a controller reports.
-fn refusal(controller: &ReplicaSet) -> Option<String> {
+/// The API server's refusal of pods that a controller reports.
+pub fn refusal(controller: &ReplicaSet) -> Option<String> {
     let failure = crate::model::condition::find(&controller.status.conditions, "ReplicaFailure");
     failure.filter(|failure| failure.is_true()).map(|failure| failure.message.to_string())
 }

@@ -1,4 +1,4 @@
-//! The report of a rolling update that the daemon carries out: its condition, its events, and its metrics.
+//! The report of a rolling update: its condition, its events, and its metrics.
 
 use std::fmt;
 

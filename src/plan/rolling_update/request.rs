@@ -47,7 +47,7 @@ pub const ALL_OF_OLD: [&str; 11] = [
 /// The longest time without progress, unless the request has another.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// A request, read.
+/// A request, as annotations or a client's flags have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The name of NEW.
@@ -121,6 +121,32 @@ impl Request {
             ));
         }
         Ok(Some(request))
+    }
+
+    /// The annotations of this request; those without a value are removed.
+    pub fn annotations(&self) -> [(&'static str, Option<String>); 8] {
+        let Request { target, max_surge, max_unavailable, period, timeout, cleanup, is_paused, is_rollback } =
+            self;
+        let time = |time: &Duration| match time.subsec_millis() {
+            0 => format!("{}s", time.as_secs()),
+            _ => format!("{}ms", time.as_millis()),
+        };
+        let flag = |is_set: &bool| is_set.then(|| "true".to_owned());
+        let cleanup = match cleanup {
+            Cleanup::Delete => "Delete",
+            Cleanup::KeepName => "KeepName",
+            Cleanup::Preserve => "Preserve",
+        };
+        [
+            (MAX_SURGE, Some(max_surge.to_string())),
+            (MAX_UNAVAILABLE, Some(max_unavailable.to_string())),
+            (PERIOD, Some(time(period))),
+            (TIMEOUT, Some(time(timeout))),
+            (CLEANUP, Some(cleanup.to_owned())),
+            (PAUSED, flag(is_paused)),
+            (ROLLBACK, flag(is_rollback)),
+            (REQUEST, Some(target.clone())),
+        ]
     }
 }
 
@@ -227,6 +253,21 @@ mod tests {
         assert_eq!((read.cleanup, read.is_paused, read.is_rollback), (Cleanup::KeepName, true, true));
         assert_eq!(with(CLEANUP, "Preserve").unwrap().unwrap().cleanup, Cleanup::Preserve);
         assert!(!with(PAUSED, "false").unwrap().unwrap().is_paused);
+    }
+
+    #[test]
+    fn a_request_that_is_written_is_read_as_it_was() {
+        let all = format!(
+            r#"{{"{REQUEST}":"next","{MAX_SURGE}":"150%","{MAX_UNAVAILABLE}":"2","{PERIOD}":"1s500ms",
+                 "{TIMEOUT}":"10m","{CLEANUP}":"KeepName","{PAUSED}":"true","{ROLLBACK}":"true"}}"#
+        );
+        for annotations in [all, format!(r#"{{"{REQUEST}":"next","{CLEANUP}":"Preserve"}}"#)] {
+            let request = Request::read(&old(&annotations)).unwrap().unwrap();
+            let written = request.annotations().into_iter().filter_map(|(key, value)| Some((key, value?)));
+            let written: std::collections::BTreeMap<&str, String> = written.collect();
+            let written = serde_json::to_string(&written).unwrap();
+            assert_eq!(Request::read(&old(&written)), Ok(Some(request)));
+        }
     }
 
     #[test]

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
-use windlass::model::int_or_percent::IntOrPercent;
 use windlass::model::pod::Waiting;
 use windlass::model::{
     Condition, DaemonSet, Interner, Phase, Pod, Record as _, ReplicaSet, ReplicationController, Uid,
@@ -13,9 +12,8 @@ use windlass::model::{
 use windlass::plan::outcome_of::rolling_update::Names;
 use windlass::plan::outcome_of::{self, Objects, replica_set};
 use windlass::plan::rolling_update::bookkeeping::{DESIRED_REPLICAS, SOURCE};
-use windlass::plan::rolling_update::job::{Observed, Plan, Side, Write, concerns, plan};
-use windlass::plan::rolling_update::request::REQUEST;
-use windlass::plan::rolling_update::{self as steps, Bounds, Cleanup, Step};
+use windlass::plan::rolling_update::job::{Adopter, Observed, Plan, Write, carry_out, concerns, plan};
+use windlass::plan::rolling_update::request::{REQUEST, Request};
 
 #[derive(Clone, Debug)]
 pub struct World {
@@ -169,13 +167,35 @@ impl World {
 
     /// The plan for one controller; `None` where nothing concerns it.
     pub fn plan(&self, name: &str) -> Option<Plan> {
+        let own = self.rc(name)?;
+        concerns(own).then(|| self.decide(own, plan))
+    }
+
+    fn decide(&self, own: &ReplicaSet, decide: impl FnOnce(&Observed<'_>) -> Plan) -> Plan {
         let of_kind = |rc: &Arc<ReplicaSet>| Arc::new(ReplicationController((**rc).clone()));
         let all: Vec<Arc<ReplicationController>> = self.objects.replica_sets.values().map(of_kind).collect();
         let pods: Vec<Arc<Pod>> = self.objects.pods.values().cloned().collect();
-        let Self { controls_pods, ref objects, ref replica_sets, ref daemon_sets, .. } = *self;
-        let (own, all, pods, now) = (self.rc(name)?, &all, &pods, objects.now);
-        concerns(own)
-            .then(|| plan(&Observed { own, all, replica_sets, daemon_sets, pods, controls_pods, now }))
+        let sets = self.replica_sets.iter().map(|set| Adopter::of(&**set, &set.selector));
+        let sets = sets.chain(self.daemon_sets.iter().map(|set| Adopter::of(&**set, &set.selector)));
+        let (all, adopters, pods) = (&all, &sets.collect::<Vec<_>>(), &pods);
+        let (controls_pods, now) = (self.controls_pods, self.objects.now);
+        decide(&Observed { own, all, adopters, pods, controls_pods, now })
+    }
+
+    /// A client carries the same update out: at most one write to OLD or NEW. Its report stays with it.
+    pub fn client_acts(&mut self, request: &Request, kept: &mut Option<Condition>) {
+        let Some(mut own) = self.rc("old").map(|old| (**old).clone()) else { return };
+        loop {
+            own.status.conditions = kept.iter().cloned().collect();
+            let plan = self.decide(&own, |observed| carry_out(observed, request));
+            match (&plan.write, &plan.report) {
+                (Some(Write::Report), Some(report)) => {
+                    *kept = report.conditions(&own, self.objects.now).pop();
+                }
+                (Some(write), _) => return self.apply("old", write, &plan),
+                (None, _) => return,
+            }
+        }
     }
 
     /// The daemon syncs one controller: at most one write. Whether there was one.
@@ -187,7 +207,7 @@ impl World {
     }
 
     fn apply(&mut self, name: &str, write: &Write, plan: &Plan) {
-        let target = self.rc(name).unwrap().annotations.get(REQUEST).unwrap_or_default().to_owned();
+        let target = self.rc(name).unwrap().annotations.get(REQUEST).unwrap_or("new").to_owned();
         let names = Names { own: name, target: &target };
         let line = match write {
             Write::Report => format!("{name}: {}", plan.report.as_ref().unwrap().reason),
@@ -206,32 +226,6 @@ impl World {
         };
         self.log.push(line);
         outcome_of::rolling_update::apply(write, plan.report.as_ref(), names, &mut self.objects).unwrap();
-    }
-
-    /// A client drives the same update: one step.
-    pub fn client_acts(&mut self, cleanup: Cleanup) {
-        let (Some(old), Some(new)) = (self.rc("old"), self.rc("new")) else { return };
-        let pods: Vec<Arc<Pod>> = self.objects.pods.values().cloned().collect();
-        let step = steps::plan(&steps::Observed {
-            shrinking: Some(&**old),
-            growing: new,
-            pods: &pods,
-            bounds: Bounds::resolve(3, IntOrPercent::Int(1), IntOrPercent::Int(0)),
-            cleanup,
-            label_key: "deployment",
-            now: self.objects.now,
-        });
-        let key = || "deployment".to_owned();
-        let write = match step {
-            Step::Grow { to } => Write::Resize(Side::Target, to),
-            Step::Shrink { to } => Write::Resize(Side::Own, to),
-            Step::StepAside { value } => Write::StepAside { key: key(), value },
-            Step::TakeOver { value } => Write::TakeOver { key: key(), value, replicas: 3 },
-            Step::DeleteGrowing => Write::Delete(Side::Target),
-            Step::DeleteShrinking => Write::Delete(Side::Own),
-            Step::Wait(_) | Step::Finished => return,
-        };
-        self.apply("old", &write, &Plan { write: None, report: None, look_again: None });
     }
 
     /// Syncs until a resize, as `U3` or `D2`; `None` where nothing is left to write before one.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Observed, Plan, Side, Write, end, second};
+use super::{Adopter, Observed, Plan, Side, Write, end, second};
 use crate::model::{Condition, Record as _, ReplicaSet, StringMap};
 use crate::plan::rolling_update::bookkeeping::{
     HANDING_OVER, LABEL_KEY, ORIGINAL_REPLICAS, SOURCE, moved, size, size_to_reach, size_to_return_to,
@@ -78,8 +78,8 @@ impl<'a> Job<'a> {
                     step_at: [own_step, None],
                 })),
                 () => Err(format!(
-                    "{target} {}; {name} has {} replicas. Create {target}, or take the update back with the annotation \
-                     {ROLLBACK}=true",
+                    "{target} {}; {name} has {} replicas. Create {target}, or take the update back with --rollback or \
+                     the annotation {ROLLBACK}=true",
                     if named.is_some() { "is being deleted" } else { "does not exist" },
                     old.replicas
                 )),
@@ -111,7 +111,7 @@ impl<'a> Job<'a> {
                 ));
             }
             if request.cleanup == Cleanup::KeepName
-                && let Some((kind, rival)) = adopter(observed, labels)
+                && let Some(Adopter { kind, name: rival, .. }) = adopter(observed, labels)
             {
                 return Err(format!(
                     "{kind} {rival} selects the pods of {target}, too ({}), and could adopt them while the name changes: \
@@ -198,7 +198,7 @@ impl<'a> Job<'a> {
         Plan { report: Some(report), ..Plan::write(write) }
     }
 
-    /// The step of the planner that the client has, too.
+    /// The next step.
     fn step(&self) -> Option<Step> {
         let Job { observed, request, old, new, .. } = self;
         let (shrinking, growing) = if self.is_rollback { (*new, *old) } else { (Some(*old), (*new)?) };
@@ -230,7 +230,8 @@ impl<'a> Job<'a> {
         let Job { observed, request, old, .. } = self;
         let now = observed.now;
         let since = current(old).and_then(|condition| condition.last_transition);
-        let progress = self.step_at.into_iter().flatten().chain(self.last_available()).max().or(since);
+        // A request that is made again has its whole time again.
+        let progress = self.step_at.into_iter().flatten().chain(self.last_available()).chain(since).max();
         let until_timeout = progress.and_then(|progress| left(progress, request.timeout, now));
         let is_late = progress.is_some() && until_timeout.is_none();
         let reason = match wait {
@@ -247,7 +248,7 @@ impl<'a> Job<'a> {
         let message = format!("{late}{wait}{}; {}", self.failing_pod(), self.summary());
         let plan = Plan::report_then(old, Report::new(reason, message), None);
         let next = self.next_available().into_iter().chain(until_timeout).min();
-        Plan { look_again: next, ..plan }
+        Plan { look_again: next, is_late, ..plan }
     }
 
     fn under_way(&self, reason: Reason) -> Reason {
@@ -317,13 +318,8 @@ fn overlap(observed: &Observed<'_>, new: Option<&ReplicaSet>) -> Option<String> 
 }
 
 /// A controller of another kind that adopts pods with these labels once they have no controller.
-fn adopter<'a>(observed: &Observed<'a>, labels: &StringMap) -> Option<(&'static str, &'a str)> {
-    let mut sets = observed.replica_sets.iter().filter(|set| set.selector.matches(labels));
-    if let Some(set) = sets.next() {
-        return Some(("ReplicaSet", &set.meta.key.name));
-    }
-    let mut sets = observed.daemon_sets.iter().filter(|set| set.selector.matches(labels));
-    sets.next().map(|set| ("DaemonSet", &*set.meta.key.name))
+fn adopter<'a>(observed: &Observed<'a>, labels: &StringMap) -> Option<&'a Adopter<'a>> {
+    observed.adopters.iter().find(|one| one.selector.matches(labels))
 }
 
 /// The label key that tells the pods of the two apart, in the midst of a hand-over, too.

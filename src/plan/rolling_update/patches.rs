@@ -1,13 +1,14 @@
-//! The bodies of the writes. Each carries UID and resourceVersion of what it was computed from.
+//! The bodies of the writes, of the daemon and of the client. Each carries UID and resourceVersion of what it was computed
+//! from.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::bookkeeping::{HANDING_OVER, NEXT_CONTROLLER, ORIGINAL_REPLICAS, moved};
+use super::request::STEP_AT;
 use crate::model::{Meta, ReplicaSet};
-use crate::plan::rolling_update::bookkeeping::{HANDING_OVER, NEXT_CONTROLLER, ORIGINAL_REPLICAS, moved};
-use crate::plan::rolling_update::request::STEP_AT;
 
 fn metadata(meta: &Meta, annotations: Map<String, Value>) -> Value {
     json!({
@@ -16,19 +17,19 @@ fn metadata(meta: &Meta, annotations: Map<String, Value>) -> Value {
 }
 
 /// Sets annotations, and removes those without a value (merge patch).
-pub(super) fn annotate(meta: &Meta, annotations: &[(&'static str, Option<String>)]) -> Value {
+pub fn annotate(meta: &Meta, annotations: &[(&'static str, Option<String>)]) -> Value {
     let annotations = annotations.iter().map(|(key, value)| ((*key).to_owned(), json!(value)));
     json!({"metadata": metadata(meta, annotations.collect())})
 }
 
 /// Resizes, and notes the time (merge patch).
-pub(super) fn resize(meta: &Meta, to: i32, now: Timestamp) -> Value {
+pub fn resize(meta: &Meta, to: i32, now: Timestamp) -> Value {
     let noted = [(STEP_AT.to_owned(), json!(now.to_string()))].into_iter().collect();
     json!({"metadata": metadata(meta, noted), "spec": {"replicas": to}})
 }
 
 /// NEW wants no pods and selects none: its controller releases them all (merge patch).
-pub(super) fn step_aside(new: &Meta, key: &str, value: &str, now: Timestamp) -> Value {
+pub fn step_aside(new: &Meta, key: &str, value: &str, now: Timestamp) -> Value {
     let annotations = [(STEP_AT.to_owned(), json!(now.to_string())), (HANDING_OVER.to_owned(), json!(value))];
     let labels = json!({key: moved(value)});
     json!({
@@ -42,13 +43,13 @@ pub(super) fn step_aside(new: &Meta, key: &str, value: &str, now: Timestamp) -> 
 ///
 /// # Errors
 /// As for [`crate::model::template::Template::with_labels`].
-pub(super) fn take_over(
+pub fn take_over(
     old: &ReplicaSet,
     new: &ReplicaSet,
     (key, value): (&str, &str),
     replicas: i32,
     now: Timestamp,
-) -> Result<Value, serde_json::Error> {
+) -> Result<Vec<Value>, serde_json::Error> {
     let selector = new.selector.match_labels();
     let selector: BTreeMap<&str, &str> = selector.chain([(key, value)]).collect();
     let labels: BTreeMap<&str, &str> = new.template.labels.iter().chain([(key, value)]).collect();
@@ -67,5 +68,5 @@ pub(super) fn take_over(
     let done = [ORIGINAL_REPLICAS, NEXT_CONTROLLER].into_iter();
     let present = done.filter(|annotation| old.annotations.get(annotation).is_some());
     operations.extend(present.map(|annotation| json!({"op": "remove", "path": at(annotation)})));
-    Ok(operations.into())
+    Ok(operations)
 }
