@@ -1,16 +1,16 @@
 //! `rolling-update`: replaces the pods of one ReplicationController by those of another, step by step.
 //!
-//! The client drives it, as kubectl did up to 1.17, on the planner `windlass::plan::rolling_update`. Each step is computed
-//! from what is there and names the version of what it changes: the client may be killed at any write, and the same
-//! command goes on from there. Two at once do no harm.
+//! The client drives it, as kubectl did up to 1.17: it runs the daemon's job `windlass::plan::rolling_update::job` on a
+//! request made from its flags. Each write is computed from what is there and names the version of what it changes: the
+//! client may be killed at any write, and the same command goes on from there. Two at once do no harm.
 
+mod adopters;
 mod back;
 mod changes;
 mod drive;
 mod fail_fast;
 mod file;
 mod follow;
-mod hand_over;
 mod outage;
 pub mod prepare;
 mod relabel;
@@ -22,10 +22,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use windlass::model::{ObjectKey, Record as _, ReplicationController};
-use windlass::plan::rolling_update::bookkeeping::{
-    DESIRED_REPLICAS, HANDING_OVER, NEXT_CONTROLLER, ORIGINAL_REPLICAS, SOURCE, size,
-};
-use windlass::plan::rolling_update::request::STEP_AT;
+use windlass::plan::rolling_update::bookkeeping::SOURCE;
+use windlass::plan::rolling_update::request::{Request, STEP_AT};
 use windlass::plan::rolling_update::{Bounds, Cleanup};
 
 use crate::absent;
@@ -35,8 +33,8 @@ use crate::connection::connect_with;
 use crate::exit::{CommandError, Exit};
 use crate::output::Output;
 use crate::write;
-use changes::{remember_size, tidy};
-use drive::{Drive, Ended, Side};
+use changes::change;
+use drive::{Drive, Ended};
 use file::read_file;
 use prepare::name;
 use reporter::Reporter;
@@ -74,6 +72,10 @@ fn described(name: &str) -> String {
 
 fn refused(text: String) -> CommandError {
     CommandError::Argument(text)
+}
+
+fn deleted(controller: &str) -> CommandError {
+    refused(format!("replicationcontroller {controller} was deleted in the meantime"))
 }
 
 /// Runs `rolling-update`.
@@ -135,6 +137,10 @@ async fn roll(
     }
     let mut all = cluster.all().await?;
     if !args.dry_run {
+        if prepare::lacks_last_write(&old, &all) {
+            let done = json!({"metadata": {"annotations": {STEP_AT: null}}});
+            old = change(cluster, &old_name, reporter, |_| Ok(Some(done.clone()))).await?;
+        }
         while let Some(left_over) =
             prepare::left_over(&old, &all, wanted.as_deref(), from_file.as_ref(), args)
         {
@@ -145,8 +151,7 @@ async fn roll(
             if back::replace(cluster, &old, left_over, args, reporter).await? == Ended::Failed {
                 return Ok(Exit::RolloutFailed);
             }
-            let deleted = || refused(format!("replicationcontroller {old_name} was deleted in the meantime"));
-            old = cluster.get(&old_name).await?.ok_or_else(deleted)?;
+            old = cluster.get(&old_name).await?.ok_or_else(|| deleted(&old_name))?;
             all = cluster.all().await?;
         }
     }
@@ -192,46 +197,31 @@ async fn roll(
             (created, new.desired)
         }
     };
-    if cleanup == Cleanup::KeepName {
-        let others = hand_over::other_kinds(cluster, reporter).await?;
-        hand_over::refuse_rivals(&all, &others, &old, &new).map_err(refused)?;
-    }
+    let request = request(args, name(&new), cleanup, false);
     if args.server_side {
-        let annotations = server_side::annotations(args, name(&new), cleanup);
+        if cleanup == Cleanup::KeepName {
+            let drive =
+                Drive::new(cluster, (&old_name, Some(&old)), Some(&new), request.clone(), None, args)?;
+            drive.check(reporter).await?;
+        }
+        let annotations = server_side::annotations(&request);
         return server_side::submit(cluster, &old, Some(&new), &annotations, args, reporter).await;
     }
-    drive(cluster, &old, &new, desired, cleanup, args, reporter).await
+    drive(cluster, &old, &new, desired, request, args, reporter).await
 }
 
-/// Drives an update to its end, and removes its bookkeeping.
+/// Carries an update out to its end.
 async fn drive(
     cluster: &Cluster<'_>,
     old: &Value,
     new: &Value,
     desired: i32,
-    cleanup: Cleanup,
+    request: Request,
     args: &RollingUpdateArgs,
     reporter: &mut Reporter<'_>,
 ) -> Result<Exit, CommandError> {
     let old_name = name(old);
-    let key = prepare::differing_key(old, new, &args.deployment_label_key);
-    let key = key.unwrap_or_else(|| args.deployment_label_key.clone());
-    // Once OLD has taken the pods over, there is nothing to roll back to.
-    if !new["metadata"]["annotations"][HANDING_OVER].is_string() {
-        remember_size(cluster, old_name, reporter).await?;
-    }
-    let bounds = Bounds::resolve(desired, args.max_surge, args.max_unavailable);
-    let drive = Drive {
-        cluster,
-        shrinking: Some(Side::of(old)),
-        growing: Side::of(new),
-        source: &prepare::source(old),
-        is_rollback: false,
-        label_key: &key,
-        bounds,
-        cleanup,
-        args,
-    };
+    let bounds = Bounds::resolve(desired, request.max_surge, request.max_unavailable);
     let from = old["spec"]["replicas"].as_i64().unwrap_or(1);
     let text = format!(
         "Rolling {} up to {desired}, {old_name} from {from} to 0 (at least {} pods available, at most {} pods)",
@@ -242,19 +232,32 @@ async fn drive(
     let numbers = json!({
         "desired": desired, "minAvailable": bounds.min_available, "maxTotal": bounds.max_total,
     });
-    reporter.event("Started", &text, numbers)?;
-    match drive.run(reporter).await? {
-        Ended::Failed => return Ok(Exit::RolloutFailed),
-        Ended::Complete => {}
+    let drive = Drive::new(cluster, (old_name, Some(old)), Some(new), request, Some((text, numbers)), args)?;
+    concluded(drive.run(reporter).await?, ("Complete", "rolling updated"), reporter)
+}
+
+/// The request that the flags make.
+fn request(args: &RollingUpdateArgs, target: &str, cleanup: Cleanup, is_rollback: bool) -> Request {
+    Request {
+        target: target.to_owned(),
+        max_surge: args.max_surge,
+        max_unavailable: args.max_unavailable,
+        period: args.update_period,
+        timeout: args.timeout,
+        cleanup,
+        is_paused: false,
+        is_rollback,
     }
-    // OLD first: as long as NEW names its source, the same command finds the update again and finishes it.
-    if cleanup == Cleanup::Preserve {
-        tidy(cluster, old_name, &[ORIGINAL_REPLICAS, NEXT_CONTROLLER, STEP_AT], reporter).await?;
-    }
-    let survivor = if cleanup == Cleanup::KeepName { old_name } else { name(new) };
-    let done = [DESIRED_REPLICAS, SOURCE, ORIGINAL_REPLICAS, NEXT_CONTROLLER, STEP_AT];
-    tidy(cluster, survivor, &done, reporter).await?;
-    reporter.end("Complete", survivor, "rolling updated")?;
+}
+
+/// Reports the end: its type, and what has become of the survivor.
+fn concluded(
+    ended: Ended,
+    (kind, what): (&str, &str),
+    reporter: &mut Reporter<'_>,
+) -> Result<Exit, CommandError> {
+    let Ended::Complete(survivor) = ended else { return Ok(Exit::RolloutFailed) };
+    reporter.end(kind, &survivor, what)?;
     Ok(Exit::Success)
 }
 
@@ -276,16 +279,15 @@ async fn finish_deleted(
         .annotations
         .get(SOURCE)
         .is_some_and(|source| source.rsplit_once(':').is_some_and(|(source, _)| source == old_name));
-    let desired = size(&decoded, DESIRED_REPLICAS).map_err(refused)?;
-    if !is_of_old || desired != Some(decoded.replicas) {
+    if !is_of_old {
         return Err(missing().await);
     }
     reporter.set_new(named);
     let text = format!("Found finished update to {named}: {old_name} is deleted");
     reporter.event("Resumed", &text, json!({}))?;
-    tidy(cluster, named, &[DESIRED_REPLICAS, SOURCE, STEP_AT], reporter).await?;
-    reporter.end("Complete", named, "rolling updated")?;
-    Ok(Exit::Success)
+    let request = request(args, named, Cleanup::Delete, false);
+    let drive = Drive::new(cluster, (old_name, None), Some(&new), request, None, args)?;
+    concluded(drive.run(reporter).await?, ("Complete", "rolling updated"), reporter)
 }
 
 /// An autoscaler would keep naming OLD and fight each step.

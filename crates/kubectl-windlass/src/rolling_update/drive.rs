@@ -1,25 +1,36 @@
-//! The loop: look, plan one step, write it, and say so.
+//! The loop of an update that the client carries out: look, let the job decide, send its write, and say what has happened.
+//!
+//! It is the daemon's job, on a request made from the flags. The report is kept here, where the daemon stores it as a
+//! condition.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use jiff::Timestamp;
+use serde_json::{Map, Value};
 use tokio::time::Instant;
-use windlass::model::{Interner, Pod, Record as _, ReplicaSet};
-use windlass::plan::rolling_update::bookkeeping::{ORIGINAL_REPLICAS, SOURCE};
-use windlass::plan::rolling_update::{Bounds, Cleanup, Observed, Step, Wait, available, plan};
+use windlass::model::{
+    Condition, Interner, Pod, Record as _, ReplicaSet, ReplicationController, Selector, Uid, condition,
+};
+use windlass::plan::rolling_update::bookkeeping::SOURCE;
+use windlass::plan::rolling_update::job::{self, Adopter, Observed, Plan, Side, Write, second};
+use windlass::plan::rolling_update::report::{ROLLING_UPDATE, Reason, Report};
+use windlass::plan::rolling_update::request::{ALL_OF_OLD, Request};
+use windlass::plan::rolling_update::{Cleanup, patches, refusal};
 
-use super::fail_fast::{Failing, is_in_the_way, reason_of};
+use super::adopters::adopters;
+use super::fail_fast::Failing;
+use super::follow::Follow;
 use super::outage::Outage;
-use super::prepare::{self, selector};
+use super::prepare::{self, name, selector};
 use super::reporter::Reporter;
-use super::{Cluster, described, hand_over, refused, server_side};
-use crate::api::ApiError;
+use super::{Cluster, deleted, described, refused, server_side};
 use crate::cli::RollingUpdateArgs;
 use crate::exit::CommandError;
 use crate::rollout::pods::PodView;
 use crate::text::harmless;
+use crate::watch::Change;
 use crate::write;
 
 /// How long the caches of a controller manager may lag: pods without a controller are handed over after it, or a
@@ -29,99 +40,86 @@ const CACHES_LAG: Duration = Duration::from_secs(5);
 /// After a write the next look comes sooner than --poll-interval.
 const AFTER_A_WRITE: Duration = Duration::from_secs(1);
 
-/// One of the two controllers.
-#[derive(Clone, Debug)]
-pub(super) struct Side {
-    name: String,
-    uid: String,
-}
-
-impl Side {
-    /// This object, and no other of its name.
-    pub(super) fn of(controller: &Value) -> Self {
-        let uid = controller["metadata"]["uid"].as_str().unwrap_or_default();
-        Side { name: prepare::name(controller).to_owned(), uid: uid.to_owned() }
-    }
-}
-
-/// A rolling update, in either direction.
+/// An update that the client carries out, in either direction.
 pub(super) struct Drive<'a> {
-    /// The API server.
-    pub cluster: &'a Cluster<'a>,
-    /// The controller that shrinks; `None` if there is none.
-    pub shrinking: Option<Side>,
-    /// The controller that grows.
-    pub growing: Side,
-    /// The source that NEW must name.
-    pub source: &'a str,
-    /// Whether the roles are swapped.
-    pub is_rollback: bool,
-    /// The bounds.
-    pub bounds: Bounds,
-    /// The last step.
-    pub cleanup: Cleanup,
-    /// The label key in which the selectors of the two differ.
-    pub label_key: &'a str,
-    /// The flags.
-    pub args: &'a RollingUpdateArgs,
+    cluster: &'a Cluster<'a>,
+    args: &'a RollingUpdateArgs,
+    request: Request,
+    /// The UID of OLD; `None` if it is deleted already.
+    old: Option<Uid>,
+    /// The line about the start, and its numbers, until it is printed.
+    started: Option<(String, Value)>,
+    /// Kind, name and selector of those that could adopt the pods of a hand-over.
+    adopters: Vec<(&'static str, String, Selector)>,
+    follow: Follow,
+    /// The last report.
+    condition: Option<Condition>,
+    /// Since when the pods of a hand-over belong to no controller.
+    ownerless: Option<Instant>,
+    failing: Failing,
 }
 
-/// How a rolling update ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How an update ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// Nothing is left to do.
-    Complete,
+    /// Nothing is left to do. The name of the controller that survives.
+    Complete(String),
     /// There was no progress in time, or there can be none.
     Failed,
 }
 
+/// The result of a turn.
+enum Turn {
+    Pause(Duration),
+    Ended(Ended),
+}
+
 /// The state that one look shows.
-struct Snapshot {
-    shrinking: Option<Value>,
-    growing: Value,
-    decoded: (Option<ReplicaSet>, ReplicaSet),
-    pods: Vec<(Arc<Pod>, Value)>,
+struct Look {
+    /// OLD and NEW.
+    objects: Vec<Value>,
+    /// The controllers of the namespace.
+    all: Vec<Arc<ReplicationController>>,
+    pods: Vec<Arc<Pod>>,
+    pod_objects: Vec<Value>,
 }
 
-/// The events since the last progress.
-struct Clock {
-    progress: Instant,
-    grown: Option<Instant>,
-    ownerless: Option<Instant>,
-    most_available: i64,
-    said: String,
-    looked: Option<Instant>,
-    has_deleted: bool,
-    /// A write without an answer, and what it was computed from.
-    unanswered: Option<(Step, Snapshot)>,
-    failing: Failing,
-}
-
-/// The object under the name of a controller.
-enum Lookup {
-    There(Value),
-    Gone,
-    /// Another object of that name.
-    Namesake,
-}
-
-impl Drive<'_> {
-    /// Drives the update to its end.
-    pub(super) async fn run(&self, reporter: &mut Reporter<'_>) -> Result<Ended, CommandError> {
-        let mut clock = Clock {
-            progress: Instant::now(),
-            grown: None,
+impl<'a> Drive<'a> {
+    /// An update from OLD to the target of the request. `started` is the line about its start, with its numbers.
+    ///
+    /// # Errors
+    /// When OLD is no ReplicationController.
+    pub(super) fn new(
+        cluster: &'a Cluster<'a>,
+        old: (&str, Option<&Value>),
+        new: Option<&Value>,
+        request: Request,
+        started: Option<(String, Value)>,
+        args: &'a RollingUpdateArgs,
+    ) -> Result<Self, CommandError> {
+        let decoded = old.1.map(prepare::decode).transpose().map_err(refused)?;
+        Ok(Drive {
+            cluster,
+            args,
+            old: decoded.map(|old| old.meta.uid),
+            started,
+            adopters: Vec::new(),
+            follow: Follow::new(old, (&request.target, new), Value::Null),
+            request,
+            condition: None,
             ownerless: None,
-            most_available: 0,
-            said: String::new(),
-            looked: None,
-            has_deleted: false,
-            unanswered: None,
             failing: Failing::default(),
-        };
+        })
+    }
+
+    /// Carries the update out to its end.
+    pub(super) async fn run(mut self, reporter: &mut Reporter<'_>) -> Result<Ended, CommandError> {
+        if self.request.cleanup == Cleanup::KeepName {
+            self.adopters = adopters(self.cluster, reporter).await?;
+        }
         let mut outage = Outage::new(self.args.timeout);
         loop {
-            match self.turn(&mut clock, reporter).await {
+            match self.turn(reporter).await {
                 Ok(Turn::Ended(ended)) => return Ok(ended),
                 Ok(Turn::Pause(pause)) => {
                     outage.over();
@@ -132,184 +130,202 @@ impl Drive<'_> {
         }
     }
 
-    /// One look, and the step that follows from it.
-    async fn turn(&self, clock: &mut Clock, reporter: &mut Reporter<'_>) -> Result<Turn, CommandError> {
-        let Some(snapshot) = self.observe(clock).await? else { return Ok(Turn::Ended(Ended::Complete)) };
-        clock.looked = Some(Instant::now());
-        if let Some((step, before)) = clock.unanswered.take()
-            && was_carried_out(&step, &snapshot)
-        {
-            self.done(&step, &before, clock, reporter)?;
-        }
-        let pods: Vec<Arc<Pod>> = snapshot.pods.iter().map(|(pod, _)| pod.clone()).collect();
-        let (shrinking, growing) = (snapshot.decoded.0.as_ref(), &snapshot.decoded.1);
-        let step = plan(&Observed {
-            shrinking,
-            growing,
-            pods: &pods,
-            bounds: self.bounds,
-            cleanup: self.cleanup,
-            label_key: self.label_key,
-            now: self.cluster.api.now(),
-        });
-        let ready = available(growing, &pods, self.cluster.api.now());
-        if ready > clock.most_available {
-            (clock.most_available, clock.progress) = (ready, Instant::now());
-        }
-        if step == Step::Finished {
-            return Ok(Turn::Ended(Ended::Complete));
-        }
-        if let Some(pause) = self.wait(&step, clock) {
-            self.report(&step, &snapshot, clock, reporter)?;
-            if let Some(why) = self.reason_to_give_up(&step, &snapshot, clock).await {
-                self.give_up(&why, reporter)?;
-                return Ok(Turn::Ended(Ended::Failed));
-            }
-            return Ok(Turn::Pause(pause));
-        }
-        match self.write(&step, &snapshot).await {
-            Ok(()) => self.done(&step, &snapshot, clock, reporter)?,
-            // Someone else has written, or deleted it: look again.
-            Err(error) if is_outdated(&error) => {}
-            Err(error) => {
-                if matches!(error, ApiError::Unanswered { .. }) {
-                    clock.unanswered = Some((step, snapshot));
-                }
-                return Err(error.into());
-            }
-        }
-        Ok(Turn::Pause(self.args.poll_interval.min(AFTER_A_WRITE)))
+    /// Refuses a hand-over that the job refuses, before the daemon is asked for it: the daemon knows no Jobs.
+    ///
+    /// # Errors
+    /// With the refusal, or when a request fails.
+    pub(super) async fn check(mut self, reporter: &mut Reporter<'_>) -> Result<(), CommandError> {
+        self.adopters = adopters(self.cluster, reporter).await?;
+        let look = self.look().await?;
+        let old = look.all.iter().find(|one| Some(&one.0.meta.uid) == self.old.as_ref());
+        let Some(old) = old.map(|one| one.0.clone()) else { return Err(deleted(&self.follow.old_name)) };
+        self.plan(&mut { old }, &look, self.cluster.api.now(), reporter).map(drop)
     }
 
-    /// A step has been taken.
-    fn done(
-        &self,
-        step: &Step,
-        snapshot: &Snapshot,
-        clock: &mut Clock,
-        reporter: &mut Reporter<'_>,
-    ) -> Result<(), CommandError> {
-        clock.progress = Instant::now();
-        if matches!(step, Step::Grow { .. }) {
-            clock.grown = Some(Instant::now());
-        }
-        clock.has_deleted |= matches!(step, Step::DeleteShrinking | Step::DeleteGrowing);
-        self.announce(step, snapshot, reporter)
-    }
-
-    /// How long to wait before the step, or to look again; `None` to take the step now.
-    fn wait(&self, step: &Step, clock: &mut Clock) -> Option<Duration> {
-        let poll = self.args.poll_interval;
-        let until = |since: Instant, time: Duration| {
-            time.checked_sub(since.elapsed()).filter(|left| !left.is_zero()).map(|left| left.min(poll))
-        };
-        match step {
-            Step::Wait(_) => Some(poll),
-            Step::Shrink { .. } => until(clock.grown?, self.args.update_period),
-            Step::TakeOver { .. } => {
-                let since = *clock.ownerless.get_or_insert_with(Instant::now);
-                until(since, CACHES_LAG)
-            }
-            _ => None,
-        }
-    }
-
-    async fn find(&self, side: &Side) -> Result<Lookup, CommandError> {
-        Ok(match self.cluster.get(&side.name).await? {
-            None => Lookup::Gone,
-            Some(object) if object["metadata"]["uid"] == side.uid.as_str() => Lookup::There(object),
-            Some(_) => Lookup::Namesake,
-        })
-    }
-
-    /// A controller is not there that must be.
-    fn lost(&self, lost: &Side, is_namesake: bool, other: Option<&Value>, clock: &Clock) -> CommandError {
-        let again = if is_namesake { " and created again" } else { "" };
-        let seen = clock.looked.map_or(String::new(), |at| format!(" (last seen {:?} ago)", at.elapsed()));
-        let remains = other.map_or(String::new(), |other| {
-            let size = other["spec"]["replicas"].as_i64().unwrap_or(1);
-            format!("; {} remains with {size} replicas", prepare::name(other))
-        });
-        refused(format!(
-            "replicationcontroller {} was deleted{again} in the middle of the update{seen}{remains}",
-            lost.name
-        ))
-    }
-
-    /// The present state; `None` once the hand-over has deleted the growing one.
-    async fn observe(&self, clock: &Clock) -> Result<Option<Snapshot>, CommandError> {
-        let shrinking = match &self.shrinking {
-            None => None,
-            Some(side) => match self.find(side).await? {
-                Lookup::There(object) => Some(object),
-                Lookup::Namesake if !clock.has_deleted => return Err(self.lost(side, true, None, clock)),
-                Lookup::Namesake | Lookup::Gone => None,
-            },
-        };
-        let growing = match self.find(&self.growing).await? {
-            Lookup::There(growing) => growing,
-            _ if self.cleanup == Cleanup::KeepName && shrinking.as_ref().is_some_and(has_taken_over) => {
-                return Ok(None);
-            }
-            found => {
-                let is_namesake = matches!(found, Lookup::Namesake);
-                return Err(self.lost(&self.growing, is_namesake, shrinking.as_ref(), clock));
-            }
-        };
-        if let (None, Some(side), Cleanup::KeepName) = (&shrinking, &self.shrinking, self.cleanup) {
-            return Err(self.lost(side, false, Some(&growing), clock));
-        }
-        let (old, new) = match self.is_rollback {
-            true => (Some(&growing), shrinking.as_ref()),
-            false => (shrinking.as_ref(), Some(&growing)),
-        };
-        self.check_source(old, new)?;
-        for controller in [shrinking.as_ref(), Some(&growing)].into_iter().flatten() {
+    /// One look, and the write that follows from it.
+    async fn turn(&mut self, reporter: &mut Reporter<'_>) -> Result<Turn, CommandError> {
+        let look = self.look().await?;
+        self.follow.take(Change::Listed(look.objects.clone()));
+        server_side::show(&mut self.follow, reporter)?;
+        for controller in &look.objects {
             server_side::refuse_request(controller).map_err(refused)?;
         }
-        let decode = |object: &Value| prepare::decode(object).map_err(refused);
-        let mut decoded = (shrinking.as_ref().map(decode).transpose()?, decode(&growing)?);
-        if let Some(seconds) = self.args.min_ready_seconds {
-            decoded.1.min_ready_seconds = seconds;
+        let mut all = look.all.iter().map(|one| &one.0);
+        let new = all.clone().find(|one| *one.meta.key.name == *self.request.target);
+        let old = all.find(|one| Some(&one.meta.uid) == self.old.as_ref());
+        if let Some(survivor) = self.ended_by_another(old, new) {
+            return Ok(complete(survivor));
         }
-        let pods = self.pods(shrinking.as_ref(), &growing).await?;
-        Ok(Some(Snapshot { shrinking, growing, decoded, pods }))
+        let keeps_old = self.request.is_rollback || self.request.cleanup == Cleanup::KeepName;
+        let own = match old {
+            Some(old) if !self.is_over(old) => old,
+            Some(old) if keeps_old => return Ok(complete(old)),
+            None if self.request.is_rollback => return Err(deleted(&self.follow.old_name)),
+            _ => new.ok_or_else(|| deleted(&self.request.target))?,
+        };
+        if own.meta.is_deleting() {
+            return Err(refused(format!("replicationcontroller {} is being deleted", own.meta.key.name)));
+        }
+        let now = self.cluster.api.now();
+        let mut own = own.clone();
+        let Some(plan) = self.plan(&mut own, &look, now, reporter)? else { return Ok(complete(&own)) };
+        let poll = self.args.poll_interval;
+        let Some(write) = &plan.write else { return self.wait(&plan, new, &look, reporter).await };
+        if self.is_over(&own) {
+            return Ok(Turn::Pause(Duration::ZERO));
+        }
+        if matches!(write, Write::TakeOver { .. }) {
+            let since = *self.ownerless.get_or_insert_with(Instant::now);
+            if let Some(left) = CACHES_LAG.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) {
+                return Ok(Turn::Pause(left.min(poll)));
+            }
+        }
+        match self.send(write, &own, new, &look, now).await {
+            Ok(change) => {
+                if let Some(change) = change {
+                    self.follow.take(change);
+                    server_side::show(&mut self.follow, reporter)?;
+                }
+                if matches!(write, Write::Annotate(..)) {
+                    return Ok(Turn::Pause(Duration::ZERO));
+                }
+            }
+            // Someone else has written, or deleted it: look again.
+            Err(CommandError::Api(error)) if matches!(error.code(), Some(404 | 409)) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(Turn::Pause(poll.min(AFTER_A_WRITE)))
     }
 
-    /// Refuses to go on once NEW belongs to another update. At its end, an update removes the source.
-    fn check_source(&self, old: Option<&Value>, new: Option<&Value>) -> Result<(), CommandError> {
-        let Some(new) = new else { return Ok(()) };
-        let source = new["metadata"]["annotations"][SOURCE].as_str();
-        let is_at_end = !self.is_rollback && old.is_none_or(|old| old["spec"]["replicas"] == 0);
-        if source == Some(self.source) || (source.is_none() && is_at_end) {
-            return Ok(());
+    /// Whether OLD's part is over: its end is reported, and it has no bookkeeping.
+    fn is_over(&self, old: &ReplicaSet) -> bool {
+        self.condition.as_ref().is_some_and(|condition| !condition.is_true())
+            && Some(&old.meta.uid) == self.old.as_ref()
+            && has_no_bookkeeping(old)
+    }
+
+    /// The survivor, where another client or the daemon has made the last writes of an update that keeps OLD.
+    fn ended_by_another<'b>(
+        &self,
+        old: Option<&'b ReplicaSet>,
+        new: Option<&'b ReplicaSet>,
+    ) -> Option<&'b ReplicaSet> {
+        let old = old.filter(|old| has_no_bookkeeping(old) && !self.request.is_rollback)?;
+        match self.request.cleanup {
+            Cleanup::Preserve => new.filter(|new| old.replicas == 0 && new.annotations.get(SOURCE).is_none()),
+            // Once it has begun, nobody takes the update back.
+            Cleanup::KeepName => Some(old).filter(|_| new.is_none() && self.follow.is_handing_over()),
+            Cleanup::Delete => None,
         }
-        let of = source.map_or("none".to_owned(), |source| format!("{:?}", harmless(source)));
-        Err(refused(format!(
-            "replicationcontroller {} is no longer the target of this update: its annotation {SOURCE} is {of}, not {:?}. \
-             Both controllers are left as they are",
-            prepare::name(new),
-            self.source
-        )))
+    }
+
+    /// The plan, once all that it reports is kept; `None` where nothing is left to do for NEW.
+    fn plan(
+        &mut self,
+        own: &mut ReplicaSet,
+        look: &Look,
+        now: Timestamp,
+        reporter: &mut Reporter<'_>,
+    ) -> Result<Option<Plan>, CommandError> {
+        let adopters = self.adopters.iter().map(|(kind, name, selector)| Adopter { kind, name, selector });
+        let adopters: Vec<Adopter<'_>> = adopters.collect();
+        loop {
+            own.status.conditions.retain(|one| *one.kind != *ROLLING_UPDATE);
+            own.status.conditions.extend(self.condition.clone());
+            let (all, pods, is_old) = (&look.all, &look.pods, Some(&own.meta.uid) == self.old.as_ref());
+            let observed = Observed { own, all, adopters: &adopters, pods, controls_pods: true, now };
+            let plan = match is_old {
+                true => job::carry_out(&observed, &self.request),
+                false => match job::finish(&observed) {
+                    Some(plan) => plan,
+                    None => return Ok(None),
+                },
+            };
+            let (Some(Write::Report), Some(report)) = (&plan.write, &plan.report) else {
+                return Ok(Some(plan));
+            };
+            if report.reason == Reason::Refused {
+                return Err(refused(harmless(&report.message)));
+            }
+            if let Some((text, numbers)) = self.started.take() {
+                reporter.event("Started", &text, numbers)?;
+            }
+            self.condition = condition::find(&report.conditions(own, now), ROLLING_UPDATE).cloned();
+        }
+    }
+
+    /// Waits, says for what, and gives up where there is no progress.
+    async fn wait(
+        &mut self,
+        plan: &Plan,
+        new: Option<&ReplicaSet>,
+        look: &Look,
+        reporter: &mut Reporter<'_>,
+    ) -> Result<Turn, CommandError> {
+        let poll = self.args.poll_interval;
+        let pause = Turn::Pause(plan.look_again.map_or(poll, |left| left.min(poll)));
+        let Some(Report { reason, message }) = &plan.report else { return Ok(pause) };
+        let message = harmless(message);
+        let why = match new {
+            _ if plan.is_late => Some(message.replacen("No progress", "no progress", 1)),
+            Some(new) if self.args.fail_fast && !self.request.is_rollback => {
+                self.obstacle(new, look, &message).await
+            }
+            _ => None,
+        };
+        let Some(why) = why else {
+            let waits = matches!(reason, Reason::Waiting | Reason::TimedOut | Reason::RollingBack);
+            reporter.waits_for(if waits { &message } else { "" }, false)?;
+            return Ok(pause);
+        };
+        let back = if self.request.is_rollback { "" } else { ", or back with --rollback" };
+        let text = format!("{why}. Both are left as they are: go on with the same command{back}");
+        reporter.failed("Failed", &text)?;
+        Ok(Turn::Ended(Ended::Failed))
+    }
+
+    /// Why there can be no progress.
+    async fn obstacle(&mut self, new: &ReplicaSet, look: &Look, message: &str) -> Option<String> {
+        if refusal(new).is_some() && new.status.replicas < new.replicas {
+            return Some(format!("no progress is possible: {message}"));
+        }
+        let Cluster { api, namespace, .. } = self.cluster;
+        let pods = |events: &BTreeMap<String, Vec<Value>>| -> Vec<PodView> {
+            let all = look.pods.iter().zip(&look.pod_objects).filter(|(pod, _)| new.controls(&pod.meta));
+            all.map(|(pod, object)| PodView::new(pod, object, new, true, events, api.now())).collect()
+        };
+        let failing = self.failing.lasting(api, namespace, pods).await?;
+        Some(format!("no new pod can become ready: {failing}"))
+    }
+
+    /// The present state.
+    async fn look(&self) -> Result<Look, CommandError> {
+        let mut objects = self.cluster.all().await?;
+        let decoded = objects.iter().filter_map(|object| prepare::decode(object).ok());
+        let all: Vec<_> = decoded
+            .map(|mut one| {
+                one.min_ready_seconds = self.args.min_ready_seconds.unwrap_or(one.min_ready_seconds);
+                Arc::new(ReplicationController(one))
+            })
+            .collect();
+        let old = self.old.as_ref().map(Uid::to_string);
+        objects.retain(|one| {
+            name(one) == self.request.target || one["metadata"]["uid"].as_str() == old.as_deref()
+        });
+        let (pods, pod_objects) = self.pods(&objects).await?;
+        Ok(Look { objects, all, pods, pod_objects })
     }
 
     /// The pods with the labels that those of both have: in a hand-over, neither selector matches.
-    async fn pods(
-        &self,
-        shrinking: Option<&Value>,
-        growing: &Value,
-    ) -> Result<Vec<(Arc<Pod>, Value)>, CommandError> {
-        let mut common = selector(growing);
-        if let Some(other) = shrinking {
-            let other = selector(other);
+    async fn pods(&self, both: &[Value]) -> Result<(Vec<Arc<Pod>>, Vec<Value>), CommandError> {
+        let mut selectors = both.iter().map(selector);
+        let mut common: Map<String, Value> = selectors.next().unwrap_or_default();
+        for other in selectors {
             common.retain(|key, value| other.get(key) == Some(value));
         }
-        common.remove(self.label_key);
-        let labels: Vec<String> = common
-            .iter()
-            .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
-            .collect();
-        let labels = labels.join(",");
+        let labels =
+            common.iter().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+        let labels = labels.collect::<Vec<_>>().join(",");
         let query: Vec<(&str, &str)> =
             Some(("labelSelector", labels.as_str())).filter(|_| !labels.is_empty()).into_iter().collect();
         let path = Pod::RESOURCE.path(Some(self.cluster.namespace));
@@ -318,154 +334,52 @@ impl Drive<'_> {
         let pods = listed
             .into_iter()
             .filter_map(|object| Some((Arc::new(Pod::decode(&object.to_string(), interner).ok()?), object)));
-        Ok(pods.collect())
+        Ok(pods.unzip())
     }
 
-    /// The name of the controller that shrinks.
-    fn shrinks(&self) -> &str {
-        self.shrinking.as_ref().map_or("", |side| &side.name)
-    }
-
-    async fn write(&self, step: &Step, snapshot: &Snapshot) -> Result<(), ApiError> {
-        let cluster = self.cluster;
-        let key = self.label_key;
-        let resize = async |name: &str, seen: &Value, to: i32| {
-            let body = json!({"spec": {"replicas": to}});
-            write::merge(cluster.api, &described(name), &cluster.path(name), seen, body).await
-        };
-        let delete = async |name: &str, seen: &Value| {
-            write::delete(cluster.api, &described(name), &cluster.path(name), seen).await
-        };
-        let growing = &snapshot.growing;
-        let written = match (step, &snapshot.shrinking) {
-            (Step::Grow { to }, _) => resize(&self.growing.name, growing, *to).await,
-            (Step::Shrink { to }, Some(shrinking)) => resize(self.shrinks(), shrinking, *to).await,
-            (Step::StepAside { value }, _) => hand_over::step_aside(cluster, growing, key, value).await,
-            (Step::TakeOver { value }, Some(shrinking)) => {
-                hand_over::take_over(cluster, shrinking, growing, key, value, self.bounds.desired).await
-            }
-            (Step::DeleteGrowing, _) => delete(&self.growing.name, growing).await,
-            (Step::DeleteShrinking, Some(shrinking)) => delete(self.shrinks(), shrinking).await,
-            (Step::Shrink { .. } | Step::TakeOver { .. } | Step::DeleteShrinking, None)
-            | (Step::Wait(_) | Step::Finished, _) => return Ok(()),
-        };
-        written.map(drop)
-    }
-
-    fn announce(
+    /// Sends a write. Returns the change that it has made.
+    async fn send(
         &self,
-        step: &Step,
-        snapshot: &Snapshot,
-        reporter: &mut Reporter<'_>,
-    ) -> Result<(), CommandError> {
-        let (old, new) = (self.shrinks(), self.growing.name.as_str());
-        let from = |object: &Value| object["spec"]["replicas"].as_i64().unwrap_or(1);
-        let scaled = |controller: &str, from: i64, to: i32| {
-            let more = json!({"controller": controller, "from": from, "to": to});
-            ("Scaled", format!("Scaling {controller} from {from} to {to}"), more)
+        write: &Write,
+        own: &ReplicaSet,
+        target: Option<&ReplicaSet>,
+        look: &Look,
+        now: Timestamp,
+    ) -> Result<Option<Change>, CommandError> {
+        let side = match write {
+            Write::Report => return Ok(None),
+            Write::Annotate(side, _) | Write::Resize(side, _) | Write::Delete(side) => *side,
+            Write::StepAside { .. } => Side::Target,
+            Write::TakeOver { .. } => Side::Own,
         };
-        let deleted = |controller: &str| json!({"controller": controller});
-        let (kind, text, more) = match (step, &snapshot.shrinking) {
-            (Step::Grow { to }, _) => scaled(new, from(&snapshot.growing), *to),
-            (Step::Shrink { to }, Some(shrinking)) => scaled(old, from(shrinking), *to),
-            (Step::DeleteShrinking, _) => {
-                let what = if self.is_rollback { "Rollback" } else { "Update" };
-                ("Deleted", format!("{what} succeeded. Deleting {old}"), deleted(old))
+        let on = if side == Side::Own { Some(own) } else { target };
+        let seen = |on: &&ReplicaSet| look.objects.iter().find(|one| name(one) == &*on.meta.key.name);
+        let Some((on, seen)) = on.and_then(|on| Some((on, seen(&on)?))) else { return Ok(None) };
+        let (meta, now, api) = (&on.meta, second(now), self.cluster.api);
+        let (what, path) = (described(name(seen)), self.cluster.path(name(seen)));
+        let body = match (write, target) {
+            (Write::Annotate(_, annotations), _) => patches::annotate(meta, annotations),
+            (Write::Resize(_, to), _) => patches::resize(meta, *to, now),
+            (Write::StepAside { key, value }, _) => patches::step_aside(meta, key, value, now),
+            (Write::TakeOver { key, value, replicas }, Some(new)) => {
+                let operations = patches::take_over(own, new, (key, value), *replicas, now);
+                let operations = operations.map_err(|error| refused(error.to_string()))?;
+                return Ok(Some(Change::Applied(write::replace(api, &what, &path, seen, operations).await?)));
             }
-            (Step::StepAside { .. }, _) => {
-                ("HandingOver", format!("Update succeeded. {old} takes the pods of {new} over"), json!({}))
+            (Write::Delete(_), _) => {
+                write::delete(api, &what, &path, seen).await?;
+                return Ok(Some(Change::Deleted(seen.clone())));
             }
-            (Step::DeleteGrowing, _) => (
-                "Deleted",
-                format!("Renaming {new} to {old}: {old} owns its pods, {new} is deleted"),
-                deleted(new),
-            ),
-            _ => return Ok(()),
+            (Write::TakeOver { .. }, None) | (Write::Report, _) => return Ok(None),
         };
-        reporter.event(kind, &text, more)
-    }
-
-    /// Notes what the update waits for, once for each reason.
-    fn report(
-        &self,
-        step: &Step,
-        snapshot: &Snapshot,
-        clock: &mut Clock,
-        reporter: &mut Reporter<'_>,
-    ) -> Result<(), CommandError> {
-        let Step::Wait(wait) = step else { return Ok(()) };
-        let pod = self.growing_pods(snapshot, clock.failing.events()).into_iter().find(is_in_the_way);
-        let state = |pod: &PodView| format!("; {}: {}", pod.name, pod.state);
-        let said = format!("{wait}{}", pod.as_ref().map_or(String::new(), state));
-        // A state that every step passes through is no news.
-        let is_news = pod.is_some() || matches!(wait, Wait::Count { refusal: Some(_), .. });
-        if is_news && clock.said != said {
-            let text = format!("{}{}", harmless(&wait.to_string()), reason_of(pod.as_ref(), "; ", ""));
-            reporter.note(&format!("note: {text}"));
-            reporter.object("Waiting", &text, json!({"pod": pod}))?;
-            clock.said = said;
-        }
-        Ok(())
-    }
-
-    /// The pods of the growing controller.
-    fn growing_pods(&self, snapshot: &Snapshot, events: &BTreeMap<String, Vec<Value>>) -> Vec<PodView> {
-        let now = self.cluster.api.now();
-        let own = snapshot.pods.iter().filter(|(pod, _)| snapshot.decoded.1.controls(&pod.meta));
-        own.map(|(pod, object)| PodView::new(pod, object, &snapshot.decoded.1, true, events, now)).collect()
-    }
-
-    /// Why to give up: there was no progress in time, or with --fail-fast there can be none.
-    async fn reason_to_give_up(&self, step: &Step, snapshot: &Snapshot, clock: &mut Clock) -> Option<String> {
-        let Step::Wait(wait) = step else { return None };
-        let what = harmless(&wait.to_string());
-        if self.args.fail_fast && !self.is_rollback {
-            if matches!(wait, Wait::Count { refusal: Some(_), .. }) {
-                return Some(format!("no progress is possible: {what}"));
-            }
-            let pods = |events: &BTreeMap<String, Vec<Value>>| self.growing_pods(snapshot, events);
-            let Cluster { api, namespace, .. } = self.cluster;
-            if let Some(failing) = clock.failing.lasting(api, namespace, pods).await {
-                return Some(format!("no new pod can become ready: {failing}"));
-            }
-        }
-        (clock.progress.elapsed() >= self.args.timeout).then(|| {
-            let pods = self.growing_pods(snapshot, clock.failing.events());
-            let pod = pods.iter().find(|pod| is_in_the_way(pod));
-            format!("no progress for {:?}: {what}{}", self.args.timeout, reason_of(pod, " (", ")"))
-        })
-    }
-
-    fn give_up(&self, why: &str, reporter: &mut Reporter<'_>) -> Result<(), CommandError> {
-        let back = if self.is_rollback { "" } else { ", or back with --rollback" };
-        reporter
-            .failed("Failed", &format!("{why}. Both are left as they are: go on with the same command{back}"))
+        Ok(Some(Change::Applied(write::merge(api, &what, &path, seen, body).await?)))
     }
 }
 
-/// The result of a turn.
-enum Turn {
-    Pause(Duration),
-    Ended(Ended),
+fn has_no_bookkeeping(old: &ReplicaSet) -> bool {
+    ALL_OF_OLD.iter().all(|annotation| old.annotations.get(annotation).is_none())
 }
 
-/// Whether a write without an answer was carried out, as far as a resize shows.
-fn was_carried_out(step: &Step, snapshot: &Snapshot) -> bool {
-    let is_at = |object: &Value, to: i32| object["spec"]["replicas"] == to;
-    match (step, &snapshot.shrinking) {
-        (Step::Grow { to }, _) => is_at(&snapshot.growing, *to),
-        (Step::Shrink { to }, Some(shrinking)) => is_at(shrinking, *to),
-        (Step::DeleteShrinking, None) => true,
-        _ => false,
-    }
-}
-
-/// Whether OLD has taken the pods over: the write that does it also removes its size from before the update.
-fn has_taken_over(old: &Value) -> bool {
-    !old["metadata"]["annotations"][ORIGINAL_REPLICAS].is_string()
-}
-
-/// Whether the object has changed since it was read, or is gone.
-fn is_outdated(error: &ApiError) -> bool {
-    matches!(error.code(), Some(404 | 409))
+fn complete(survivor: &ReplicaSet) -> Turn {
+    Turn::Ended(Ended::Complete(survivor.meta.key.name.to_string()))
 }

@@ -26,11 +26,6 @@ pub(super) struct Failing {
 }
 
 impl Failing {
-    /// The events that have been read, by the UID of the pod.
-    pub(super) fn events(&self) -> &BTreeMap<String, Vec<Value>> {
-        &self.events
-    }
-
     /// The reason that keeps every new pod that is not ready from starting, once it has for long enough. `pods`
     /// describes the new pods by their events.
     pub(super) async fn lasting(
@@ -59,11 +54,6 @@ impl Failing {
 }
 
 /// Whether a pod fails that is not being deleted.
-pub(super) fn is_in_the_way(pod: &PodView) -> bool {
+fn is_in_the_way(pod: &PodView) -> bool {
     pod.is_failing && !pod.is_deleting
-}
-
-/// A pod and what is wrong with it, between these texts; empty without a pod.
-pub(super) fn reason_of(pod: Option<&PodView>, before: &str, after: &str) -> String {
-    pod.map_or(String::new(), |pod| format!("{before}{}: {}: {}{after}", pod.name, pod.state, pod.reason))
 }

@@ -1,4 +1,4 @@
-//! The progress of an update that the daemon carries out, as the two ReplicationControllers show it. Pure.
+//! The progress of an update, as the two ReplicationControllers show it. Pure.
 
 use serde_json::{Value, json};
 use windlass::plan::rolling_update::bookkeeping::{HANDING_OVER, SOURCE};
@@ -65,17 +65,25 @@ fn size(controller: &Value) -> i64 {
     controller["spec"]["replicas"].as_i64().unwrap_or(1)
 }
 
+fn hands_over(new: &Value) -> bool {
+    new["metadata"]["annotations"][HANDING_OVER].is_string()
+}
+
 impl Follow {
     /// An update that begins, or goes on, from here.
-    pub(super) fn new(old: &Value, new_name: &str, new: Option<&Value>, before: Value) -> Self {
+    pub(super) fn new(
+        (old_name, old): (&str, Option<&Value>),
+        (new_name, new): (&str, Option<&Value>),
+        before: Value,
+    ) -> Self {
         Follow {
-            old_name: name(old).to_owned(),
+            old_name: old_name.to_owned(),
             new_name: new_name.to_owned(),
-            old: Some(old.clone()),
+            old: old.cloned(),
             new: new.cloned(),
             before,
-            printed: [Some(size(old)), new.map(size)],
-            is_handing_over: false,
+            printed: [old.map(size), new.map(size)],
+            is_handing_over: new.is_some_and(hands_over),
             is_seen: false,
         }
     }
@@ -101,19 +109,29 @@ impl Follow {
         self.is_seen
     }
 
+    /// Whether OLD was seen to take the pods of NEW over.
+    pub(super) fn is_handing_over(&self) -> bool {
+        self.is_handing_over
+    }
+
     /// The news since the last call.
     pub(super) fn news(&mut self) -> Vec<News> {
         let mut all = Vec::new();
         // The sizes change while the pods stay.
-        let hands_over = |new: &Value| new["metadata"]["annotations"][HANDING_OVER].is_string();
         if !self.is_handing_over && self.new.as_ref().is_some_and(hands_over) {
             self.is_handing_over = true;
-            let text = format!("{} takes the pods of {} over", self.old_name, self.new_name);
+            let text =
+                format!("Update succeeded. {} takes the pods of {} over", self.old_name, self.new_name);
             all.push(News { kind: "HandingOver", text, more: json!({}) });
         }
         let is_handing_over = self.is_handing_over;
-        let both = [(&self.old_name, &self.old), (&self.new_name, &self.new)];
-        for ((name, now), printed) in both.into_iter().zip(&mut self.printed) {
+        let (old, new) = (&self.old_name, &self.new_name);
+        let away = match is_handing_over {
+            true => format!("Renaming {new} to {old}: {old} owns its pods, {new} is deleted"),
+            false => format!("Rollback succeeded. Deleting {new}"),
+        };
+        let both = [(old, &self.old, format!("Update succeeded. Deleting {old}")), (new, &self.new, away)];
+        for ((name, now, at_its_end), printed) in both.into_iter().zip(&mut self.printed) {
             let size = now.as_ref().map(size);
             match (*printed, size) {
                 (Some(before), Some(size)) if before != size && !is_handing_over => {
@@ -121,8 +139,8 @@ impl Follow {
                     let more = json!({"controller": name, "from": before, "to": size});
                     all.push(News { kind: "Scaled", text, more });
                 }
-                (Some(_), None) => {
-                    let text = format!("Deleted {name}");
+                (Some(size), None) => {
+                    let text = if size == 0 { at_its_end } else { format!("Deleted {name}") };
                     all.push(News { kind: "Deleted", text, more: json!({"controller": name}) });
                 }
                 _ => {}
@@ -220,7 +238,7 @@ mod tests {
     }
 
     fn seen(before: Value, old: Option<Value>, new: Option<Value>) -> Follow {
-        let mut follow = Follow::new(&requested(3, ""), "new", None, before);
+        let mut follow = Follow::new(("old", Some(&requested(3, ""))), ("new", None), before);
         follow.take(Change::Listed(old.into_iter().chain(new).collect()));
         follow
     }
@@ -243,27 +261,35 @@ mod tests {
 
     #[test]
     fn each_resize_and_deletion_is_a_line() {
-        let mut follow =
-            Follow::new(&requested(3, ""), "new", Some(&controller("new", 0, &json!({}), "")), Value::Null);
+        let (old, new) = (requested(3, ""), controller("new", 0, &json!({}), ""));
+        let mut follow = Follow::new(("old", Some(&old)), ("new", Some(&new)), Value::Null);
         follow.take(Change::Applied(controller("new", 1, &json!({}), "")));
         assert_eq!(lines(&mut follow), ["Scaling new from 0 to 1"]);
         follow.take(Change::Applied(controller("other", 9, &json!({}), "")));
         follow.take(Change::Applied(requested(2, "Progressing")));
         assert_eq!(lines(&mut follow), ["Scaling old from 3 to 2"]);
-        follow.take(Change::Deleted(requested(0, "Progressing")));
+        follow.take(Change::Deleted(requested(2, "Progressing")));
         assert_eq!((lines(&mut follow), lines(&mut follow)), (vec!["Deleted old".to_owned()], vec![]));
+        for (deleted, line) in [
+            (requested(0, ""), "Update succeeded. Deleting old"),
+            (controller("new", 0, &json!({}), ""), "Rollback succeeded. Deleting new"),
+        ] {
+            let mut follow = Follow::new(("old", Some(&requested(0, ""))), ("new", Some(&new)), Value::Null);
+            follow.take(Change::Deleted(deleted));
+            assert_eq!(lines(&mut follow), [line]);
+        }
     }
 
     #[test]
     fn a_hand_over_is_one_line_and_no_resize() {
         let new = controller("new", 3, &json!({}), "");
-        let mut follow = Follow::new(&requested(0, ""), "new", Some(&new), Value::Null);
+        let mut follow = Follow::new(("old", Some(&requested(0, ""))), ("new", Some(&new)), Value::Null);
         follow.take(Change::Applied(controller("new", 0, &json!({HANDING_OVER: "v"}), "")));
-        assert_eq!(lines(&mut follow), ["old takes the pods of new over"]);
+        assert_eq!(lines(&mut follow), ["Update succeeded. old takes the pods of new over"]);
         follow.take(Change::Applied(requested(3, "HandingOver")));
         assert_eq!(lines(&mut follow), [""; 0]);
         follow.take(Change::Deleted(new));
-        assert_eq!(lines(&mut follow), ["Deleted new"]);
+        assert_eq!(lines(&mut follow), ["Renaming new to old: old owns its pods, new is deleted"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use windlass::model::{Interner, Record as _, ReplicaSet, ReplicationController};
 use windlass::plan::rolling_update::bookkeeping::{
     DESIRED_REPLICAS, NEXT_CONTROLLER, ORIGINAL_REPLICAS, SOURCE, size, source_of,
 };
+use windlass::plan::rolling_update::request::{REQUEST, STEP_AT};
 
 use crate::cli::RollingUpdateArgs;
 
@@ -182,7 +183,7 @@ pub fn new_by_file(old: &Value, mut new: Value, args: &RollingUpdateArgs) -> Res
     if names_old {
         let (name, hash) = made_name(old, &new["spec"])?;
         // The file says what OLD is to be, so that its selector is mostly OLD's.
-        if differing_key(old, &new, key).is_none() {
+        if !are_told_apart(old, &new) {
             let mut own = selector(&new);
             own.extend(selector(old));
             let labels = &mut new["spec"]["template"]["metadata"]["labels"];
@@ -209,7 +210,7 @@ pub fn new_by_file(old: &Value, mut new: Value, args: &RollingUpdateArgs) -> Res
 /// # Errors
 /// With the selectors.
 pub fn check_selectors(old: &Value, new: &Value) -> Result<(), String> {
-    differing_key(old, new, "").map(drop).ok_or_else(|| {
+    are_told_apart(old, new).then_some(()).ok_or_else(|| {
         format!(
             "the selectors of {} ({}) and {} ({}) must have a key in common with different values, or each would take \
              the other's pods",
@@ -221,14 +222,10 @@ pub fn check_selectors(old: &Value, new: &Value) -> Result<(), String> {
     })
 }
 
-/// The label key in which the selectors of the two differ: the preferred one if it does.
-pub fn differing_key(old: &Value, new: &Value, preferred: &str) -> Option<String> {
+/// Whether the selectors of the two have a key in common with different values.
+fn are_told_apart(old: &Value, new: &Value) -> bool {
     let (of_old, of_new) = (selector(old), selector(new));
-    let differs = |key: &&String| of_old.get(*key).is_some_and(|value| of_new.get(*key) != Some(value));
-    let mut keys = of_new.keys().filter(differs);
-    let first = keys.next()?;
-    let found = keys.chain([first]).find(|key| *key == preferred);
-    Some(found.unwrap_or(first).clone())
+    of_new.iter().any(|(key, value)| of_old.get(key).is_some_and(|of_old| of_old != value))
 }
 
 fn finish(old: &Value, new_name: &str, from: Value, desired: i32) -> Result<New, String> {
@@ -352,6 +349,13 @@ pub fn find_new<'a>(old: &Value, all: &'a [Value]) -> Option<&'a Value> {
     let pointer = of_old.annotations.get(NEXT_CONTROLLER);
     let pointed = all.iter().filter(is_source).find(|candidate| pointer == Some(name(candidate)));
     pointed.or_else(|| all.iter().find(is_source))
+}
+
+/// Whether a client has kept the name, deleted NEW, and ended before its last write.
+pub fn lacks_last_write(old: &Value, all: &[Value]) -> bool {
+    let has = |annotation: &str| old["metadata"]["annotations"][annotation].is_string();
+    let is_of_another = [ORIGINAL_REPLICAS, SOURCE, REQUEST].into_iter().any(has);
+    has(STEP_AT) && !is_of_another && find_new(old, all).is_none()
 }
 
 /// The label value that OLD gets where its selector lacks the key.

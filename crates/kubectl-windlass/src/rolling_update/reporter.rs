@@ -1,11 +1,17 @@
 //! The reports of an update, as sentences or as a stream of JSON objects, one a line.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::api::Api;
 use crate::cli::UpdateOutput;
 use crate::exit::CommandError;
 use crate::output::Output;
+
+/// How long the update may wait for one reason before the client says so.
+pub(super) const REPORT_WAIT_AFTER: Duration = Duration::from_secs(5);
 
 /// Reports on one update.
 pub(super) struct Reporter<'a> {
@@ -14,12 +20,21 @@ pub(super) struct Reporter<'a> {
     api: &'a Api,
     old: String,
     new: Option<String>,
+    /// The reason that the update waits for, since when, and whether that was said.
+    waits_for: (String, Instant, bool),
 }
 
 impl<'a> Reporter<'a> {
     /// For the update of this controller.
     pub(super) fn new(output: &'a mut Output, format: UpdateOutput, api: &'a Api, old: &str) -> Self {
-        Reporter { output, format, api, old: old.to_owned(), new: None }
+        Reporter {
+            output,
+            format,
+            api,
+            old: old.to_owned(),
+            new: None,
+            waits_for: (String::new(), Instant::now(), true),
+        }
     }
 
     /// The name of NEW, once it is known.
@@ -54,6 +69,23 @@ impl<'a> Reporter<'a> {
             event.extend(more);
         }
         self.output.line(&crate::text::json(&event))
+    }
+
+    /// Notes what the update waits for, once for each reason that lasts, or at once. Empty while it goes on.
+    ///
+    /// # Errors
+    /// When the reader is gone.
+    pub(super) fn waits_for(&mut self, reason: &str, at_once: bool) -> Result<(), CommandError> {
+        if self.waits_for.0 != reason {
+            self.waits_for = (reason.to_owned(), Instant::now(), reason.is_empty());
+        }
+        let (_, since, is_said) = self.waits_for;
+        if !is_said && (at_once || since.elapsed() >= REPORT_WAIT_AFTER) {
+            self.waits_for.2 = true;
+            self.note(&format!("note: {reason}"));
+            self.object("Waiting", reason, json!({}))?;
+        }
+        Ok(())
     }
 
     /// Reports the end: `what` has become of the controller that survives.

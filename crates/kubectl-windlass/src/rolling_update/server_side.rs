@@ -8,18 +8,14 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 use windlass::model::{Record as _, ReplicationController};
-use windlass::plan::rolling_update::Cleanup;
 use windlass::plan::rolling_update::bookkeeping::{size_to_reach, size_to_return_to};
-use windlass::plan::rolling_update::request::{
-    CLEANUP, MAX_SURGE, MAX_UNAVAILABLE, PAUSED, PERIOD, REQUEST, ROLLBACK, TIMEOUT,
-};
+use windlass::plan::rolling_update::request::{PAUSED, REQUEST, ROLLBACK, Request};
 
 use super::changes::change;
 use super::follow::{End, Follow, News, condition};
 use super::prepare::{self, name};
-use super::reporter::Reporter;
+use super::reporter::{REPORT_WAIT_AFTER, Reporter};
 use super::{Cluster, refused};
 use crate::cli::RollingUpdateArgs;
 use crate::exit::{CommandError, Exit};
@@ -28,9 +24,6 @@ use crate::watch::{self, Selection, Silence};
 
 /// How long a controller may take to answer a request.
 const ANSWER: Duration = Duration::from_secs(10);
-
-/// How long the update may wait for one reason before the client says so.
-const REPORT_WAIT_AFTER: Duration = Duration::from_secs(5);
 
 /// The request on a ReplicationController.
 pub(super) fn request_of(old: &Value) -> Option<&str> {
@@ -51,24 +44,13 @@ pub(super) fn refuse_request(old: &Value) -> Result<(), String> {
 }
 
 /// The annotations of a request; those without a value are removed.
-pub(super) fn annotations(args: &RollingUpdateArgs, target: &str, cleanup: Cleanup) -> Value {
-    let time = |time: Duration| match time.subsec_millis() {
-        0 => format!("{}s", time.as_secs()),
-        _ => format!("{}ms", time.as_millis()),
-    };
-    let cleanup = match cleanup {
-        Cleanup::Delete => "Delete",
-        Cleanup::KeepName => "KeepName",
-        Cleanup::Preserve => "Preserve",
-    };
-    json!({
-        MAX_SURGE: args.max_surge.to_string(), MAX_UNAVAILABLE: args.max_unavailable.to_string(),
-        PERIOD: time(args.update_period), TIMEOUT: time(args.timeout), CLEANUP: cleanup,
-        PAUSED: null, ROLLBACK: null, REQUEST: target,
-    })
+pub(super) fn annotations(request: &Request) -> Value {
+    Value::Object(
+        request.annotations().map(|(key, value)| (key.to_owned(), json!(value))).into_iter().collect(),
+    )
 }
 
-/// The annotations that take an update back.
+/// The annotations that take an update back, with the options that it has.
 pub(super) fn rollback(target: &str) -> Value {
     json!({PAUSED: null, ROLLBACK: "true", REQUEST: target})
 }
@@ -103,7 +85,7 @@ pub(super) async fn submit(
     let target = annotations[REQUEST].as_str().unwrap_or_default();
     reporter.set_new(target);
     reporter.event("Requested", &format!("Requested the update of {old_name} to {target}"), json!({}))?;
-    let mut follow = Follow::new(old, target, new, before.into_inner());
+    let mut follow = Follow::new((old_name, Some(old)), (target, new), before.into_inner());
     let mut changes = watch_controllers(cluster);
     let answered = async {
         while let Some(change) = changes.recv().await {
@@ -156,7 +138,7 @@ pub(super) async fn watch_only(
     let new = cluster.get(target).await?;
     reporter.set_new(target);
     reporter.event("Watching", &format!("Watching the update of {old_name} to {target}"), json!({}))?;
-    let follow = Follow::new(old, target, new.as_ref(), Value::Null);
+    let follow = Follow::new((old_name, Some(old)), (target, new.as_ref()), Value::Null);
     follow_to_end(follow, watch_controllers(cluster), args, reporter).await
 }
 
@@ -221,7 +203,7 @@ async fn take_back(
 }
 
 /// Reports what is new.
-fn show(follow: &mut Follow, reporter: &mut Reporter<'_>) -> Result<(), CommandError> {
+pub(super) fn show(follow: &mut Follow, reporter: &mut Reporter<'_>) -> Result<(), CommandError> {
     for News { kind, text, more } in follow.news() {
         reporter.event(kind, &text, more)?;
     }
@@ -234,8 +216,6 @@ async fn follow_to_end(
     args: &RollingUpdateArgs,
     reporter: &mut Reporter<'_>,
 ) -> Result<Exit, CommandError> {
-    let mut reason = (String::new(), Instant::now());
-    let mut said = String::new();
     let mut silence = Silence::default();
     loop {
         if follow.is_seen() {
@@ -252,16 +232,7 @@ async fn follow_to_end(
                     .failed("Failed", &format!("{}; the update goes on in the cluster", follow.message()))?;
                 return Ok(Exit::RolloutFailed);
             }
-            let message = follow.waits_for();
-            if reason.0 != message {
-                reason = (message, Instant::now());
-            }
-            let is_late = follow.has_timed_out() || reason.1.elapsed() >= REPORT_WAIT_AFTER;
-            if is_late && !reason.0.is_empty() && said != reason.0 {
-                reporter.note(&format!("note: {}", reason.0));
-                reporter.object("Waiting", &reason.0, json!({}))?;
-                said.clone_from(&reason.0);
-            }
+            reporter.waits_for(&follow.waits_for(), follow.has_timed_out())?;
         }
         match tokio::time::timeout(REPORT_WAIT_AFTER, changes.recv()).await {
             Ok(Some(watch::Change::Forbidden(text))) => return Err(refused(text)),

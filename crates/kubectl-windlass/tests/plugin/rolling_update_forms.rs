@@ -173,18 +173,26 @@ fn a_rollback_without_a_new_one_names_none() {
 }
 
 #[test]
-fn a_replica_set_that_would_adopt_the_pods_is_in_the_way_of_keeping_the_name() {
-    let sandbox = with_web();
-    let greedy = json!({
-        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "greedy"},
-        "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "web"}},
-                 "template": {"metadata": {"labels": {"app": "web"}},
-                              "spec": {"containers": [{"name": "app", "image": "app:1"}]}}}
-    });
-    sandbox.call("POST", "/apis/apps/v1/namespaces/default/replicasets", &greedy);
-    for more in [&[][..], &["--server-side"]] {
-        let ended = update(&sandbox, &[&["web", "--image=app:2"], more].concat());
-        assert_eq!(ended.code, Some(1), "{ended:?}");
-        assert!(ended.err.contains("ReplicaSet greedy selects the pods of web-"), "{ended:?}");
+fn a_replica_set_or_a_job_that_would_adopt_the_pods_is_in_the_way_of_keeping_the_name() {
+    let template = json!({"metadata": {"labels": {"app": "web"}},
+                          "spec": {"restartPolicy": "Always", "containers": [{"name": "app", "image": "app:1"}]}});
+    let selector = json!({"matchLabels": {"app": "web"}});
+    let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "greedy"},
+                     "spec": {"replicas": 0, "selector": selector, "template": template}});
+    let mut job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "greedy"},
+                         "spec": {"suspend": true, "manualSelector": true, "selector": selector,
+                                  "template": template}});
+    job["spec"]["template"]["spec"]["restartPolicy"] = json!("Never");
+    for (path, greedy) in
+        [("apps/v1/namespaces/default/replicasets", set), ("batch/v1/namespaces/default/jobs", job)]
+    {
+        let sandbox = with_web();
+        sandbox.call("POST", &format!("/apis/{path}"), &greedy);
+        let expected = format!("{} greedy selects the pods of web-", greedy["kind"].as_str().unwrap());
+        for more in [&[][..], &["--server-side"]] {
+            let ended = update(&sandbox, &[&["web", "--image=app:2"], more].concat());
+            assert_eq!(ended.code, Some(1), "{ended:?}");
+            assert!(ended.err.contains(&expected), "{ended:?}");
+        }
     }
 }

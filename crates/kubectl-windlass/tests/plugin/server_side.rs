@@ -58,7 +58,8 @@ fn with_a_name_or_a_file_the_new_one_stays_and_the_old_one_goes_or_stays_at_0() 
     let ended = submit(&sandbox, &["web", "next", "--image=app:2", "-o", "name"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(
-        ended.out.contains("Deleted web\n") && ended.out.ends_with("replicationcontroller/next\n"),
+        ended.out.contains("Update succeeded. Deleting web\n")
+            && ended.out.ends_with("replicationcontroller/next\n"),
         "{ended:?}"
     );
     assert_eq!(names(&sandbox), ["next"]);
