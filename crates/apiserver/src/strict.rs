@@ -6,6 +6,7 @@
 
 mod canonical;
 pub(crate) mod decode;
+mod empty;
 
 use std::fmt;
 
@@ -17,7 +18,7 @@ use serde_json::{Map, Value};
 use super::custom::{Custom, shape};
 use super::kinds::{self, Nulls};
 use canonical::is_string_map;
-use decode::{Dotted, FieldPath, Segment, decode_as};
+use decode::{Dotted, Segment, Surplus, decode_as};
 
 /// Upstream stops collecting after as many; a body of a megabyte must not be echoed whole.
 const MAX_REPORTS: usize = 100;
@@ -27,7 +28,8 @@ const MAX_SCHEMA_DEPTH: usize = 64;
 /// An object whose types are right, with what `fieldValidation` decides about.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Checked {
-    /// The object as JSON: `null`s and unknown fields are gone, quantities and times are canonical.
+    /// The object as JSON: without `null`s, unknown fields and what Go leaves out where it is empty; quantities and times are
+    /// canonical.
     pub object: Value,
     /// One `unknown field "spec.foo"` each, in alphabetical order at each level.
     pub unknown: Vec<String>,
@@ -85,8 +87,8 @@ pub(crate) fn check_custom(
     prune_nulls(&mut metadata, false);
     canonical::rewrite(&mut metadata, &mut Vec::new())?;
     // Any kind that needs nothing but metadata does.
-    let ignored = decode_as::<ConfigMap>(&metadata)?;
-    let mut unknown = report(&mut metadata, ignored);
+    let surplus = decode_as::<ConfigMap>(&metadata)?;
+    let mut unknown = remove_surplus(&mut metadata, surplus);
     map.extend(metadata.as_object_mut().map(std::mem::take).unwrap_or_default());
     unknown.extend(shape::prune(&custom.schema, &mut object));
     Ok(Checked { object, unknown, duplicates: Vec::new() })
@@ -137,15 +139,22 @@ pub fn check_value(api_version: &str, kind: &str, mut object: Value) -> Result<C
         }
         map.insert(field.to_owned(), value);
     }
-    let ignored = decode(&object)?;
-    let unknown = report(&mut object, ignored);
+    let surplus = decode(&object)?;
+    let unknown = remove_surplus(&mut object, surplus);
     Ok(Checked { object, unknown, duplicates: Vec::new() })
 }
 
-/// Removes unknown fields; returns what to say of them.
-fn report(object: &mut Value, ignored: Vec<FieldPath>) -> Vec<String> {
+/// Returns the sentences about the unknown fields among them.
+fn remove_surplus(object: &mut Value, surplus: Surplus) -> Vec<String> {
     let mut unknown = Vec::new();
-    for path in ignored {
+    for (of, path) in surplus.empty {
+        if let Some(Segment::Key(field)) = path.last()
+            && empty::is_dropped(of, field)
+        {
+            remove(object, &path);
+        }
+    }
+    for path in surplus.unknown {
         remove(object, &path);
         if unknown.len() < MAX_REPORTS {
             unknown.push(format!("unknown field \"{}\"", Dotted(&path)));
@@ -194,8 +203,8 @@ fn take(object: &mut Value, field: &str) -> Option<Value> {
     object.as_object_mut()?.remove(field)
 }
 
-/// Decodes an object for the sake of the errors; returns the paths of unknown fields.
-type Decode = fn(&Value) -> Result<Vec<FieldPath>, String>;
+/// Decodes an object for the sake of the errors and of the surplus.
+type Decode = fn(&Value) -> Result<Surplus, String>;
 
 fn remove(object: &mut Value, path: &[Segment]) {
     let Some((Segment::Key(last), parents)) = path.split_last() else { return };

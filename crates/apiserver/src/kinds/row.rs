@@ -9,7 +9,7 @@ use super::lists;
 use crate::custom::Custom;
 use crate::names::Names;
 use crate::store::Store;
-use crate::strict::decode::{FieldPath, decode_as};
+use crate::strict::decode::{Surplus, decode_as};
 use crate::table::row::Row;
 use crate::validate::{Errors, names};
 
@@ -145,8 +145,8 @@ pub(crate) struct Kind {
     /// The definition of a custom kind. What follows is for built-in kinds.
     pub(crate) custom: Option<&'static Custom>,
 
-    /// Decodes an object for the sake of the errors; returns the paths of unknown fields.
-    pub(crate) decode: fn(&Value) -> Result<Vec<FieldPath>, String>,
+    /// Decodes an object for the sake of the errors and of what is not stored.
+    pub(crate) decode: fn(&Value) -> Result<Surplus, String>,
     pub(crate) nulls: Nulls,
     /// Adds the schema to a document; its name.
     pub(crate) schema: fn(&mut SchemaGenerator) -> String,
@@ -207,7 +207,7 @@ pub(crate) const BASE: Kind = Kind {
     wire: Wire::AsStored,
     protobuf: false,
     custom: None,
-    decode: |_| Ok(Vec::new()),
+    decode: |_| Ok(Surplus::default()),
     nulls: Nulls::Absent,
     schema: |_| String::new(),
     lists: &lists::METADATA_ONLY,

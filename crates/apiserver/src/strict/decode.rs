@@ -43,18 +43,27 @@ impl fmt::Display for Dotted<'_> {
     }
 }
 
-/// Decodes for the sake of the errors only; returns the paths that no field took, in the order of the object.
+/// The parts of an object that are not stored, in the order of the object.
+#[derive(Debug, Default)]
+pub(crate) struct Surplus {
+    /// No field of the type takes these.
+    pub(super) unknown: Vec<FieldPath>,
+    /// Fields with an empty value, and the types they are of: some of them are left out.
+    pub(super) empty: Vec<(&'static str, FieldPath)>,
+}
+
+/// Decodes for the sake of the errors and of the surplus only.
 ///
 /// # Errors
 /// A sentence with the path of the field, except where the object as a whole is wrong.
-pub(crate) fn decode_as<T: DeserializeOwned>(object: &Value) -> Result<Vec<FieldPath>, String> {
+pub(crate) fn decode_as<T: DeserializeOwned>(object: &Value) -> Result<Surplus, String> {
     let mut tracker = Tracker::default();
-    let result = T::deserialize(Field { value: object, tracker: &mut tracker }).map(drop);
+    let result = T::deserialize(Field { value: object, of: None, tracker: &mut tracker }).map(drop);
     tracker.judge(result)
 }
 
 /// Decodes a DaemonSet with the number in its annotation.
-pub(crate) fn daemon_set(object: &Value) -> Result<Vec<FieldPath>, String> {
+pub(crate) fn daemon_set(object: &Value) -> Result<Surplus, String> {
     template_generation(object)?;
     decode_as::<DaemonSet>(object)
 }
@@ -80,19 +89,19 @@ enum Step<'de> {
     Index(usize),
 }
 
-/// Where the deserializer is, and what no field has taken so far.
+/// Where the deserializer is, and the surplus so far.
 #[derive(Default)]
 struct Tracker<'de> {
     /// After an error nothing is taken off it: it ends at the field that was wrong.
     path: Vec<Step<'de>>,
-    ignored: Vec<FieldPath>,
+    surplus: Surplus,
 }
 
 impl Tracker<'_> {
     /// The one part of [`decode_as`] that does not depend on the type.
-    fn judge(self, result: Result<(), Error>) -> Result<Vec<FieldPath>, String> {
+    fn judge(self, result: Result<(), Error>) -> Result<Surplus, String> {
         match result {
-            Ok(()) => Ok(self.ignored),
+            Ok(()) => Ok(self.surplus),
             Err(error) if self.path.is_empty() => Err(error.to_string()),
             Err(error) => Err(format!("{}: {error}", Dotted(&self.segments()))),
         }
@@ -107,9 +116,23 @@ impl Tracker<'_> {
     }
 }
 
+/// Whether Go has this as the zero of a plain type, a list or a map.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(it) => !it,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty(),
+    }
+}
+
 /// A value at the tracker's path.
 struct Field<'de, 't> {
     value: &'de Value,
+    /// The type whose field it is; `None` for an item of a list or a map.
+    of: Option<&'static str>,
     tracker: &'t mut Tracker<'de>,
 }
 
@@ -132,6 +155,16 @@ impl<'de> Field<'de, '_> {
         Error::invalid_type(unexpected, expected)
     }
 
+    /// A plain value is read: a number, a text, a list or a map, and no struct.
+    fn note_empty(&mut self) {
+        if let Some(of) = self.of
+            && is_empty(self.value)
+        {
+            let path = self.tracker.segments();
+            self.tracker.surplus.empty.push((of, path));
+        }
+    }
+
     fn list<V: Visitor<'de>>(self, items: &'de [Value], visitor: V) -> Result<V::Value, Error> {
         let depth = self.tracker.path.len();
         let mut list = List { items: items.iter().enumerate(), depth, tracker: self.tracker };
@@ -146,10 +179,11 @@ impl<'de> Field<'de, '_> {
     fn object<V: Visitor<'de>>(
         self,
         fields: &'de serde_json::Map<String, Value>,
+        of: Option<&'static str>,
         visitor: V,
     ) -> Result<V::Value, Error> {
         let depth = self.tracker.path.len();
-        let mut object = Object { fields: fields.iter(), value: None, depth, tracker: self.tracker };
+        let mut object = Object { fields: fields.iter(), value: None, of, depth, tracker: self.tracker };
         let value = visitor.visit_map(&mut object)?;
         object.tracker.path.truncate(depth);
         match object.fields.len() {
@@ -162,7 +196,8 @@ impl<'de> Field<'de, '_> {
 /// `serde_json` reads what holds no other values, so that its numbers and its sentences stay as they are.
 macro_rules! read_by_json {
     ($($method:ident)*) => {
-        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        $(fn $method<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Error> {
+            self.note_empty();
             self.value.$method(visitor)
         })*
     };
@@ -185,7 +220,7 @@ impl<'de> Deserializer<'de> for Field<'de, '_> {
             Value::Number(number) => number.deserialize_any(visitor),
             Value::String(text) => visitor.visit_borrowed_str(text),
             Value::Array(items) => self.list(items, visitor),
-            Value::Object(fields) => self.object(fields, visitor),
+            Value::Object(fields) => self.object(fields, None, visitor),
         }
     }
 
@@ -204,16 +239,18 @@ impl<'de> Deserializer<'de> for Field<'de, '_> {
         visitor.visit_newtype_struct(self)
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_seq<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Error> {
+        self.note_empty();
         match self.value {
             Value::Array(items) => self.list(items, visitor),
             _ => Err(self.unlike(&visitor)),
         }
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_map<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Error> {
+        self.note_empty();
         match self.value {
-            Value::Object(fields) => self.object(fields, visitor),
+            Value::Object(fields) => self.object(fields, None, visitor),
             _ => Err(self.unlike(&visitor)),
         }
     }
@@ -221,15 +258,19 @@ impl<'de> Deserializer<'de> for Field<'de, '_> {
     /// A list in its place is refused by the types of the API, in the same words as anything else.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
-        _name: &'static str,
+        name: &'static str,
         _fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        self.deserialize_map(visitor)
+        match self.value {
+            Value::Object(fields) => self.object(fields, Some(name), visitor),
+            _ => Err(self.unlike(&visitor)),
+        }
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.tracker.ignored.push(self.tracker.segments());
+        let path = self.tracker.segments();
+        self.tracker.surplus.unknown.push(path);
         visitor.visit_unit()
     }
 
@@ -252,7 +293,7 @@ impl<'de> SeqAccess<'de> for List<'de, '_> {
         self.tracker.path.truncate(self.depth);
         let Some((index, value)) = self.items.next() else { return Ok(None) };
         self.tracker.path.push(Step::Index(index));
-        seed.deserialize(Field { value, tracker: self.tracker }).map(Some)
+        seed.deserialize(Field { value, of: None, tracker: self.tracker }).map(Some)
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -265,6 +306,8 @@ struct Object<'de, 't> {
     fields: serde_json::map::Iter<'de>,
     /// That of the key that was asked for last.
     value: Option<&'de Value>,
+    /// The type; `None` for a map.
+    of: Option<&'static str>,
     /// How long the path to the object itself is.
     depth: usize,
     tracker: &'t mut Tracker<'de>,
@@ -283,7 +326,7 @@ impl<'de> MapAccess<'de> for Object<'de, '_> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
         let Some(value) = self.value.take() else { return Err(Error::custom("value is missing")) };
-        let value = seed.deserialize(Field { value, tracker: self.tracker })?;
+        let value = seed.deserialize(Field { value, of: self.of, tracker: self.tracker })?;
         // Reports about the value, such as that it has another kind, go under the path of the object that holds it.
         self.tracker.path.truncate(self.depth);
         Ok(value)

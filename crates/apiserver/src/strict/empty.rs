@@ -1,0 +1,193 @@
+//! Empty values that an API server does not store: `tty: false`, `command: []`, `subPath: ""`.
+//!
+//! Go leaves a field out of JSON where its tag says `omitempty` and the value is the zero of its type. A pointer to a zero is
+//! none, and a struct always stays. OpenAPI shows which fields have no such tag, for they are required, and not which are pointers: these are listed
+//! here (the files `types.go` of k8s.io/api, apimachinery and apiextensions-apiserver, 1.36).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
+
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
+
+use crate::kinds;
+
+/// Fields that stay when they are empty, in whatever type they stand: pointers, and a few that are optional without the tag.
+#[rustfmt::skip]
+const KEPT: &[&str] = &[
+    "$ref", "activeDeadlineSeconds", "allocateLoadBalancerNodePorts", "allowPrivilegeEscalation",
+    "allowVolumeExpansion", "appProtocol", "attachRequired", "automountServiceAccountToken",
+    "averageUtilization", "backoffLimit", "backoffLimitPerIndex", "blockOwnerDeletion", "borrowingLimitPercent",
+    "cachingMode", "capacity", "collisionCount", "completionMode", "completions",
+    "currentCPUUtilizationPercentage", "currentHealthy", "currentMetrics", "currentVolumeAttributesClassName",
+    "defaultMode", "deletionGracePeriodSeconds", "deprecationWarning", "desiredHealthy", "disruptionsAllowed",
+    "enableServiceLinks", "endPort", "endpoints", "endpointsNamespace", "errorCode", "expectedPods",
+    "expirationSeconds", "failedIndexes", "failedJobsHistoryLimit", "failurePolicy", "fsGroup",
+    "fsGroupChangePolicy", "fsGroupPolicy", "gmsaCredentialSpec", "gmsaCredentialSpecName", "handSize",
+    "holderIdentity", "hostProcess", "hostUsers", "hostnameOverride", "immutable", "ingressClassName",
+    "initiatorName", "internalTrafficPolicy", "ipFamilyPolicy", "ipMode", "labelSelectorPath",
+    "leaseDurationSeconds", "leaseTransitions", "lendablePercent", "loadBalancerClass", "localhostProfile",
+    "lun", "managedBy", "manualSelector", "matchPolicy", "matchingPrecedence", "maxExpirationSeconds",
+    "maxFailedIndexes", "maxItems", "maxLength", "maxProperties", "maximum", "minDomains", "minItems",
+    "minLength", "minProperties", "minReplicas", "minimum", "mode", "mountPropagation", "multipleOf", "names",
+    "nodeAffinityPolicy", "nodeAllocatableUpdatePeriodSeconds", "nodeTaintsPolicy", "nominalConcurrencyShares",
+    "optional", "optionalOldSelf", "parallelism", "parameterNotFoundAction", "pathType", "persistentVolumeName",
+    "podGroupName", "podInfoOnMount", "podReplacementPolicy", "port", "preemptionPolicy", "preferredHolder",
+    "preventPodSchedulingIfMissing", "privileged", "procMount", "progressDeadlineSeconds", "queueLengthLimit",
+    "queues", "readOnlyRootFilesystem", "ready", "reclaimPolicy", "recursiveReadOnly",
+    "recursiveReadOnlyMounts", "reportingComponent", "requiresRepublish", "resourceClaimName",
+    "resourceClaimTemplateName", "revisionHistoryLimit", "runAsGroup", "runAsNonRoot", "runAsUser",
+    "runAsUserName", "runtimeClassName", "scope", "seLinuxChangePolicy", "seLinuxMount", "secretNamespace",
+    "selectPolicy", "service", "serviceAccountTokenInSecrets", "serviceName", "serving", "setHostnameAsFQDN",
+    "shareProcessNamespace", "sideEffects", "sources", "stabilizationWindowSeconds", "start", "started",
+    "startingDeadlineSeconds", "stopSignal", "storageCapacity", "storedVersions", "strategy", "succeededCount",
+    "succeededIndexes", "successfulJobsHistoryLimit", "supplementalGroupsPolicy", "suspend",
+    "targetCPUUtilizationPercentage", "terminating", "terminatingReplicas", "terminationGracePeriodSeconds",
+    "timeZone", "tolerationSeconds", "topologyKeys", "trafficDistribution", "ttlSecondsAfterFinished",
+    "unhealthyPodEvictionPolicy", "userNamespaces", "volumeAttributesClassName", "volumeBindingMode",
+    "volumeMode", "x-kubernetes-list-type", "x-kubernetes-map-type", "x-kubernetes-preserve-unknown-fields",
+    "zone",
+];
+
+/// The same in these types only.
+#[rustfmt::skip]
+const KEPT_IN: &[(&str, &[&str])] = &[
+    ("apiGroup", &["IngressClassParametersReference", "RoleRef", "TypedLocalObjectReference", "TypedObjectReference"]),
+    ("availableReplicas", &["StatefulSetStatus"]),
+    ("conditions", &["CustomResourceDefinitionStatus"]),
+    ("containerName", &["PodFailurePolicyOnExitCodesRequirement"]),
+    ("controller", &["OwnerReference"]),
+    ("count", &["VolumeNodeResources"]),
+    ("error", &["IngressPortStatus", "PortStatus"]),
+    ("fsType", &["AzureDiskVolumeSource", "CSIVolumeSource", "LocalVolumeSource"]),
+    ("hostname", &["Endpoint"]),
+    ("kind", &["AzureDiskVolumeSource"]),
+    ("message", &["ResourceHealth"]),
+    ("name", &["ClusterTrustBundleProjection", "EndpointPort", "NodeRuntimeHandler"]),
+    ("namespace", &["IngressClassParametersReference", "TypedObjectReference"]),
+    ("namespaces", &["ResourcePolicyRule"]),
+    ("nodeName", &["Endpoint", "EndpointAddress"]),
+    ("observedGeneration", &["HorizontalPodAutoscalerStatus"]),
+    ("partition", &["RollingUpdateStatefulSetStrategy"]),
+    ("path", &["ServiceReference"]),
+    ("ports", &["EndpointSlice"]),
+    ("priority", &["PodSpec"]),
+    ("protocol", &["EndpointPort", "NetworkPolicyPort"]),
+    ("readOnly", &["AzureDiskVolumeSource", "CSIVolumeSource"]),
+    ("reason", &["Validation", "ValidationRule"]),
+    ("reinvocationPolicy", &["MutatingWebhook"]),
+    ("replicas", &["DeploymentSpec", "ReplicaSetSpec", "ReplicationControllerSpec", "StatefulSetSpec"]),
+    ("reportingInstance", &["Event"]),
+    ("restartPolicy", &["Container", "EphemeralContainer"]),
+    ("rules", &["ClusterRole", "Role"]),
+    ("signerName", &["ClusterTrustBundleProjection"]),
+    ("status", &["PodFailurePolicyOnPodConditionsPattern"]),
+    ("storageClassName", &["PersistentVolumeClaimSpec"]),
+    ("timeoutSeconds", &["ClientIPConfig", "MutatingWebhook", "ValidatingWebhook"]),
+    ("type", &["HostPathVolumeSource"]),
+    ("url", &["WebhookClientConfig"]),
+    ("value", &["PodDNSConfigOption", "PriorityClass"]),
+];
+
+/// Whether this field of a type is left out where it is empty.
+pub(super) fn is_dropped(of: &str, field: &str) -> bool {
+    let is_kept = KEPT.binary_search(&field).is_ok()
+        || KEPT_IN.iter().any(|(kept, types)| *kept == field && types.contains(&of));
+    !is_kept && !required().get(of).is_some_and(|fields| fields.contains(field))
+}
+
+/// The required fields of each type. Types of the same name in several groups are taken together.
+fn required() -> &'static BTreeMap<String, BTreeSet<String>> {
+    static REQUIRED: OnceLock<BTreeMap<String, BTreeSet<String>>> = OnceLock::new();
+    REQUIRED.get_or_init(|| {
+        let mut generator = SchemaSettings::openapi3().into_generator();
+        kinds::all().for_each(|row| drop((row.schema)(&mut generator)));
+        let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (name, schema) in generator.take_definitions(true) {
+            let fields = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let of = name.rsplit('.').next().unwrap_or_default();
+            all.entry(of.to_owned()).or_default().extend(fields.map(str::to_owned));
+        }
+        all
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::strict::check_value;
+
+    fn stored(api_version: &str, kind: &str, body: Value) -> Value {
+        let mut object = check_value(api_version, kind, body).unwrap().object;
+        let map = object.as_object_mut().unwrap();
+        ["apiVersion", "kind"].iter().for_each(|field| drop(map.remove(*field)));
+        object
+    }
+
+    #[test]
+    fn empty_values_are_not_stored() {
+        let container = json!({
+            "name": "c", "image": "", "tty": false, "stdin": false, "workingDir": "", "command": [], "args": [""],
+            "env": [{"name": "A", "value": ""}], "ports": [{"name": "", "containerPort": 80, "hostPort": 0}],
+            "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "", "readOnly": false}],
+            "resources": {"limits": {}},
+        });
+        let body = json!({"metadata": {"name": "p", "labels": {}, "annotations": {"a": ""}, "generation": 0}, "spec": {
+            "containers": [container], "priorityClassName": "", "nodeSelector": {}, "hostNetwork": false,
+            "volumes": [{"name": "v", "emptyDir": {"medium": ""}}], "tolerations": [{"key": "", "operator": "Exists"}],
+        }});
+        let container = json!({
+            "name": "c", "args": [""], "env": [{"name": "A"}], "ports": [{"containerPort": 80}],
+            "volumeMounts": [{"name": "v", "mountPath": "/v"}], "resources": {},
+        });
+        let expected = json!({"metadata": {"name": "p", "annotations": {"a": ""}}, "spec": {
+            "containers": [container], "volumes": [{"name": "v", "emptyDir": {}}], "tolerations": [{"operator": "Exists"}],
+        }});
+        assert_eq!(stored("v1", "Pod", body), expected);
+    }
+
+    #[test]
+    fn an_empty_value_behind_a_pointer_or_in_a_required_field_or_a_struct_stays() {
+        let pod = json!({"spec": {
+            "containers": [{"name": "", "securityContext": {"privileged": false, "runAsUser": 0}, "lifecycle": {}}],
+            "automountServiceAccountToken": false, "terminationGracePeriodSeconds": 0, "securityContext": {},
+            "volumes": [{"name": "v", "emptyDir": {}}, {"name": "h", "hostPath": {"path": "/", "type": ""}}],
+            "topologySpreadConstraints": [{"topologyKey": "", "maxSkew": 0, "whenUnsatisfiable": "", "minDomains": 0}],
+        }, "status": {"containerStatuses": [{"name": "c", "ready": false, "restartCount": 0, "image": "", "imageID": ""}]}});
+        assert_eq!(stored("v1", "Pod", pod.clone()), pod);
+        let strategy = json!({"rollingUpdate": {"maxUnavailable": 0, "maxSurge": "1"}});
+        let selector = json!({});
+        let deployment = json!({"spec": {"replicas": 0, "revisionHistoryLimit": 0, "strategy": strategy, "selector": selector,
+            "template": {"metadata": {}, "spec": {"containers": [{"name": "c"}]}}}});
+        assert_eq!(stored("apps/v1", "Deployment", deployment.clone()), deployment);
+        let role = json!({"rules": []});
+        assert_eq!(stored("rbac.authorization.k8s.io/v1", "Role", role.clone()), role);
+        let schema =
+            json!({"type": "object", "default": false, "additionalProperties": false, "minLength": 0});
+        let version =
+            json!({"name": "v1", "served": false, "storage": false, "schema": {"openAPIV3Schema": schema}});
+        let definition = json!({"spec": {"group": "", "scope": "", "names": {"kind": "", "plural": ""}, "versions": [version]}});
+        let kind = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        assert_eq!(stored(kind.0, kind.1, definition.clone()), definition);
+    }
+
+    #[test]
+    fn the_names_are_sorted_and_each_is_that_of_a_field() {
+        assert!(KEPT.is_sorted());
+        let mut generator = SchemaSettings::openapi3().into_generator();
+        kinds::all().for_each(|row| drop((row.schema)(&mut generator)));
+        let schemas = generator.take_definitions(true);
+        let has = |of: Option<&str>, field: &str| {
+            schemas.iter().any(|(name, schema)| {
+                of.is_none_or(|of| name.rsplit('.').next() == Some(of))
+                    && schema["properties"].get(field).is_some()
+            })
+        };
+        let unknown: Vec<_> = KEPT.iter().filter(|field| !has(None, field)).collect();
+        let in_types = KEPT_IN.iter().flat_map(|(field, types)| types.iter().map(move |of| (of, field)));
+        let unknown_in: Vec<_> = in_types.filter(|(of, field)| !has(Some(of), field)).collect();
+        assert_eq!((unknown, unknown_in), (Vec::<&&str>::new(), Vec::new()));
+    }
+}
