@@ -16,6 +16,7 @@ mod operations;
 mod owners;
 mod pod_encodings;
 mod pod_names;
+mod recorded;
 mod registry;
 mod replica_set_races;
 mod replica_sets;

@@ -13,6 +13,7 @@ mod dead_api;
 mod examples;
 mod garbage;
 mod installation;
+mod manifests;
 mod many_owners;
 mod metadata_encodings;
 mod namespaces;
@@ -33,6 +34,7 @@ enum Needs {
     ServerAndUpstream,
     ServerAndChart,
     ServerAndGo,
+    ServerAndFolder,
 }
 
 impl Needs {
@@ -42,6 +44,7 @@ impl Needs {
             Needs::ServerAndUpstream => "needs KUBEBUILDER_ASSETS with kube-controller-manager",
             Needs::ServerAndChart => "needs KUBEBUILDER_ASSETS and WINDLASS_RENDERED",
             Needs::ServerAndGo => "needs KUBEBUILDER_ASSETS and WINDLASS_KUBERNETES_SOURCE",
+            Needs::ServerAndFolder => "needs KUBEBUILDER_ASSETS and WINDLASS_MANIFESTS",
         }
     }
 
@@ -55,6 +58,7 @@ impl Needs {
             Needs::ServerAndUpstream => controllers::assets().is_ok(),
             Needs::ServerAndChart => assets().is_some() && chart(),
             Needs::ServerAndGo => assets().is_some() && std::env::var_os(examples::GO_TREE).is_some(),
+            Needs::ServerAndFolder => assets().is_some() && std::env::var_os(manifests::FOLDER).is_some(),
         }
     }
 }
@@ -79,6 +83,8 @@ fn main() -> ExitCode {
         Server: test_bed::a_clean_control_plane_with_the_test_bed_feels_like_a_cluster,
         Server: daemon_policy::the_daemons_token_can_write_only_objects_that_its_controllers_own,
         Server: collector_policy::the_collectors_token_changes_only_references_and_its_finalizers,
+        Server: manifests::the_recorded_answers_are_those_of_a_real_server,
+        ServerAndFolder: manifests::a_folder_is_answered_alike,
         Server: many_owners::the_policies_judge_changes_of_thousands_of_references,
         Server: restored_history::daemons_go_on_after_a_restore_of_etcd_with_and_without_a_lease,
         Server: dead_api::an_operator_goes_on_beside_an_api_that_is_down,

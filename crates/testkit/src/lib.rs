@@ -5,11 +5,12 @@
 //! - [`election`]: several daemons, of which one leads.
 //! - [`process`], [`proxy`]: the daemon as a process, its API server, and a bad connection between the two.
 //! - [`serving`], [`https`]: servers and clients on real sockets.
-//! - [`apiserver`], [`rights`], [`manifests`]: a real API server, and what ships for one.
+//! - [`apiserver`], [`rights`], [`manifests`]: a real API server, and what ships for one; [`answers`]: its answers beside ours.
 //! - [`controllers`], [`usage`], [`figures`]: kube-controller-manager beside the daemon, what each uses, and the table.
 //!
 //! Objects are described by [`windlass_planner_testkit`].
 
+pub mod answers;
 pub mod apiserver;
 pub mod cluster;
 pub mod controllers;

@@ -12,7 +12,6 @@ mod faults;
 mod lists;
 mod patches;
 mod quotas;
-mod recorded;
 mod replicationcontrollers;
 mod watches;
 mod web_pages;

@@ -1,0 +1,138 @@
+//! Manifests played on the embedded API server and on a real one: the answers must be alike.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use http::Method;
+use kube::core::GroupVersionKind;
+use kube::{Client, discovery};
+use serde_json::{Value, json};
+use windlass_manifest::{Origin, documents, expand};
+use windlass_testkit::answers::{Recorded, answer, differences, embedded};
+use windlass_testkit::apiserver::{ApiServer, on_a_real_server};
+
+/// The environment variable with the folder of [`a_folder_is_answered_alike`].
+pub(crate) const FOLDER: &str = "WINDLASS_MANIFESTS";
+
+/// The requests and answers that `tests/cluster/recorded.rs` plays.
+fn recording() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/recorded.json")
+}
+
+pub(crate) fn the_recorded_answers_are_those_of_a_real_server() {
+    on_a_real_server(async |folder| {
+        let server = ApiServer::start(folder).await;
+        let client = server.client().await;
+        let text = std::fs::read_to_string(recording()).unwrap();
+        let mut recorded: Vec<Recorded> = serde_json::from_str(&text).unwrap();
+        let mut lines = Vec::new();
+        for request in &mut recorded {
+            let (got, found) = request.replay(&client).await;
+            request.answer = got;
+            lines.extend(found);
+        }
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            let written: Vec<String> = recorded.iter().map(|request| json!(request).to_string()).collect();
+            std::fs::write(recording(), format!("[\n{}\n]\n", written.join(",\n"))).unwrap();
+            return;
+        }
+        assert!(lines.is_empty(), "{}", lines.join("\n"));
+    });
+}
+
+/// Each file on a fresh embedded server, and on the real one in turn, which is cleaned after each.
+pub(crate) fn a_folder_is_answered_alike() {
+    on_a_real_server(async |assets| {
+        let folder = PathBuf::from(std::env::var_os(FOLDER).unwrap_or_else(|| panic!("{FOLDER} is not set")));
+        let server = ApiServer::start(assets).await;
+        let real = server.client().await;
+        let files = files(&folder);
+        let (mut alike, mut lines) = (0, Vec::new());
+        for file in &files {
+            let found = play(&real, file).await;
+            alike += usize::from(found.is_empty());
+            lines.extend(found.into_iter().map(|line| format!("{}: {line}", file.display())));
+        }
+        let count = files.len();
+        assert!(lines.is_empty(), "{}\n{alike} of {count} files are answered alike", lines.join("\n"));
+    });
+}
+
+/// The manifests in a folder and below it, by name.
+fn files(folder: &Path) -> BTreeSet<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut found = BTreeSet::new();
+    for path in entries.map(|entry| entry.unwrap().path()) {
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else if path
+            .extension()
+            .is_some_and(|end| ["yaml", "yml", "json"].iter().any(|known| end == *known))
+        {
+            found.insert(path);
+        }
+    }
+    found
+}
+
+/// The differences between the answers to the objects of a file.
+async fn play(real: &Client, file: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let name = file.to_string_lossy();
+    let mut lines = Vec::new();
+    let here = embedded();
+    let mut created = Vec::new();
+    for (index, document) in documents(&name, &text).into_iter().enumerate() {
+        let document = match document {
+            Ok(document) => document.into_iter(),
+            Err(error) => {
+                lines.push(format!("not read: {error}"));
+                continue;
+            }
+        };
+        for object in document.flat_map(|document| expand(&Origin::new(&name, index), document)).flatten() {
+            let object = object.body;
+            let [left, right] = [path_of(real, &object).await, path_of(&here, &object).await];
+            if left != right {
+                lines.push(format!("{}: real: {left:?}, here: {right:?}", object["kind"]));
+            }
+            let (Ok((path, namespace)), Ok(_)) = (left, right) else { continue };
+            if let Some(namespace) = namespace {
+                let object = json!({"metadata": {"name": namespace}});
+                for client in [real, &here] {
+                    answer(client, Method::POST, "/api/v1/namespaces", &object).await;
+                }
+            }
+            let [left, right] = [
+                answer(real, Method::POST, &path, &object).await,
+                answer(&here, Method::POST, &path, &object).await,
+            ];
+            let [kind, name] =
+                ["/kind", "/metadata/name"].map(|at| object.pointer(at).cloned().unwrap_or_default());
+            lines.extend(
+                differences(&left, &right, &[]).into_iter().map(|line| format!("{kind} {name}: {line}")),
+            );
+            created.push(format!("{path}/{}", name.as_str().unwrap_or_default()));
+        }
+    }
+    for path in created.iter().rev() {
+        answer(real, Method::DELETE, path, &json!({"gracePeriodSeconds": 0})).await;
+    }
+    lines
+}
+
+/// Where an object is created, and the namespace that it needs.
+async fn path_of(client: &Client, object: &Value) -> Result<(String, Option<String>), String> {
+    let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (api_version, kind) = (text("/apiVersion"), text("/kind"));
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
+    let kind = GroupVersionKind::gvk(group, version, &kind);
+    let (resource, capabilities) =
+        discovery::pinned_kind(client, &kind).await.map_err(|_| "no such kind".to_owned())?;
+    let is_namespaced = capabilities.scope == discovery::Scope::Namespaced;
+    let namespace = is_namespaced.then(|| Some(text("/metadata/namespace")).filter(|name| !name.is_empty()));
+    let namespace = namespace.map(|name| name.unwrap_or_else(|| "default".to_owned()));
+    let root = if group.is_empty() { "/api" } else { "/apis" };
+    let within = namespace.as_ref().map(|name| format!("/namespaces/{name}")).unwrap_or_default();
+    Ok((format!("{root}/{api_version}{within}/{}", resource.plural), namespace))
+}
