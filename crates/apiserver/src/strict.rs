@@ -147,6 +147,11 @@ pub fn check_value(api_version: &str, kind: &str, mut object: Value) -> Result<C
 /// Returns the sentences about the unknown fields among them.
 fn remove_surplus(object: &mut Value, surplus: Surplus) -> Vec<String> {
     let mut unknown = Vec::new();
+    for (path, empty) in surplus.nulls {
+        if let Some(item) = at(object, &path) {
+            *item = empty;
+        }
+    }
     for (of, path) in surplus.empty {
         if let Some(Segment::Key(field)) = path.last()
             && empty::is_dropped(of, field)
@@ -208,21 +213,20 @@ type Decode = fn(&Value) -> Result<Surplus, String>;
 
 fn remove(object: &mut Value, path: &[Segment]) {
     let Some((Segment::Key(last), parents)) = path.split_last() else { return };
-    let mut at = object;
-    for segment in parents {
-        let child = match segment {
-            Segment::Key(key) => at.get_mut(key),
-            Segment::Index(index) => at.get_mut(*index),
-        };
-        let Some(child) = child else { return };
-        at = child;
-    }
-    if let Some(map) = at.as_object_mut() {
+    if let Some(map) = at(object, parents).and_then(Value::as_object_mut) {
         map.remove(last);
     }
 }
 
-/// Go decodes `null` into the zero value: a field that is absent, a string that is empty.
+fn at<'a>(object: &'a mut Value, path: &[Segment]) -> Option<&'a mut Value> {
+    path.iter().try_fold(object, |at, segment| match segment {
+        Segment::Key(key) => at.get_mut(key),
+        Segment::Index(index) => at.get_mut(*index),
+    })
+}
+
+/// Go decodes `null` into the zero value: a field that is absent, a string that is empty. Items of lists stay: their type
+/// decides.
 fn prune_nulls(value: &mut Value, string_map: bool) {
     match value {
         Value::Object(map) if string_map => {
@@ -236,21 +240,7 @@ fn prune_nulls(value: &mut Value, string_map: bool) {
                 prune_nulls(value, is_string_map(key));
             }
         }
-        Value::Array(items) => {
-            let zero = if items.iter().any(Value::is_object) {
-                Some(Value::Object(Map::new()))
-            } else if items.iter().any(Value::is_string) {
-                Some(Value::String(String::new()))
-            } else {
-                None
-            };
-            for item in items {
-                match &zero {
-                    Some(zero) if item.is_null() => *item = zero.clone(),
-                    _ => prune_nulls(item, false),
-                }
-            }
-        }
+        Value::Array(items) => items.iter_mut().for_each(|item| prune_nulls(item, false)),
         _ => {}
     }
 }

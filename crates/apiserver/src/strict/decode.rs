@@ -3,17 +3,17 @@
 //! visitor of each kind three times, which was 40 % of the machine code of the whole project.
 
 use std::fmt;
-use std::iter::Enumerate;
+use std::iter::{self, Enumerate};
 use std::slice;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
-use serde::de::value::BorrowedStrDeserializer;
+use serde::de::value::{BorrowedStrDeserializer, MapDeserializer};
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error as _, Expected, MapAccess, SeqAccess, Unexpected,
     Visitor,
 };
 use serde::forward_to_deserialize_any;
-use serde_json::{Error, Value};
+use serde_json::{Error, Value, json};
 
 /// Where a DaemonSet shows how often its template has changed.
 pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
@@ -50,6 +50,8 @@ pub(crate) struct Surplus {
     pub(super) unknown: Vec<FieldPath>,
     /// Fields with an empty value, and the types they are of: some of them are left out.
     pub(super) empty: Vec<(&'static str, FieldPath)>,
+    /// Items of lists that are null, and the empty values that Go reads them as.
+    pub(super) nulls: Vec<(FieldPath, Value)>,
 }
 
 /// Decodes for the sake of the errors and of the surplus only.
@@ -59,7 +61,7 @@ pub(crate) struct Surplus {
 pub(crate) fn decode_as<T: DeserializeOwned>(object: &Value) -> Result<Surplus, String> {
     let mut tracker = Tracker::default();
     let result = T::deserialize(Field { value: object, of: None, tracker: &mut tracker }).map(drop);
-    tracker.judge(result)
+    tracker.judge(result, object)
 }
 
 /// Decodes a DaemonSet with the number in its annotation.
@@ -99,12 +101,21 @@ struct Tracker<'de> {
 
 impl Tracker<'_> {
     /// The one part of [`decode_as`] that does not depend on the type.
-    fn judge(self, result: Result<(), Error>) -> Result<Surplus, String> {
+    fn judge(self, result: Result<(), Error>, object: &Value) -> Result<Surplus, String> {
         match result {
             Ok(()) => Ok(self.surplus),
             Err(error) if self.path.is_empty() => Err(error.to_string()),
+            Err(error) if error.to_string().starts_with("Invalid ") => Err(no_base64(self.value(object))),
             Err(error) => Err(format!("{}: {error}", Dotted(&self.segments()))),
         }
+    }
+
+    /// The value at the path.
+    fn value<'a>(&self, object: &'a Value) -> &'a Value {
+        self.path.iter().fold(object, |at, step| match *step {
+            Step::Key(key) => &at[key],
+            Step::Index(index) => &at[index],
+        })
     }
 
     fn segments(&self) -> Vec<Segment> {
@@ -114,6 +125,14 @@ impl Tracker<'_> {
         };
         self.path.iter().map(owned).collect()
     }
+}
+
+/// The sentence of Go about a text that is not in base 64. It does not name the field.
+fn no_base64(value: &Value) -> String {
+    let text = value.as_str().unwrap_or_default();
+    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
+    let wrong = text.bytes().position(|byte| !is_known(byte)).unwrap_or(text.len() / 4 * 4);
+    format!("illegal base64 data at input byte {wrong}")
 }
 
 /// Whether Go has this as the zero of a plain type, a list or a map.
@@ -165,6 +184,16 @@ impl<'de> Field<'de, '_> {
         }
     }
 
+    /// Whether this is an item of a list that Go reads as `empty`.
+    fn is_null_item(&mut self, empty: Value) -> bool {
+        let is_one = self.value.is_null() && matches!(self.tracker.path.last(), Some(Step::Index(_)));
+        if is_one {
+            let path = self.tracker.segments();
+            self.tracker.surplus.nulls.push((path, empty));
+        }
+        is_one
+    }
+
     fn list<V: Visitor<'de>>(self, items: &'de [Value], visitor: V) -> Result<V::Value, Error> {
         let depth = self.tracker.path.len();
         let mut list = List { items: items.iter().enumerate(), depth, tracker: self.tracker };
@@ -207,10 +236,22 @@ impl<'de> Deserializer<'de> for Field<'de, '_> {
     type Error = Error;
 
     read_by_json! {
-        deserialize_bool deserialize_char deserialize_str deserialize_string deserialize_identifier
+        deserialize_bool deserialize_char deserialize_identifier
         deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64
         deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64
         deserialize_f32 deserialize_f64 deserialize_unit
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Error> {
+        if self.is_null_item(json!("")) {
+            return visitor.visit_borrowed_str("");
+        }
+        self.note_empty();
+        self.value.deserialize_str(visitor)
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.deserialize_str(visitor)
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -257,15 +298,18 @@ impl<'de> Deserializer<'de> for Field<'de, '_> {
 
     /// A list in its place is refused by the types of the API, in the same words as anything else.
     fn deserialize_struct<V: Visitor<'de>>(
-        self,
+        mut self,
         name: &'static str,
         _fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        match self.value {
-            Value::Object(fields) => self.object(fields, Some(name), visitor),
-            _ => Err(self.unlike(&visitor)),
+        if let Value::Object(fields) = self.value {
+            return self.object(fields, Some(name), visitor);
         }
+        if self.is_null_item(json!({})) {
+            return visitor.visit_map(MapDeserializer::new(iter::empty::<((), ())>()));
+        }
+        Err(self.unlike(&visitor))
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
