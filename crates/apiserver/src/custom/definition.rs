@@ -25,13 +25,15 @@ pub(crate) fn fill(definition: &mut Map<String, Value>) {
         names.entry("listKind").or_insert_with(|| format!("{kind}List").into());
     }
     as_map(spec).entry("conversion").or_insert_with(|| json!({"strategy": "None"}));
+    if let Some(Value::Object(service)) = spec.pointer_mut("/conversion/webhook/clientConfig/service") {
+        service.entry("port").or_insert_with(|| json!(443));
+    }
 }
 
 /// Gives a new definition its status.
 pub(crate) fn new_status(_context: &StrategyContext<'_>, definition: &mut Value) {
     let stored = storage_version(&definition["spec"]);
-    let status =
-        json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": [], "storedVersions": [stored]});
+    let status = json!({"acceptedNames": {"kind": "", "plural": ""}, "storedVersions": [stored]});
     as_map(definition).insert("status".to_owned(), status);
 }
 
@@ -61,11 +63,7 @@ pub(crate) fn validate(definition: &Value, errors: &mut Errors) {
         let why = "must be false; use x-kubernetes-preserve-unknown-fields in the schema instead";
         errors.invalid("spec.preserveUnknownFields", true, why);
     }
-    let strategy = text(&spec["conversion"], "strategy");
-    if strategy != "None" {
-        let why = "webhooks are not called by this server; only None is supported";
-        errors.invalid("spec.conversion.strategy", strategy, why);
-    }
+    conversion(&spec["conversion"], errors);
     own_names(&spec["names"], errors);
     versions(spec, errors);
 }
@@ -88,6 +86,23 @@ pub(crate) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
             let why = "objects may be stored in it, so it must stay in spec.versions";
             errors.invalid(&format!("status.storedVersions[{index}]"), stored.as_str(), why);
         }
+    }
+}
+
+fn conversion(conversion: &Value, errors: &mut Errors) {
+    let webhook = &conversion["webhook"];
+    match text(conversion, "strategy") {
+        "None" => {}
+        "Webhook" => {
+            if webhook["clientConfig"].is_null() {
+                let why = "required when strategy is set to Webhook";
+                errors.required("spec.conversion.webhookClientConfig", why);
+            }
+            if webhook["conversionReviewVersions"].as_array().is_none_or(Vec::is_empty) {
+                errors.required("spec.conversion.conversionReviewVersions", "");
+            }
+        }
+        other => errors.not_supported("spec.conversion.strategy", other, &["None", "Webhook"]),
     }
 }
 
@@ -133,22 +148,42 @@ fn versions(spec: &Value, errors: &mut Errors) {
         if versions.iter().take(index).any(|other| text(other, "name") == name) {
             errors.duplicate(&format!("{path}.name"), name);
         }
-        let schema = &version["schema"]["openAPIV3Schema"];
-        let path_of_schema = format!("{path}.schema.openAPIV3Schema");
-        if schema.is_object() {
-            Schema::parse(schema, &path_of_schema, errors);
-        } else {
-            errors.required(&path_of_schema, "schemas are required");
+        if !version["schema"]["openAPIV3Schema"].is_object() {
+            errors.required(&format!("{path}.schema.openAPIV3Schema"), "schemas are required");
         }
-        columns(version, &path, errors);
-        scale(&version["subresources"]["scale"], &format!("{path}.subresources.scale"), errors);
     }
+    for (path, version) in places(versions, "schema", "validation") {
+        let schema = &version["schema"]["openAPIV3Schema"];
+        if schema.is_object() {
+            Schema::parse(schema, &format!("{path}.openAPIV3Schema"), errors);
+        }
+    }
+    for (path, version) in places(versions, "additionalPrinterColumns", "additionalPrinterColumns") {
+        columns(version, &path, errors);
+    }
+    for (path, version) in places(versions, "subresources", "subresources") {
+        scale(&version["subresources"]["scale"], &format!("{path}.scale"), errors);
+    }
+}
+
+/// The places of a field of the versions. One that is the same in all stands beside the versions, as a server has it.
+fn places<'a>(
+    versions: &'a [Value],
+    field: &'a str,
+    common: &'a str,
+) -> impl Iterator<Item = (String, &'a Value)> {
+    let is_common = versions.windows(2).all(|pair| pair[0][field] == pair[1][field]);
+    let each = versions.iter().enumerate().take(if is_common { 1 } else { usize::MAX });
+    each.map(move |(index, version)| match is_common {
+        true => (format!("spec.{common}"), version),
+        false => (format!("spec.versions[{index}].{field}"), version),
+    })
 }
 
 fn columns(version: &Value, path: &str, errors: &mut Errors) {
     let columns = version["additionalPrinterColumns"].as_array().into_iter().flatten();
     for (index, column) in columns.enumerate() {
-        let path = format!("{path}.additionalPrinterColumns[{index}]");
+        let path = format!("{path}[{index}]");
         if text(column, "name").is_empty() {
             errors.required(&format!("{path}.name"), "");
         }

@@ -30,6 +30,8 @@ pub(crate) struct Custom {
     pub(crate) list_kind: String,
     /// The apiVersion in which objects are stored.
     pub(crate) storage_version: String,
+    /// Whether a webhook would have to convert between that and this version. This server calls none.
+    pub(crate) needs_webhook: bool,
     pub(crate) schema: Schema,
     pub(crate) ownership: &'static lists::Schema,
     pub(crate) scale: Option<Scale>,
@@ -107,6 +109,8 @@ impl Custom {
             definition: format!("{}.{group}", text(names, "plural")),
             list_kind: text(names, "listKind").to_owned(),
             storage_version: format!("{group}/{}", storage_version(spec)),
+            needs_webhook: spec["conversion"]["strategy"] == "Webhook"
+                && storage_version(spec) != text(version, "name"),
             schema: Schema::parse(&document, "", &mut Errors::default()),
             ownership: lists::of_document(&document),
             scale: scale(&version["subresources"]["scale"]),

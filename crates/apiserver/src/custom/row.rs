@@ -22,7 +22,9 @@ pub(crate) fn rows(definition: &Value) -> Vec<&'static Kind> {
 
 fn row(definition: &Value, version: &Value) -> &'static Kind {
     let (spec, names) = (&definition["spec"], &definition["status"]["acceptedNames"]);
-    let source = json!([spec["group"], spec["scope"], names, version, storage_version(spec)]).to_string();
+    let conversion = &spec["conversion"]["strategy"];
+    let source =
+        json!([spec["group"], spec["scope"], names, version, storage_version(spec), conversion]).to_string();
     ROWS.lock().entry(source).or_insert_with(|| new_row(definition, version))
 }
 

@@ -109,8 +109,10 @@ pub(crate) struct Schema {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
     Root,
-    /// Describes a part of an object, so it needs a type.
-    Structural,
+    /// Describes a field of an object, so it needs a type.
+    Field,
+    /// Describes the items of a list, which need one as well.
+    Item,
     /// Below `allOf`, `anyOf`, `oneOf` or `not`: only limits.
     Logic,
 }
@@ -145,38 +147,42 @@ fn read(value: &Value, path: &str, position: Position, depth: usize, errors: &mu
         ..Schema::default()
     };
     forbidden_keywords(value, path, errors);
-    if position != Position::Logic {
-        if schema.kind.is_none() && !schema.int_or_string && !schema.preserves {
-            let why = match position {
-                Position::Root => "must not be empty at the root",
-                _ => "must not be empty for specified object fields, array items and additional properties",
-            };
-            errors.required(&format!("{path}.type"), why);
-        }
-        if schema.kind == Some(Type::Array) && value["items"].is_null() {
-            errors.required(&format!("{path}.items"), "must be specified for an array");
-        }
+    if position != Position::Logic && schema.kind == Some(Type::Array) && value["items"].is_null() {
+        errors.required(&format!("{path}.items"), "must be specified for an array");
     }
-    let within = if position == Position::Logic { Position::Logic } else { Position::Structural };
+    let within = |part| if position == Position::Logic { Position::Logic } else { part };
     for (name, property) in value["properties"].as_object().into_iter().flatten() {
         let path = format!("{path}.properties[{name}]");
-        schema.properties.insert(name.clone(), read(property, &path, within, depth + 1, errors));
+        schema
+            .properties
+            .insert(name.clone(), read(property, &path, within(Position::Field), depth + 1, errors));
     }
     if value["items"].is_object() {
         let path = format!("{path}.items");
-        schema.items = Some(Box::new(read(&value["items"], &path, within, depth + 1, errors)));
+        schema.items =
+            Some(Box::new(read(&value["items"], &path, within(Position::Item), depth + 1, errors)));
     }
     schema.additional = match &value["additionalProperties"] {
         Value::Bool(true) => Some(Additional::Any),
         one @ Value::Object(_) => {
             let path = format!("{path}.additionalProperties");
-            Some(Additional::Of(Box::new(read(one, &path, within, depth + 1, errors))))
+            Some(Additional::Of(Box::new(read(one, &path, within(Position::Field), depth + 1, errors))))
         }
         _ => None,
     };
     if schema.additional.is_some() && !schema.properties.is_empty() {
         let field = format!("{path}.additionalProperties");
         errors.forbidden(&field, "additionalProperties and properties are mutually exclusive");
+    }
+    let is_untyped = schema.kind.is_none() && !schema.int_or_string && !schema.preserves;
+    let needs_a_type = match position {
+        Position::Root => Some("must not be empty at the root"),
+        Position::Field => Some("must not be empty for specified object fields"),
+        Position::Item => Some("must not be empty for specified array items"),
+        Position::Logic => None,
+    };
+    if let Some(why) = needs_a_type.filter(|_| is_untyped) {
+        errors.required(&format!("{path}.type"), why);
     }
     schema.list = list_type(value, path, &schema, errors);
     schema.rules = rules(value, path, depth, errors);
@@ -292,14 +298,55 @@ fn rules(value: &Value, path: &str, depth: usize, errors: &mut Errors) -> Rules 
 /// The time to match is linear in the text, and the size of the compiled pattern is limited.
 fn pattern(value: &Value, path: &str, errors: &mut Errors) -> Option<Regex> {
     let text = value["pattern"].as_str().filter(|text| !text.is_empty())?;
-    match Regex::new(text) {
+    match Regex::new(&with_brackets_escaped(text)) {
         Ok(regex) => Some(regex),
         Err(error) => {
-            let why = format!("must be a valid regular expression, but is not: {error}");
+            let why = format!("must be a valid regular expression, but isn't: {error}");
             errors.invalid(&format!("{path}.pattern"), text, why);
             None
         }
     }
+}
+
+/// In a class of RE2, as Go has it, a bracket is a character like others, and so is a first closing one. `regex-lite` takes
+/// the first for a class within the class. `[^[\]?= ]` becomes `[^\[\]?= ]`.
+fn with_brackets_escaped(pattern: &str) -> String {
+    let mut escaped = String::with_capacity(pattern.len());
+    let mut rest = pattern.chars().peekable();
+    let mut is_in_class = false;
+    while let Some(next) = rest.next() {
+        match next {
+            '\\' => {
+                escaped.push(next);
+                escaped.extend(rest.next());
+            }
+            '[' if !is_in_class => {
+                is_in_class = true;
+                escaped.push(next);
+                escaped.extend(rest.next_if_eq(&'^'));
+                if rest.next_if_eq(&']').is_some() {
+                    escaped.push_str("\\]");
+                }
+            }
+            // A named class: `[:alpha:]`.
+            '[' if rest.peek() == Some(&':') => {
+                escaped.push(next);
+                for part in rest.by_ref() {
+                    escaped.push(part);
+                    if part == ']' {
+                        break;
+                    }
+                }
+            }
+            '[' | '&' | '~' if is_in_class => escaped.extend(['\\', next]),
+            ']' => {
+                is_in_class = false;
+                escaped.push(next);
+            }
+            _ => escaped.push(next),
+        }
+    }
+    escaped
 }
 
 pub(super) fn texts(value: &Value) -> Vec<String> {
@@ -326,13 +373,28 @@ mod tests {
         check_schema(
             json!({"type": "object", "properties": {"spec": {"properties": {"a": {"type": "array"}}}}}),
             &[
-                "s.properties[spec].type: Required value: must not be empty for specified object fields, array \
-                 items and additional properties",
                 "s.properties[spec].properties[a].items: Required value: must be specified for an array",
+                "s.properties[spec].type: Required value: must not be empty for specified object fields",
             ],
         );
         let free = json!({"type": "object", "properties": {"a": {"x-kubernetes-int-or-string": true}}});
         check_schema(free, &[]);
+    }
+
+    #[test]
+    fn a_bracket_in_a_class_is_a_character() {
+        for (pattern, takes, refuses) in [
+            (r"^[^[\]?= ]+$", "a", "["),
+            ("^[[a-z]+$", "[a", "]"),
+            ("^[]a]+$", "]a", "b"),
+            ("^[[:alpha:]_]+$", "a_", ":"),
+            ("^[a&&b]+$", "&b", "c"),
+            (r"^\[a\]$", "[a]", "a"),
+        ] {
+            let regex =
+                Regex::new(&with_brackets_escaped(pattern)).unwrap_or_else(|why| panic!("{pattern}: {why}"));
+            assert!(regex.is_match(takes) && !regex.is_match(refuses), "{pattern}");
+        }
     }
 
     #[test]

@@ -252,6 +252,7 @@ fn object_reply(
     closing: CancellationToken,
     request: &Request,
 ) -> Result<Reply, Failure> {
+    refuse_conversion(server, request)?;
     match (request.verb, request.place.subresource) {
         (Verb::Watch, _) => {
             let content = Content::Stream(watch::open(server, closing, request)?);
@@ -271,4 +272,20 @@ fn object_reply(
         (Verb::Delete, _) => delete::delete(server, request),
         (Verb::DeleteCollection, _) => delete::delete_collection(server, request),
     }
+}
+
+/// Whoever reads or writes objects in a version that a webhook would have to convert gets an error, as where no webhook
+/// answers. Lists are possible as long as there are no objects.
+fn refuse_conversion(server: &Server, request: &Request) -> Result<(), Failure> {
+    let kind = request.kind();
+    let Some(custom) = kind.custom.filter(|custom| custom.needs_webhook) else { return Ok(()) };
+    let is_empty =
+        || server.store.list(kind.storage(), "", None, None).is_ok_and(|all| all.objects.is_empty());
+    if matches!(request.verb, Verb::List | Verb::Watch) && is_empty() {
+        return Ok(());
+    }
+    let (stored, name) = (&custom.storage_version, kind.kind);
+    Err(Failure::internal(format!(
+        "conversion webhook for {stored}, Kind={name} failed: this server calls no webhooks"
+    )))
 }
