@@ -9,7 +9,7 @@ use super::lists;
 use super::row::Subresource::{Binding, Eviction, Finalize, Scale, Status};
 use super::row::{By, Generation, Kind, Nulls, of};
 use crate::rest::{counts, strategy};
-use crate::validate::{batch, endpoints, names, node, objects, pod, storage, workload};
+use crate::validate::{batch, endpoints, limits, names, node, objects, pod, storage, workload};
 use crate::{defaults, table};
 
 const POD_FIELDS: &[(&str, By)] = &[
@@ -181,6 +181,7 @@ pub(super) static ROWS: &[Kind] = &[
         short_names: &["limits"],
         create_on_update: true,
         defaults: defaults::core::limit_range,
+        validate: limits::range,
         columns: table::core::CREATED,
         cells: table::core::created,
         ..of::<LimitRange>()
@@ -189,6 +190,7 @@ pub(super) static ROWS: &[Kind] = &[
         short_names: &["quota"],
         subresources: &[Status],
         lists: &lists::QUOTA,
+        validate: limits::quota,
         columns: &["Name", "Request", "Limit", "Age"],
         cells: table::workloads::quota,
         ..of::<ResourceQuota>()
@@ -197,7 +199,7 @@ pub(super) static ROWS: &[Kind] = &[
         defaults: defaults::core::secret,
         validate: objects::secret,
         validate_update: Some(objects::secret_update),
-        columns: &["Name", "Type", "#Data", "Age"],
+        columns: &["Name", "Type", "Data", "Age"],
         cells: |row| vec![row.name(), row.text("/type"), row.size("/data").into(), row.age()],
         selectable: &[("type", By::Text)],
         ..of::<Secret>()
@@ -211,7 +213,7 @@ pub(super) static ROWS: &[Kind] = &[
         nulls: Nulls::PlainSelector,
         lists: &lists::SERVICE,
         defaults: defaults::core::service,
-        name: names::dns1035_label,
+        name: names::dns1123_label,
         validate: objects::service,
         validate_update: Some(objects::service_update),
         on_create: strategy::allocate_cluster_ip,

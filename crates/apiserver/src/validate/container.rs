@@ -5,30 +5,17 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::errors::{Errors, elements, text};
-use super::names;
+use super::{names, security};
 use crate::quantity::{self, Quantity};
 
 /// The fields of the pod that the validation of its containers needs.
 pub(super) struct Context<'a> {
     /// The names that `volumeMounts` may refer to.
     pub(super) volumes: &'a BTreeSet<String>,
-    pub(super) host_network: bool,
-    /// A template may leave host ports open; they are filled in when its pods are made.
-    pub(super) template: bool,
 }
 
 pub(super) fn validate(container: &Value, path: &str, context: &Context<'_>, errors: &mut Errors) {
     common(container, path, context, errors);
-    if context.host_network {
-        for (path, port) in elements(container, "ports", path) {
-            let (host, number) = (port["hostPort"].as_i64().unwrap_or(0), port["containerPort"].as_i64());
-            let open = context.template && host == 0;
-            if !open && Some(host) != number {
-                let why = "must match `containerPort` when `hostNetwork` is true";
-                errors.invalid(&format!("{path}.hostPort"), host, why);
-            }
-        }
-    }
     for (name, repeats) in [("livenessProbe", false), ("readinessProbe", true), ("startupProbe", false)] {
         if !container[name].is_null() {
             probe(&container[name], &format!("{path}.{name}"), repeats, errors);
@@ -61,19 +48,35 @@ fn common(container: &Value, path: &str, context: &Context<'_>, errors: &mut Err
         errors.invalid(&field, image, "must not have leading or trailing whitespace");
     }
     errors.one_of(
-        &format!("{path}.imagePullPolicy"),
-        &container["imagePullPolicy"],
-        &["Always", "IfNotPresent", "Never"],
-    );
-    errors.one_of(
         &format!("{path}.terminationMessagePolicy"),
         &container["terminationMessagePolicy"],
-        &["FallbackToLogsOnError", "File"],
+        &["File", "FallbackToLogsOnError"],
     );
     ports(container, path, errors);
     environment(container, path, errors);
     mounts(container, path, context.volumes, errors);
+    errors.one_of(
+        &format!("{path}.imagePullPolicy"),
+        &container["imagePullPolicy"],
+        &["Always", "IfNotPresent", "Never"],
+    );
     resources(&container["resources"], &format!("{path}.resources"), errors);
+    security::of_container(container, path, errors);
+}
+
+/// No two ports of the containers are the same port of a node.
+pub(super) fn host_ports_are_unique(spec: &Value, path: &str, errors: &mut Errors) {
+    let mut seen = BTreeSet::new();
+    for (path, container) in elements(spec, "containers", path) {
+        for (path, port) in elements(container, "ports", &path) {
+            let Some(host) = port["hostPort"].as_i64().filter(|port| *port != 0) else { continue };
+            let (protocol, ip) = (text(port, "protocol"), text(port, "hostIP"));
+            let key = format!("{protocol}/{ip}/{host}");
+            if !seen.insert(key.clone()) {
+                errors.duplicate(&format!("{path}.hostPort"), key);
+            }
+        }
+    }
 }
 
 fn ports(container: &Value, path: &str, errors: &mut Errors) {
@@ -118,15 +121,17 @@ fn environment(container: &Value, path: &str, errors: &mut Errors) {
         let field = format!("{path}.valueFrom");
         let kinds = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
         let given = kinds.iter().filter(|kind| source.contains_key(**kind)).count();
-        let value = variable["valueFrom"].clone();
         if given == 0 {
             let why =
                 "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`";
-            errors.invalid(&field, value, why);
+            errors.invalid(&field, "", why);
         } else if !text(variable, "value").is_empty() {
-            errors.invalid(&field, value, "may not be specified when `value` is not empty");
+            errors.invalid(&field, "", "may not be specified when `value` is not empty");
         } else if given > 1 {
-            errors.invalid(&field, value, "may not have more than one field specified at a time");
+            errors.invalid(&field, "", "may not have more than one field specified at a time");
+        }
+        if let Some(reference) = source.get("fieldRef") {
+            field_path(text(reference, "fieldPath"), &format!("{field}.fieldRef.fieldPath"), errors);
         }
         for kind in ["configMapKeyRef", "secretKeyRef"] {
             let Some(reference) = source.get(kind) else { continue };
@@ -136,6 +141,45 @@ fn environment(container: &Value, path: &str, errors: &mut Errors) {
                 }
             }
         }
+    }
+}
+
+/// A field of the pod that a variable can have.
+fn field_path(path: &str, field: &str, errors: &mut Errors) {
+    const SUPPORTED: [&str; 9] = [
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "spec.nodeName",
+        "spec.serviceAccountName",
+        "status.hostIP",
+        "status.hostIPs",
+        "status.podIP",
+        "status.podIPs",
+    ];
+    /// The field selectors of pods know these as well.
+    const CONVERTED: [&str; 7] = [
+        "metadata.annotations",
+        "metadata.labels",
+        "spec.hostNetwork",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "status.nominatedNodeName",
+        "status.phase",
+    ];
+    let is_subscript = |map: &str| {
+        path.strip_prefix(map)
+            .is_some_and(|key| key.starts_with("['") && key.ends_with("']") && key.len() > 4)
+    };
+    if path.is_empty() {
+        errors.required(field, "");
+    } else if CONVERTED.contains(&path) {
+        errors.not_supported(field, path, &SUPPORTED);
+    } else if !SUPPORTED.contains(&path)
+        && !["metadata.labels", "metadata.annotations"].into_iter().any(is_subscript)
+    {
+        let why = format!("error converting fieldPath: field label not supported: {path}");
+        errors.invalid(field, path, why);
     }
 }
 
@@ -165,27 +209,14 @@ fn mounts(container: &Value, path: &str, volumes: &BTreeSet<String>, errors: &mu
 }
 
 fn resources(resources: &Value, path: &str, errors: &mut Errors) {
-    let parsed = |amount: &Value| Quantity::parse(amount.as_str().unwrap_or_default());
-    for kind in ["limits", "requests"] {
-        for (name, amount) in resources[kind].as_object().into_iter().flatten() {
-            let field = format!("{path}.{kind}[{name}]");
-            resource_name(name, &format!("{path}.{kind}"), errors);
-            match parsed(amount) {
-                None => errors.invalid(&field, amount.clone(), quantity::PATTERN),
-                Some(value) if value.is_negative() => {
-                    errors.invalid(&field, amount.clone(), "must be greater than or equal to 0");
-                }
-                Some(value) if name.contains('/') && !value.is_integer() => {
-                    errors.invalid(&field, amount.clone(), "must be an integer");
-                }
-                Some(_) => {}
-            }
-        }
+    for (name, amount) in resources["limits"].as_object().into_iter().flatten() {
+        resource(name, amount, &format!("{path}.limits[{name}]"), errors);
     }
     for (name, amount) in resources["requests"].as_object().into_iter().flatten() {
-        let field = format!("{path}.requests");
+        let request = resource(name, amount, &format!("{path}.requests[{name}]"), errors);
         let limit = &resources["limits"][name];
-        match (parsed(amount), parsed(limit)) {
+        let field = format!("{path}.requests");
+        match (request, parsed(limit)) {
             // Extended resources cannot be overcommitted.
             (Some(request), Some(limit)) if name.contains('/') && request != limit => {
                 let why = format!("must be equal to {name} limit of {}", limit.canonical());
@@ -196,23 +227,39 @@ fn resources(resources: &Value, path: &str, errors: &mut Errors) {
                 errors.invalid(&field, amount.clone(), why);
             }
             (Some(_), None) if name.contains('/') && limit.is_null() => {
-                errors.required(
-                    &format!("{path}.limits"),
-                    "Limit must be set for non overcommitable resources",
-                );
+                let why = "Limit must be set for non overcommitable resources";
+                errors.required(&format!("{path}.limits"), why);
             }
             _ => {}
         }
     }
 }
 
-fn resource_name(name: &str, path: &str, errors: &mut Errors) {
-    errors.each_invalid(path, name, names::label_key(name));
-    let standard = matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
-    if !name.contains('/') && !standard {
-        errors.invalid(path, name, "must be a standard resource type or fully qualified");
-        errors.invalid(path, name, "must be a standard resource for containers");
+fn parsed(amount: &Value) -> Option<Quantity> {
+    Quantity::parse(amount.as_str().unwrap_or_default())
+}
+
+/// Judges the name and the amount of a resource at `field`; the amount.
+fn resource(name: &str, amount: &Value, field: &str, errors: &mut Errors) -> Option<Quantity> {
+    errors.each_invalid(field, name, names::label_key(name));
+    let is_standard =
+        matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
+    if !name.contains('/') && !is_standard {
+        errors.invalid(field, name, "must be a standard resource type or fully qualified");
+        errors.invalid(field, name, "must be a standard resource for containers");
     }
+    let quantity = parsed(amount);
+    match quantity {
+        None => errors.invalid(field, amount.clone(), quantity::PATTERN),
+        Some(value) if value.is_negative() => {
+            errors.invalid(field, amount.clone(), "must be greater than or equal to 0");
+        }
+        Some(value) if name.contains('/') && !value.is_integer() => {
+            errors.invalid(field, amount.clone(), "must be an integer");
+        }
+        Some(_) => {}
+    }
+    quantity
 }
 
 /// A readiness probe may ask for several successes; the others must be content with one.
@@ -351,7 +398,7 @@ mod tests {
             json!([{"name": "", "value": "x"}, {"name": "A", "valueFrom": {}}]),
             &[
                 "[0].name: Required value",
-                "[1].valueFrom: Invalid value: {}: must specify one of: `fieldRef`, `resourceFieldRef`, \
+                "[1].valueFrom: Invalid value: \"\": must specify one of: `fieldRef`, `resourceFieldRef`, \
              `configMapKeyRef` or `secretKeyRef`",
             ],
         );
@@ -383,8 +430,8 @@ mod tests {
             "resources",
             json!({"limits": {"gpu": "1"}}),
             &[
-                ".limits: Invalid value: \"gpu\": must be a standard resource type or fully qualified",
-                ".limits: Invalid value: \"gpu\": must be a standard resource for containers",
+                ".limits[gpu]: Invalid value: \"gpu\": must be a standard resource type or fully qualified",
+                ".limits[gpu]: Invalid value: \"gpu\": must be a standard resource for containers",
             ],
         );
         check(

@@ -1,12 +1,12 @@
 //! Pods and pod templates (upstream `pkg/apis/core/validation/validation.go`): what a controller's
-//! user gets wrong. Scheduling expressions beyond tolerations and spread constraints are not validated.
+//! user gets wrong.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
 use super::errors::{Errors, elements, essence, text};
-use super::{container, names, volume};
+use super::{container, names, scheduling, security, volume};
 
 pub(crate) fn pod(object: &Value, errors: &mut Errors) {
     spec(&object["spec"], "spec", errors);
@@ -15,8 +15,7 @@ pub(crate) fn pod(object: &Value, errors: &mut Errors) {
 /// The spec of a pod or of a template, which stands at `path`.
 pub(super) fn spec(spec: &Value, path: &str, errors: &mut Errors) {
     let volumes = volume::validate(spec, path, errors);
-    let host_network = spec["hostNetwork"] == true;
-    let context = container::Context { volumes: &volumes, host_network, template: path != "spec" };
+    let context = container::Context { volumes: &volumes };
 
     let list_path = format!("{path}.containers");
     if spec["containers"].as_array().is_none_or(Vec::is_empty) {
@@ -27,6 +26,7 @@ pub(super) fn spec(spec: &Value, path: &str, errors: &mut Errors) {
         unique_name(container, &path, &mut seen, errors);
         container::validate(container, &path, &context, errors);
     }
+    container::host_ports_are_unique(spec, path, errors);
     for (path, container) in elements(spec, "initContainers", path) {
         unique_name(container, &path, &mut seen, errors);
         container::validate_init(container, &path, &context, errors);
@@ -41,10 +41,21 @@ pub(super) fn spec(spec: &Value, path: &str, errors: &mut Errors) {
         &spec["dnsPolicy"],
         &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"],
     );
-    errors.non_negative(
-        &format!("{path}.terminationGracePeriodSeconds"),
-        &spec["terminationGracePeriodSeconds"],
-    );
+    super::metadata::labels(&spec["nodeSelector"], &format!("{path}.nodeSelector"), errors);
+    security::of_pod(spec, path, errors);
+    for (path, secret) in elements(spec, "imagePullSecrets", path) {
+        if text(secret, "name").is_empty() {
+            errors.required(&format!("{path}.name"), "");
+        }
+    }
+    scheduling::affinity(&spec["affinity"], &format!("{path}.affinity"), errors);
+    dns(spec, path, errors);
+    for (path, gate) in elements(spec, "readinessGates", path) {
+        let condition = text(gate, "conditionType");
+        errors.each_invalid(&format!("{path}.conditionType"), condition, names::label_key(condition));
+    }
+    scheduling::gates(spec, path, errors);
+    scheduling::spread_constraints(spec, path, errors);
     if let Some(deadline) = spec["activeDeadlineSeconds"].as_i64()
         && !(1..=i64::from(i32::MAX)).contains(&deadline)
     {
@@ -63,25 +74,31 @@ pub(super) fn spec(spec: &Value, path: &str, errors: &mut Errors) {
             errors.each_invalid(&format!("{path}.{field}"), name, names::dns1123_label(name));
         }
     }
-    super::metadata::labels(&spec["nodeSelector"], &format!("{path}.nodeSelector"), errors);
-    for (path, secret) in elements(spec, "imagePullSecrets", path) {
-        if text(secret, "name").is_empty() {
-            errors.required(&format!("{path}.name"), "");
-        }
-    }
-    for (path, gate) in elements(spec, "readinessGates", path) {
-        let condition = text(gate, "conditionType");
-        errors.each_invalid(&format!("{path}.conditionType"), condition, names::label_key(condition));
-    }
+    scheduling::tolerations(spec, path, errors);
     for (path, alias) in elements(spec, "hostAliases", path) {
         let ip = text(alias, "ip");
         if ip.parse::<std::net::IpAddr>().is_err() {
             let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
             errors.invalid(&format!("{path}.ip"), ip, why);
         }
+        for (index, name) in alias["hostnames"].as_array().into_iter().flatten().enumerate() {
+            let name = name.as_str().unwrap_or_default();
+            errors.each_invalid(&format!("{path}.hostnames[{index}]"), name, names::dns1123_subdomain(name));
+        }
     }
-    tolerations(spec, path, errors);
-    spread_constraints(spec, path, errors);
+}
+
+fn dns(spec: &Value, path: &str, errors: &mut Errors) {
+    if spec["dnsPolicy"] != "None" {
+        return;
+    }
+    let (config, policy) = (&spec["dnsConfig"], "when `dnsPolicy` is None");
+    if config.is_null() {
+        errors.required(&format!("{path}.dnsConfig"), &format!("must provide `dnsConfig` {policy}"));
+    } else if config["nameservers"].as_array().is_none_or(Vec::is_empty) {
+        let why = format!("must provide at least one DNS nameserver {policy}");
+        errors.required(&format!("{path}.dnsConfig.nameservers"), &why);
+    }
 }
 
 fn unique_name(container: &Value, path: &str, seen: &mut BTreeSet<String>, errors: &mut Errors) {
@@ -93,71 +110,6 @@ fn unique_name(container: &Value, path: &str, seen: &mut BTreeSet<String>, error
             if !seen.insert(name.to_owned()) {
                 errors.duplicate(&field, name);
             }
-        }
-    }
-}
-
-fn tolerations(spec: &Value, path: &str, errors: &mut Errors) {
-    const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-    for (path, toleration) in elements(spec, "tolerations", path) {
-        let (key, operator) = (text(toleration, "key"), text(toleration, "operator"));
-        if !key.is_empty() {
-            errors.each_invalid(&format!("{path}.key"), key, names::label_key(key));
-        } else if operator != "Exists" {
-            let why =
-                "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-            errors.invalid(&format!("{path}.operator"), operator, why);
-        }
-        let effect = text(toleration, "effect");
-        if toleration["tolerationSeconds"].is_i64() && effect != "NoExecute" {
-            let why = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-            errors.invalid(&format!("{path}.effect"), effect, why);
-        }
-        let value = text(toleration, "value");
-        match operator {
-            "" | "Equal" => {
-                errors.each_invalid(&format!("{path}.operator"), value, names::label_value(value))
-            }
-            "Exists" if !value.is_empty() => {
-                let why = "value must be empty when `operator` is 'Exists'";
-                errors.invalid(&format!("{path}.operator"), toleration.clone(), why);
-            }
-            "Exists" => {}
-            _ => errors.not_supported(&format!("{path}.operator"), operator, &["Equal", "Exists"]),
-        }
-        if !effect.is_empty() {
-            errors.one_of(&format!("{path}.effect"), &toleration["effect"], &EFFECTS);
-        }
-    }
-}
-
-fn spread_constraints(spec: &Value, path: &str, errors: &mut Errors) {
-    let mut seen = BTreeSet::new();
-    for (path, constraint) in elements(spec, "topologySpreadConstraints", path) {
-        let skew = constraint["maxSkew"].as_i64().unwrap_or(0);
-        if skew <= 0 {
-            errors.invalid(&format!("{path}.maxSkew"), skew, "must be greater than zero");
-        }
-        let key = text(constraint, "topologyKey");
-        if key.is_empty() {
-            errors.required(&format!("{path}.topologyKey"), "can not be empty");
-        } else {
-            errors.each_invalid(&format!("{path}.topologyKey"), key, names::label_key(key));
-        }
-        let action = text(constraint, "whenUnsatisfiable");
-        if !matches!(action, "DoNotSchedule" | "ScheduleAnyway") {
-            let supported = ["DoNotSchedule", "ScheduleAnyway"];
-            errors.not_supported(&format!("{path}.whenUnsatisfiable"), action, &supported);
-        }
-        if !seen.insert((key, action)) {
-            errors.duplicate(
-                &format!("{path}.{{topologyKey, whenUnsatisfiable}}"),
-                format!("{{{key}, {action}}}"),
-            );
-        }
-        if !constraint["labelSelector"].is_null() {
-            let path = format!("{path}.labelSelector");
-            super::workload::label_selector(&constraint["labelSelector"], &path, errors);
         }
     }
 }
@@ -185,7 +137,7 @@ pub(crate) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     deadline(new_spec, old_spec, errors);
     put(&mut allowed, "activeDeadlineSeconds", &old_spec["activeDeadlineSeconds"]);
 
-    tolerations(new_spec, "spec", errors);
+    scheduling::tolerations(new_spec, "spec", errors);
     let added_only = |new: &Value, old: &Value| {
         let new = new.as_array().map(Vec::as_slice).unwrap_or_default();
         old.as_array().into_iter().flatten().all(|toleration| {
@@ -334,11 +286,7 @@ mod tests {
             ],
         );
         check("/spec/restartPolicy", json!("Never"), &[]);
-        check(
-            "/spec/terminationGracePeriodSeconds",
-            json!(-1),
-            &["spec.terminationGracePeriodSeconds: Invalid value: -1: must be greater than or equal to 0"],
-        );
+        check("/spec/terminationGracePeriodSeconds", json!(-1), &[]);
         check(
             "/spec/activeDeadlineSeconds",
             json!(0),

@@ -1,0 +1,172 @@
+//! The parts of a pod that its scheduler reads: affinity, tolerations, gates, spread constraints.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::errors::{Errors, elements, text};
+use super::names;
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+pub(super) fn affinity(affinity: &Value, path: &str, errors: &mut Errors) {
+    node_affinity(&affinity["nodeAffinity"], &format!("{path}.nodeAffinity"), errors);
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let (affinity, path) = (&affinity[kind], format!("{path}.{kind}"));
+        for (path, term) in elements(affinity, REQUIRED, &path) {
+            pod_term(term, &path, errors);
+        }
+        for (path, preference) in elements(affinity, PREFERRED, &path) {
+            weight(preference, &path, errors);
+            pod_term(&preference["podAffinityTerm"], &format!("{path}.podAffinityTerm"), errors);
+        }
+    }
+}
+
+fn node_affinity(affinity: &Value, path: &str, errors: &mut Errors) {
+    let required = &affinity[REQUIRED];
+    if !required.is_null() {
+        let path = format!("{path}.{REQUIRED}");
+        if required["nodeSelectorTerms"].as_array().is_none_or(Vec::is_empty) {
+            let field = format!("{path}.nodeSelectorTerms");
+            errors.required(&field, "must have at least one node selector term");
+        }
+        for (path, term) in elements(required, "nodeSelectorTerms", &path) {
+            node_term(term, &path, errors);
+        }
+    }
+    for (path, preference) in elements(affinity, PREFERRED, path) {
+        weight(preference, &path, errors);
+        node_term(&preference["preference"], &format!("{path}.preference"), errors);
+    }
+}
+
+fn weight(preference: &Value, path: &str, errors: &mut Errors) {
+    let weight = preference["weight"].as_i64().unwrap_or(0);
+    if !(1..=100).contains(&weight) {
+        errors.invalid(&format!("{path}.weight"), weight, "must be in the range 1-100");
+    }
+}
+
+fn node_term(term: &Value, path: &str, errors: &mut Errors) {
+    for (path, expression) in elements(term, "matchExpressions", path) {
+        let count = expression["values"].as_array().map_or(0, Vec::len);
+        let (field, values) = (format!("{path}.operator"), format!("{path}.values"));
+        match text(expression, "operator") {
+            "In" | "NotIn" if count == 0 => {
+                errors.required(&values, "must be specified when `operator` is 'In' or 'NotIn'");
+            }
+            "Exists" | "DoesNotExist" if count > 0 => {
+                let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+                errors.forbidden(&values, why);
+            }
+            "Gt" | "Lt" if count != 1 => {
+                errors.required(&values, "must be specified single value when `operator` is 'Lt' or 'Gt'");
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
+            other => errors.invalid(&field, other, "not a valid selector operator"),
+        }
+        let key = text(expression, "key");
+        errors.each_invalid(&format!("{path}.key"), key, names::label_key(key));
+    }
+}
+
+fn pod_term(term: &Value, path: &str, errors: &mut Errors) {
+    for selector in ["labelSelector", "namespaceSelector"] {
+        if !term[selector].is_null() {
+            super::workload::label_selector(&term[selector], &format!("{path}.{selector}"), errors);
+        }
+    }
+    let (key, field) = (text(term, "topologyKey"), format!("{path}.topologyKey"));
+    if key.is_empty() {
+        errors.required(&field, "can not be empty");
+    }
+    errors.each_invalid(&field, key, names::label_key(key));
+}
+
+pub(super) fn gates(spec: &Value, path: &str, errors: &mut Errors) {
+    let mut seen = BTreeSet::new();
+    for (path, gate) in elements(spec, "schedulingGates", path) {
+        let name = text(gate, "name");
+        errors.each_invalid(&path, name, names::label_key(name));
+        if !seen.insert(name) {
+            errors.duplicate(&path, name);
+        }
+    }
+}
+
+pub(super) fn tolerations(spec: &Value, path: &str, errors: &mut Errors) {
+    const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+    for (path, toleration) in elements(spec, "tolerations", path) {
+        let (key, operator) = (text(toleration, "key"), text(toleration, "operator"));
+        if !key.is_empty() {
+            errors.each_invalid(&format!("{path}.key"), key, names::label_key(key));
+        } else if operator != "Exists" {
+            let why =
+                "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+            errors.invalid(&format!("{path}.operator"), operator, why);
+        }
+        let effect = text(toleration, "effect");
+        if toleration["tolerationSeconds"].is_i64() && effect != "NoExecute" {
+            let why = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+            errors.invalid(&format!("{path}.effect"), effect, why);
+        }
+        let value = text(toleration, "value");
+        match operator {
+            "" | "Equal" => {
+                errors.each_invalid(&format!("{path}.operator"), value, names::label_value(value))
+            }
+            "Exists" if !value.is_empty() => {
+                let why = "value must be empty when `operator` is 'Exists'";
+                errors.invalid(&format!("{path}.operator"), value, why);
+            }
+            "Exists" => {}
+            _ => errors.not_supported(&format!("{path}.operator"), operator, &["Equal", "Exists"]),
+        }
+        if !effect.is_empty() {
+            errors.one_of(&format!("{path}.effect"), &toleration["effect"], &EFFECTS);
+        }
+    }
+}
+
+pub(super) fn spread_constraints(spec: &Value, path: &str, errors: &mut Errors) {
+    let mut seen = BTreeSet::new();
+    for (path, constraint) in elements(spec, "topologySpreadConstraints", path) {
+        let skew = constraint["maxSkew"].as_i64().unwrap_or(0);
+        if skew <= 0 {
+            errors.invalid(&format!("{path}.maxSkew"), skew, "must be greater than zero");
+        }
+        let key = text(constraint, "topologyKey");
+        if key.is_empty() {
+            errors.required(&format!("{path}.topologyKey"), "can not be empty");
+        } else {
+            errors.each_invalid(&format!("{path}.topologyKey"), key, names::label_key(key));
+        }
+        let action = text(constraint, "whenUnsatisfiable");
+        if !matches!(action, "DoNotSchedule" | "ScheduleAnyway") {
+            let supported = ["DoNotSchedule", "ScheduleAnyway"];
+            errors.not_supported(&format!("{path}.whenUnsatisfiable"), action, &supported);
+        }
+        if let Some(domains) = constraint["minDomains"].as_i64() {
+            let field = format!("{path}.minDomains");
+            if domains <= 0 {
+                errors.invalid(&field, domains, "must be greater than zero");
+            }
+            if action != "DoNotSchedule" {
+                let why = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}");
+                errors.invalid(&field, domains, why);
+            }
+        }
+        if !seen.insert((key, action)) {
+            errors.duplicate(
+                &format!("{path}.{{topologyKey, whenUnsatisfiable}}"),
+                format!("{{{key}, {action}}}"),
+            );
+        }
+        if !constraint["labelSelector"].is_null() {
+            let path = format!("{path}.labelSelector");
+            super::workload::label_selector(&constraint["labelSelector"], &path, errors);
+        }
+    }
+}
