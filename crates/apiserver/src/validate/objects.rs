@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::ByteString;
 use serde_json::Value;
 
 use super::errors::{Errors, elements, essence, text};
@@ -108,9 +109,12 @@ pub(crate) fn config_map(object: &Value, errors: &mut Errors) {
     for field in ["data", "binaryData"] {
         for (key, value) in object[field].as_object().into_iter().flatten() {
             errors.each_invalid(&format!("{field}[{key}]"), key, names::config_key(key));
-            if field == "binaryData" && object["data"].get(key).is_some() {
-                let why = format!("duplicate of key present in data: {key}");
-                errors.invalid(&format!("data[{key}]"), key.as_str(), why);
+            if field == "data" && object["binaryData"].get(key).is_some() {
+                errors.invalid(
+                    &format!("data[{key}]"),
+                    key.as_str(),
+                    "duplicate of key present in binaryData",
+                );
             }
             size += value.as_str().unwrap_or_default().len();
         }
@@ -130,17 +134,39 @@ pub(crate) fn secret(object: &Value, errors: &mut Errors) {
     if size > DATA_LIMIT {
         errors.too_long("data", DATA_LIMIT);
     }
+    let has = |key: &str| data.is_some_and(|data| data.contains_key(key));
     let required: &[&str] = match text(object, "type") {
+        "kubernetes.io/basic-auth" if !has("username") && !has("password") => &["username", "password"],
+        "kubernetes.io/ssh-auth" => &["ssh-privatekey"],
         "kubernetes.io/dockercfg" => &[".dockercfg"],
         "kubernetes.io/dockerconfigjson" => &[".dockerconfigjson"],
         "kubernetes.io/tls" => &["tls.crt", "tls.key"],
         _ => &[],
     };
     for key in required {
-        if !data.is_some_and(|data| data.contains_key(*key)) {
+        if !has(key) {
             errors.required(&format!("data[{key}]"), "");
+        } else if key.starts_with(".docker")
+            && let Some(why) = no_json(object["data"][*key].as_str().unwrap_or_default())
+        {
+            errors.invalid(&format!("data[{key}]"), "<secret contents redacted>", why);
         }
     }
+}
+
+/// Why a text in base 64 is no JSON, as Go says it of the first byte.
+fn no_json(encoded: &str) -> Option<String> {
+    let bytes =
+        serde_json::from_value::<ByteString>(encoded.into()).map_or_else(|_| Vec::new(), |bytes| bytes.0);
+    let error = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).err()?;
+    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+    Some(match first {
+        None => "unexpected end of JSON input".to_owned(),
+        Some(first) if !b"{[\"-0123456789tfn".contains(first) => {
+            format!("invalid character '{}' looking for beginning of value", first.escape_ascii())
+        }
+        Some(_) => error.to_string(),
+    })
 }
 
 pub(crate) fn lease(object: &Value, errors: &mut Errors) {

@@ -26,6 +26,10 @@ pub(crate) fn volume(object: &Value, errors: &mut Errors) {
     if spec["capacity"].as_object().is_none_or(serde_json::Map::is_empty) {
         errors.required("spec.capacity", "");
     }
+    if spec["capacity"]["storage"].is_null() || spec["capacity"].as_object().is_some_and(|all| all.len() > 1)
+    {
+        errors.not_supported("spec.capacity", spec["capacity"].clone(), &["storage"]);
+    }
     let policies = ["Delete", "Recycle", "Retain"];
     errors.one_of("spec.persistentVolumeReclaimPolicy", &spec["persistentVolumeReclaimPolicy"], &policies);
     errors.one_of("spec.volumeMode", &spec["volumeMode"], &["Block", "Filesystem"]);
@@ -67,21 +71,20 @@ pub(crate) fn claim(object: &Value, errors: &mut Errors) {
     errors.one_of("spec.volumeMode", &spec["volumeMode"], &["Block", "Filesystem"]);
 }
 
-/// Once a claim names a volume, only its size may change.
+/// A claim is fixed, but for the volume that it gets, and once it is bound for its size and class of attributes.
 pub(crate) fn claim_update(new: &Value, old: &Value, errors: &mut Errors) {
-    fixed_when_bound(new, old, errors);
-    claim(new, errors);
-}
-
-fn fixed_when_bound(new: &Value, old: &Value, errors: &mut Errors) {
-    if text(&old["spec"], "volumeName").is_empty() {
-        return;
-    }
+    let is_bound = old["status"]["phase"] == "Bound";
+    let gets_a_volume = text(&old["spec"], "volumeName").is_empty();
+    let gets_a_class = old["spec"]["storageClassName"].is_null();
     let fixed = |claim: &Value| {
         let mut spec = claim["spec"].clone();
         if let Some(fields) = spec.as_object_mut() {
-            fields.remove("resources");
-            fields.remove("volumeAttributesClassName");
+            fields.retain(|field, _| match field.as_str() {
+                "resources" | "volumeAttributesClassName" => !is_bound,
+                "volumeName" => !gets_a_volume,
+                "storageClassName" => !gets_a_class,
+                _ => true,
+            });
         }
         essence(&spec)
     };
@@ -91,6 +94,7 @@ fn fixed_when_bound(new: &Value, old: &Value, errors: &mut Errors) {
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
         );
     }
+    claim(new, errors);
 }
 
 fn access_modes(spec: &Value, errors: &mut Errors) {
@@ -124,7 +128,11 @@ mod tests {
         assert_eq!(volume(json!({"capacity": {"storage": "1Gi"}, "hostPath": {"path": "/a"}})), [""; 0]);
         assert_eq!(
             volume(json!({})),
-            ["spec.capacity: Required value", "spec: Required value: must specify a volume type"]
+            [
+                "spec.capacity: Required value",
+                "spec.capacity: Unsupported value: null: supported values: \"storage\"",
+                "spec: Required value: must specify a volume type"
+            ]
         );
         let two = json!({"capacity": {"storage": "1Gi"}, "hostPath": {"path": "/a"}, "nfs": {"path": "/a", "server": "b"}});
         assert_eq!(volume(two), ["spec.nfs: Forbidden: may not specify more than 1 volume type"]);
