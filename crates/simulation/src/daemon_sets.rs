@@ -1,9 +1,7 @@
 //! DaemonSets in a cluster whose nodes are added and removed: one seed, one history, judged by DS1 to DS21.
 //!
-//! A cluster of its own beside that of Deployments ([`super::run`]): the same API server, kubelets and collectors,
-//! but the nodes are actors, too. Every request of a daemon passes through [`super::cluster`], where it may be lost or late,
-//! is carried out at one instant, and is judged by [`judge`] with the state that [`cluster`] has found. At the end the faults end, and [`convergence`] checks
-//! that each node has the pod that it should have.
+//! The nodes are actors. Every request of a daemon is judged by [`judge`] with the state that [`cluster`] has found. At
+//! the end the faults end, and [`convergence`] checks that each node has the pod that it should have.
 //!
 //! * [`scenario`]: what a seed draws; [`actors`]: carries it out.
 //! * [`placement`]: on which nodes a DaemonSet runs, computed from the objects and in another way than by the
@@ -17,74 +15,51 @@ pub mod placement;
 pub mod scenario;
 
 use std::sync::Arc;
-use std::time::Duration;
-
-use tokio_util::sync::CancellationToken;
 
 use self::actors::Actors;
-use self::cluster::Cluster;
 use self::judge::Judge;
-use self::scenario::Scenario;
-use super::invariants::Breach;
-use windlass_nodes::kubelet;
+use self::scenario::{Act, Scenario};
+use crate::engine::breach::Breach;
+use crate::engine::game::{Game, Nodes, Stage, Staged, run_staged};
+use crate::engine::network;
+use crate::engine::runner::Outcome;
 
-/// How a history ended.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// The first breach, if any.
-    pub failure: Option<Breach>,
-    /// The history, one line for each act and for each write of a daemon.
-    pub log: Vec<String>,
-}
+/// The API server of this simulation.
+pub type Cluster = network::Cluster<Judge>;
 
-/// Runs the history of a seed, with this bug planted, or none with "".
-///
-/// # Errors
-/// When no runtime can be started.
-pub fn run(seed: u64, bug: &'static str) -> std::io::Result<Outcome> {
-    windlass::mutations::plant(bug);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    let outcome = runtime.block_on(history(Scenario::new(seed)));
-    windlass::mutations::plant("");
-    Ok(outcome)
-}
+/// DaemonSets on nodes that come and go.
+pub struct DaemonSets;
 
-async fn history(scenario: Scenario) -> Outcome {
-    let judge = Judge::new(scenario.faults.staleness());
-    let cluster = Cluster::collecting(scenario.seed, scenario.faults, judge);
-    let end = CancellationToken::new();
-    let time = cluster.clock.clone();
-    let options = kubelet::Options {
-        nodes: scenario.nodes,
-        never_ready: regex_lite::Regex::new(":broken$").ok(),
-        ready_delay: scenario.readiness,
-        shutdown_delay: scenario.shutdown,
-        events: false,
-        ..kubelet::Options::new(Arc::new(move || time.now()))
-    };
-    let kubelets = tokio::spawn(kubelet::run(cluster.client("kubelet"), options, end.clone()));
-    let mut actors = Actors::new(cluster.clone(), scenario.clone());
-    actors.begin().await;
-    let played = play(&scenario, &cluster, &mut actors).await;
-    if let Err(breach) = played {
-        cluster.fail(breach);
+impl Game for DaemonSets {
+    const NAME: &'static str = "daemon_sets";
+    const BUGS: &'static [&'static str] = windlass::mutations::DAEMON_SET_BUGS;
+    const RESOURCES: &'static [&'static str] = &["daemonsets", "controllerrevisions", "nodes", "pods"];
+    type Scenario = Scenario;
+
+    fn run(scenario: &Scenario, record: bool) -> std::io::Result<Outcome> {
+        run_staged::<Self>(scenario, record)
     }
-    end.cancel();
-    actors.end();
-    drop(kubelets);
-    Outcome { failure: cluster.failure(), log: cluster.log() }
 }
 
-async fn play(scenario: &Scenario, cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Breach> {
-    let mut last = Duration::ZERO;
-    for (at, act) in &scenario.acts {
-        tokio::time::sleep(at.saturating_sub(last)).await;
-        last = *at;
-        if cluster.failure().is_some() {
-            return Ok(());
-        }
-        actors.act(act).await;
+impl Staged for DaemonSets {
+    type Act = Act;
+    type Judge = Judge;
+    type Actors = Actors;
+
+    fn stage(scenario: &Scenario) -> Stage<'_, Act> {
+        let &Scenario { faults, ref acts, readiness, shutdown, .. } = scenario;
+        Stage { faults, acts, nodes: Some(Nodes { count: scenario.nodes, readiness, shutdown }) }
     }
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    convergence::converges(cluster, actors).await
+
+    fn judge(scenario: &Scenario) -> Judge {
+        Judge::new(scenario.faults.staleness())
+    }
+
+    fn actors(cluster: &Arc<Cluster>, scenario: &Scenario) -> Actors {
+        Actors::new(cluster.clone(), scenario)
+    }
+
+    async fn converge(cluster: &Arc<Cluster>, actors: &mut Actors, _: &Scenario) -> Result<(), Breach> {
+        convergence::converges(cluster, actors).await
+    }
 }

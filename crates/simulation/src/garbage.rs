@@ -21,75 +21,56 @@ pub mod second_opinion;
 pub mod truth;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use self::actors::Actors;
 use self::judge::Judge;
-use self::scenario::{Act, KindFault, Scenario};
-use self::truth::KINDS;
-use super::daemon_sets::Outcome;
-use super::invariants::Breach;
+use self::scenario::{Act, Scenario};
+use crate::engine::breach::Breach;
+use crate::engine::game::{Game, Stage, Staged, run_staged};
+use crate::engine::network;
+use crate::engine::runner::Outcome;
 
 /// The API server of this simulation.
-pub type Cluster = super::cluster::Cluster<Judge>;
+pub type Cluster = network::Cluster<Judge>;
 
-/// Runs the history of a seed, with this bug planted, or none with "".
-///
-/// # Errors
-/// When no runtime can be started.
-pub fn run(seed: u64, bug: &'static str) -> std::io::Result<Outcome> {
-    windlass::mutations::plant(bug);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    let outcome = runtime.block_on(history(Scenario::new(seed)));
-    windlass::mutations::plant("");
-    Ok(outcome)
+/// Objects that own each other.
+pub struct Garbage;
+
+impl Game for Garbage {
+    const NAME: &'static str = "garbage";
+    const BUGS: &'static [&'static str] = windlass::mutations::GARBAGE_BUGS;
+    const RESOURCES: &'static [&'static str] = &["configmaps", "secrets", "clusterroles", "gadgets"];
+    type Scenario = Scenario;
+
+    fn run(scenario: &Scenario, record: bool) -> std::io::Result<Outcome> {
+        run_staged::<Self>(scenario, record)
+    }
 }
 
-async fn history(scenario: Scenario) -> Outcome {
-    let judge = Judge::new(&scenario);
-    let cluster = Cluster::new(scenario.seed, scenario.faults, judge);
-    let mut actors = Actors::new(cluster.clone(), &scenario);
-    actors.begin().await;
-    if let Err(breach) = play(&scenario, &cluster, &mut actors).await {
-        cluster.fail(breach);
-    }
-    actors.end();
-    Outcome { failure: cluster.failure(), log: cluster.log() }
-}
+impl Staged for Garbage {
+    type Act = Act;
+    type Judge = Judge;
+    type Actors = Actors;
 
-async fn play(scenario: &Scenario, cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Breach> {
-    let Scenario { scope, qps, is_calm, .. } = scenario;
-    cluster.say(&format!("{scope:?}, {qps} requests per second, calm: {is_calm}"));
-    let mut last = Duration::ZERO;
-    for (at, act) in &scenario.acts {
-        tokio::time::sleep(at.saturating_sub(last)).await;
-        last = *at;
-        if cluster.failure().is_some() {
-            return Ok(());
-        }
-        actors.act(act).await;
+    fn stage(scenario: &Scenario) -> Stage<'_, Act> {
+        let &Scenario { faults, ref acts, .. } = scenario;
+        Stage { faults, acts, nodes: None }
     }
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    if !is_calm && scenario.seed % 4 == 3 {
-        // A kind that is down for longer than an orphaning deletion waits for it.
-        let kind = (scenario.seed / 4 % KINDS.len() as u64) as usize;
-        let fault = if scenario.seed % 8 == 3 { KindFault::Broken } else { KindFault::Lost };
-        actors.act(&Act::OfKind(fault, kind, 240)).await;
-        for number in 100..104 {
-            actors.act(&Act::CreateAndDelete(number, "Orphan")).await;
-            actors.act(&Act::Delete(number * 7, Some("Orphan"))).await;
-        }
-        tokio::time::sleep(Duration::from_secs(180)).await;
-        if scenario.seed % 16 > 7 {
-            // It has let go of them by now, and the kind is still down.
-            actors.act(&Act::Crash).await;
-            tokio::time::sleep(Duration::from_secs(90)).await;
-        }
+
+    fn judge(scenario: &Scenario) -> Judge {
+        Judge::new(scenario)
     }
-    if !is_calm && scenario.seed % 4 == 1 {
-        let kinds = [[0, 1], [1, 0], [0, 3], [2, 1]][(scenario.seed / 4 % 4) as usize];
-        actors.act(&Act::BlockUnseen(200, kinds)).await;
-        tokio::time::sleep(Duration::from_secs(20)).await;
+
+    fn actors(cluster: &Arc<Cluster>, scenario: &Scenario) -> Actors {
+        Actors::new(cluster.clone(), scenario)
     }
-    convergence::converges(cluster, actors, scenario).await
+
+    async fn converge(
+        cluster: &Arc<Cluster>,
+        actors: &mut Actors,
+        scenario: &Scenario,
+    ) -> Result<(), Breach> {
+        convergence::outlasts_faults(actors, scenario).await;
+        convergence::converges(cluster, actors, scenario).await
+    }
 }

@@ -17,51 +17,56 @@ pub mod scenario;
 pub mod truth;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use self::actors::Actors;
 use self::judge::Judge;
-use self::scenario::Scenario;
-use super::daemon_sets::Outcome;
-use super::invariants::Breach;
+use self::scenario::{Act, Scenario};
+use crate::engine::breach::Breach;
+use crate::engine::game::{Game, Stage, Staged, run_staged};
+use crate::engine::network;
+use crate::engine::runner::Outcome;
 
 /// The API server of this simulation.
-pub type Cluster = super::cluster::Cluster<Judge>;
+pub type Cluster = network::Cluster<Judge>;
 
-/// Runs the history of a seed, with this bug planted, or none with "".
-///
-/// # Errors
-/// When no runtime can be started.
-pub fn run(seed: u64, bug: &'static str) -> std::io::Result<Outcome> {
-    windlass::mutations::plant(bug);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    let outcome = runtime.block_on(history(Scenario::new(seed)));
-    windlass::mutations::plant("");
-    Ok(outcome)
+/// Namespaces that are deleted and created again.
+pub struct Namespaces;
+
+impl Game for Namespaces {
+    const NAME: &'static str = "namespaces";
+    const BUGS: &'static [&'static str] = windlass::mutations::NAMESPACE_BUGS;
+    const RESOURCES: &'static [&'static str] =
+        &["namespaces", "pods", "configmaps", "networkpolicies", "secrets"];
+    type Scenario = Scenario;
+
+    fn run(scenario: &Scenario, record: bool) -> std::io::Result<Outcome> {
+        run_staged::<Self>(scenario, record)
+    }
 }
 
-async fn history(scenario: Scenario) -> Outcome {
-    let judge = Judge::new(scenario.delay, scenario.faults.staleness());
-    let cluster = Cluster::new(scenario.seed, scenario.faults, judge);
-    let mut actors = Actors::new(cluster.clone(), scenario.clone());
-    actors.begin();
-    if let Err(breach) = play(&scenario, &cluster, &mut actors).await {
-        cluster.fail(breach);
-    }
-    actors.end();
-    Outcome { failure: cluster.failure(), log: cluster.log() }
-}
+impl Staged for Namespaces {
+    type Act = Act;
+    type Judge = Judge;
+    type Actors = Actors;
 
-async fn play(scenario: &Scenario, cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Breach> {
-    let mut last = Duration::ZERO;
-    for (at, act) in &scenario.acts {
-        tokio::time::sleep(at.saturating_sub(last)).await;
-        last = *at;
-        if cluster.failure().is_some() {
-            return Ok(());
-        }
-        actors.act(act).await;
+    fn stage(scenario: &Scenario) -> Stage<'_, Act> {
+        let &Scenario { faults, ref acts, .. } = scenario;
+        Stage { faults, acts, nodes: None }
     }
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    convergence::converges(cluster, actors, scenario).await
+
+    fn judge(scenario: &Scenario) -> Judge {
+        Judge::new(scenario.delay, scenario.faults.staleness())
+    }
+
+    fn actors(cluster: &Arc<Cluster>, scenario: &Scenario) -> Actors {
+        Actors::new(cluster.clone(), scenario)
+    }
+
+    async fn converge(
+        cluster: &Arc<Cluster>,
+        actors: &mut Actors,
+        scenario: &Scenario,
+    ) -> Result<(), Breach> {
+        convergence::converges(cluster, actors, scenario).await
+    }
 }

@@ -8,21 +8,18 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
-use super::cluster::{Cluster, daemon_set};
+use super::Cluster;
+use super::cluster::daemon_set;
+use super::judge::Judge;
 use super::placement::target;
 use super::scenario::{Act, Scenario};
-use crate::invariants::{is_live, number, text};
-use crate::server::NAMESPACE;
-use windlass::app::{Controllers, Parts};
-use windlass::config::{ControllerConfig, OnConflict};
-use windlass::metrics::Metrics;
+use crate::engine::daemons::{Daemons, unlimited};
+use crate::engine::game;
+use crate::engine::objects::{NAMESPACE, is_live, number, text};
+use crate::engine::user::{JSON, MERGE, STRATEGIC, User};
+use windlass::config::ControllerConfig;
 
-const MERGE: &str = "application/merge-patch+json";
-const STRATEGIC: &str = "application/strategic-merge-patch+json";
-const JSON: &str = "application/json";
 const DAEMON_SETS: &str = "/apis/apps/v1/namespaces/shop/daemonsets";
 const REVISIONS: &str = "/apis/apps/v1/namespaces/shop/controllerrevisions";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
@@ -33,147 +30,21 @@ const HASH: &str = "/metadata/labels/controller-revision-hash";
 /// Users, nodes, chaos monkeys, and the supervisor of the daemon.
 pub struct Actors {
     cluster: Arc<Cluster>,
-    scenario: Scenario,
-    user: kube::Client,
-    life: u32,
-    daemon: Option<JoinHandle<anyhow::Result<()>>>,
+    user: User,
+    /// The supervisor of the daemon.
+    pub daemons: Daemons<Judge>,
 }
 
-impl Actors {
-    /// Actors that have not acted yet.
-    pub fn new(cluster: Arc<Cluster>, scenario: Scenario) -> Self {
-        let user = cluster.client("user");
-        Actors { cluster, scenario, user, life: 0, daemon: None }
-    }
-
-    async fn send(&self, method: Method, path: &str, content_type: &str, body: &Value) {
-        let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
-        if let Ok(request) = request.body(body.to_string().into_bytes()) {
-            // A refused request (the object does not exist, or exists already) has no effect.
-            let _refused = self.user.request::<Value>(request).await;
-        }
-    }
-
-    async fn edit(&self, spec: Value) {
-        self.send(Method::PATCH, &format!("{DAEMON_SETS}/agent"), MERGE, &json!({"spec": spec})).await;
-    }
-
-    async fn edit_template(&self, spec: Value) {
-        self.edit(json!({"template": {"spec": spec}})).await;
-    }
-
-    async fn edit_node(&self, node: &str, body: Value) {
-        self.send(Method::PATCH, &format!("{NODES}/{node}"), MERGE, &body).await;
-    }
-
-    /// Creates the namespace and the DaemonSet, and starts the daemon.
-    pub async fn begin(&mut self) {
+impl game::Actors<Act> for Actors {
+    async fn begin(&mut self) {
         let namespace = json!({"metadata": {"name": NAMESPACE}});
-        self.send(Method::POST, "/api/v1/namespaces", JSON, &namespace).await;
-        self.start();
+        self.user.send(Method::POST, "/api/v1/namespaces", JSON, &namespace).await;
+        self.daemons.start();
         tokio::time::sleep(Duration::from_millis(500)).await;
         self.create(0).await;
     }
 
-    async fn create(&self, tag: u32) {
-        let daemon_set = json!({
-            "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"},
-            "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": {
-                "metadata": {"labels": {"app": "agent"}},
-                "spec": {"terminationGracePeriodSeconds": 5, "containers": [image(tag)]}}}
-        });
-        self.send(Method::POST, DAEMON_SETS, JSON, &daemon_set).await;
-    }
-
-    fn start(&mut self) {
-        self.life += 1;
-        let agent = format!("d{}", self.life);
-        let parts = Parts {
-            client: self.cluster.client(&agent).into(),
-            host: "simulation".into(),
-            clock: self.cluster.clock.clone(),
-            seed: self.scenario.seed,
-            metrics: Metrics::new(),
-            election: None,
-        };
-        let config = ControllerConfig {
-            qps: 1e6,
-            burst: 1_000_000,
-            on_conflict: OnConflict::Ignore,
-            ..ControllerConfig::default()
-        };
-        let controllers = Controllers::new(config, parts);
-        self.daemon = Some(tokio::spawn(controllers.run(CancellationToken::new(), Duration::from_secs(10))));
-    }
-
-    /// Kills the daemon, and starts another.
-    pub async fn crash(&mut self) {
-        self.end();
-        tokio::time::sleep(Duration::from_millis(700)).await;
-        self.start();
-    }
-
-    /// Kills the daemon.
-    pub fn end(&mut self) {
-        if let Some(daemon) = self.daemon.take() {
-            daemon.abort();
-        }
-        self.cluster.dies(&format!("d{}", self.life));
-    }
-
-    fn node(&self, nth: u32) -> Option<String> {
-        let nodes = self.cluster.sandbox.objects("Node");
-        let node = nodes.get(nth as usize % nodes.len().max(1))?;
-        Some(text(node, "/metadata/name").to_owned())
-    }
-
-    /// A live pod of the DaemonSet.
-    fn pod(&self, nth: u32) -> Option<Value> {
-        let mut pods = self.cluster.sandbox.objects("Pod");
-        pods.retain(|pod| is_live(pod) && text(pod, "/metadata/ownerReferences/0/kind") == "DaemonSet");
-        let count = pods.len().max(1);
-        pods.into_iter().nth(nth as usize % count)
-    }
-
-    async fn pod_status(&self, nth: u32, status: Value) {
-        if let Some(pod) = self.pod(nth) {
-            let path = format!("{PODS}/{}/status", text(&pod, "/metadata/name"));
-            self.send(Method::PATCH, &path, STRATEGIC, &json!({"status": status})).await;
-        }
-    }
-
-    /// Fails the live pods for a node.
-    async fn fail_on(&self, node: &str) {
-        let pods = self.cluster.sandbox.objects("Pod");
-        for pod in pods.iter().filter(|pod| is_live(pod) && target(pod) == node) {
-            let path = format!("{PODS}/{}/status", text(pod, "/metadata/name"));
-            let status = json!({"phase": "Failed", "conditions": self.unready()});
-            self.send(Method::PATCH, &path, STRATEGIC, &json!({"status": status})).await;
-        }
-    }
-
-    async fn edit_pod(&self, nth: u32, metadata: Value) {
-        if let Some(pod) = self.pod(nth) {
-            let path = format!("{PODS}/{}", text(&pod, "/metadata/name"));
-            self.send(Method::PATCH, &path, MERGE, &json!({"metadata": metadata})).await;
-        }
-    }
-
-    fn unready(&self) -> Value {
-        let now = self.cluster.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        json!([{"type": "Ready", "status": "False", "lastTransitionTime": now}])
-    }
-
-    /// The revisions of the DaemonSet in ascending order.
-    fn revisions(&self) -> Vec<Value> {
-        let mut all = self.cluster.sandbox.objects("ControllerRevision");
-        all.retain(|revision| !revision["metadata"]["ownerReferences"].is_null());
-        all.sort_by_key(|revision| number(revision, "/revision"));
-        all
-    }
-
-    /// Carries out one act.
-    pub async fn act(&mut self, act: &Act) {
+    async fn act(&mut self, act: &Act) {
         self.cluster.say(&format!("{act:?}"));
         match act {
             Act::Image(tag) => self.edit_template(json!({"containers": [image(*tag)]})).await,
@@ -206,12 +77,12 @@ impl Actors {
             Act::Undo => {
                 if let Some(oldest) = self.revisions().first() {
                     let data = oldest["data"].clone();
-                    self.send(Method::PATCH, &format!("{DAEMON_SETS}/agent"), STRATEGIC, &data).await;
+                    self.user.send(Method::PATCH, &format!("{DAEMON_SETS}/agent"), STRATEGIC, &data).await;
                 }
             }
             Act::Recreate { policy, tag } => {
                 let options = json!({"propagationPolicy": policy});
-                self.send(Method::DELETE, &format!("{DAEMON_SETS}/agent"), JSON, &options).await;
+                self.user.send(Method::DELETE, &format!("{DAEMON_SETS}/agent"), JSON, &options).await;
                 for _ in 0..60 {
                     if daemon_set(&self.cluster.sandbox).is_none() {
                         break;
@@ -267,7 +138,7 @@ impl Actors {
             Act::DeletePod(nth) => {
                 if let Some(pod) = self.pod(*nth) {
                     let path = format!("{PODS}/{}", text(&pod, "/metadata/name"));
-                    self.send(Method::DELETE, &path, JSON, &json!({})).await;
+                    self.user.send(Method::DELETE, &path, JSON, &json!({})).await;
                 }
             }
             Act::Unready(nth) => self.pod_status(*nth, json!({"conditions": self.unready()})).await,
@@ -276,31 +147,118 @@ impl Actors {
             Act::Duplicate => self.duplicate().await,
             Act::Occupy(tag) => self.occupy(*tag).await,
             Act::Quota(resource) => {
-                self.set_quota(Some((*resource, self.cluster.sandbox.objects("Pod").len()))).await
+                self.set_quota(Some((&**resource, self.cluster.sandbox.objects("Pod").len()))).await
             }
             Act::NoQuota => self.set_quota(None).await,
             Act::Policy => self.refuse_pods().await,
             Act::BreakWatches => self.cluster.break_watches(false),
             Act::Compact => self.cluster.break_watches(true),
-            Act::Crash => self.crash().await,
+            Act::Crash => self.daemons.crash().await,
         }
+    }
+
+    fn end(&mut self) {
+        self.daemons.end();
+    }
+}
+
+impl Actors {
+    /// Actors that have not acted yet.
+    pub fn new(cluster: Arc<Cluster>, scenario: &Scenario) -> Self {
+        let user = User(cluster.client("user"));
+        let config = unlimited(ControllerConfig::default().enabled);
+        let daemons = Daemons::new(cluster.clone(), config, scenario.seed, |seed, _| seed);
+        Actors { cluster, user, daemons }
+    }
+
+    async fn edit(&self, spec: Value) {
+        self.user.send(Method::PATCH, &format!("{DAEMON_SETS}/agent"), MERGE, &json!({"spec": spec})).await;
+    }
+
+    async fn edit_template(&self, spec: Value) {
+        self.edit(json!({"template": {"spec": spec}})).await;
+    }
+
+    async fn edit_node(&self, node: &str, body: Value) {
+        self.user.send(Method::PATCH, &format!("{NODES}/{node}"), MERGE, &body).await;
+    }
+
+    async fn create(&self, tag: u32) {
+        let daemon_set = json!({
+            "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"},
+            "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": {
+                "metadata": {"labels": {"app": "agent"}},
+                "spec": {"terminationGracePeriodSeconds": 5, "containers": [image(tag)]}}}
+        });
+        self.user.send(Method::POST, DAEMON_SETS, JSON, &daemon_set).await;
+    }
+
+    fn node(&self, nth: u32) -> Option<String> {
+        let nodes = self.cluster.sandbox.objects("Node");
+        let node = nodes.get(nth as usize % nodes.len().max(1))?;
+        Some(text(node, "/metadata/name").to_owned())
+    }
+
+    /// A live pod of the DaemonSet.
+    fn pod(&self, nth: u32) -> Option<Value> {
+        let mut pods = self.cluster.sandbox.objects("Pod");
+        pods.retain(|pod| is_live(pod) && text(pod, "/metadata/ownerReferences/0/kind") == "DaemonSet");
+        let count = pods.len().max(1);
+        pods.into_iter().nth(nth as usize % count)
+    }
+
+    async fn pod_status(&self, nth: u32, status: Value) {
+        if let Some(pod) = self.pod(nth) {
+            let path = format!("{PODS}/{}/status", text(&pod, "/metadata/name"));
+            self.user.send(Method::PATCH, &path, STRATEGIC, &json!({"status": status})).await;
+        }
+    }
+
+    /// Fails the live pods for a node.
+    async fn fail_on(&self, node: &str) {
+        let pods = self.cluster.sandbox.objects("Pod");
+        for pod in pods.iter().filter(|pod| is_live(pod) && target(pod) == node) {
+            let path = format!("{PODS}/{}/status", text(pod, "/metadata/name"));
+            let status = json!({"phase": "Failed", "conditions": self.unready()});
+            self.user.send(Method::PATCH, &path, STRATEGIC, &json!({"status": status})).await;
+        }
+    }
+
+    async fn edit_pod(&self, nth: u32, metadata: Value) {
+        if let Some(pod) = self.pod(nth) {
+            let path = format!("{PODS}/{}", text(&pod, "/metadata/name"));
+            self.user.send(Method::PATCH, &path, MERGE, &json!({"metadata": metadata})).await;
+        }
+    }
+
+    fn unready(&self) -> Value {
+        let now = self.cluster.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        json!([{"type": "Ready", "status": "False", "lastTransitionTime": now}])
+    }
+
+    /// The revisions of the DaemonSet in ascending order.
+    fn revisions(&self) -> Vec<Value> {
+        let mut all = self.cluster.sandbox.objects("ControllerRevision");
+        all.retain(|revision| !revision["metadata"]["ownerReferences"].is_null());
+        all.sort_by_key(|revision| number(revision, "/revision"));
+        all
     }
 
     /// Adds a node.
     pub async fn add_node(&self, name: &str) {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
-        self.send(Method::POST, NODES, JSON, &node).await;
+        self.user.send(Method::POST, NODES, JSON, &node).await;
     }
 
     /// Removes a node.
     pub async fn remove_node(&self, name: &str) {
-        self.send(Method::DELETE, &format!("{NODES}/{name}"), JSON, &json!({})).await;
+        self.user.send(Method::DELETE, &format!("{NODES}/{name}"), JSON, &json!({})).await;
     }
 
     async fn set_dead(&self, node: &str, dead: bool) {
         let status = if dead { "Unknown" } else { "True" };
         let status = json!({"status": {"conditions": [{"type": "Ready", "status": status}]}});
-        self.send(Method::PATCH, &format!("{NODES}/{node}/status"), STRATEGIC, &status).await;
+        self.user.send(Method::PATCH, &format!("{NODES}/{node}/status"), STRATEGIC, &status).await;
     }
 
     /// Changes fields of a node that no DaemonSet depends on.
@@ -308,7 +266,7 @@ impl Actors {
         let now = self.cluster.clock.now().to_string();
         let status = json!({"status": {"conditions": [{"type": "DiskPressure", "status": "False",
             "lastHeartbeatTime": now}], "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}}}});
-        self.send(Method::PATCH, &format!("{NODES}/{node}/status"), STRATEGIC, &status).await;
+        self.user.send(Method::PATCH, &format!("{NODES}/{node}/status"), STRATEGIC, &status).await;
     }
 
     /// Copies the current revision, as a backup that is restored twice does.
@@ -319,7 +277,7 @@ impl Actors {
             "labels": {"app": "agent", "controller-revision-hash": format!("twin{number}")},
             "ownerReferences": twin["metadata"]["ownerReferences"]});
         twin["revision"] = number.into();
-        self.send(Method::POST, REVISIONS, JSON, &twin).await;
+        self.user.send(Method::POST, REVISIONS, JSON, &twin).await;
     }
 
     /// Gives the name of the oldest revision, if no pod has it, to a foreign object; then changes the image to that
@@ -330,11 +288,11 @@ impl Actors {
         let is_used = |revision: &Value| pods.iter().any(|pod| text(pod, HASH) == text(revision, HASH));
         let Some(oldest) = all.iter().find(|revision| !is_used(revision)) else { return };
         let name = text(oldest, "/metadata/name");
-        self.send(Method::DELETE, &format!("{REVISIONS}/{name}"), JSON, &json!({})).await;
+        self.user.send(Method::DELETE, &format!("{REVISIONS}/{name}"), JSON, &json!({})).await;
         let foreign = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": name},
             "revision": tag, "data": {"foreign": "data"}});
-        self.send(Method::POST, REVISIONS, JSON, &foreign).await;
-        self.send(Method::PATCH, &format!("{DAEMON_SETS}/agent"), STRATEGIC, &oldest["data"]).await;
+        self.user.send(Method::POST, REVISIONS, JSON, &foreign).await;
+        self.user.send(Method::PATCH, &format!("{DAEMON_SETS}/agent"), STRATEGIC, &oldest["data"]).await;
     }
 
     /// Users and administrators repair what they have broken: images that never start, nodes that are dead.
@@ -375,7 +333,7 @@ impl Actors {
         };
         for pod in pods.iter().filter(is_unready) {
             let path = format!("{PODS}/{}/status", text(pod, "/metadata/name"));
-            self.send(Method::PATCH, &path, STRATEGIC, &json!({"status": {"conditions": ready}})).await;
+            self.user.send(Method::PATCH, &path, STRATEGIC, &json!({"status": {"conditions": ready}})).await;
         }
     }
 }

@@ -3,20 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
-use http::{Method, Response};
+use http::Method;
 use serde_json::Value;
 
 use super::judge::{self, Judge};
-use crate::call::Call;
-use crate::cluster;
-use crate::invariants::Breach;
-use crate::server::NAMESPACE;
-use crate::server::replies::refused;
+use crate::engine::breach::Breach;
+use crate::engine::call::Call;
+use crate::engine::network;
+use crate::engine::objects::NAMESPACE;
+use crate::engine::request_fault::RequestFault;
 use windlass_apiserver::Sandbox;
-
-/// The API server of this simulation.
-pub type Cluster = cluster::Cluster<Judge>;
 
 /// The state before a write.
 pub struct Before {
@@ -41,7 +37,7 @@ fn object(sandbox: &Sandbox, call: &Call) -> Option<Arc<Value>> {
     sandbox.object(kind, namespace, &call.name)
 }
 
-impl cluster::Judge for Judge {
+impl network::Judge for Judge {
     type Before = Before;
 
     fn before(&self, sandbox: &Sandbox, call: &Call) -> Option<Before> {
@@ -53,11 +49,11 @@ impl cluster::Judge for Judge {
         })
     }
 
-    fn committed(&mut self, commit: cluster::Commit<'_>, before: Before) -> Result<bool, Breach> {
-        let cluster::Commit { sandbox, at, now, call } = commit;
+    fn committed(&mut self, commit: network::Commit<'_>, before: Before) -> Result<(), Breach> {
+        let network::Commit { sandbox, at, now, call } = commit;
         let after = object(sandbox, call);
         if before.object == after {
-            return Ok(false);
+            return Ok(());
         }
         let commit = judge::Commit {
             at,
@@ -70,13 +66,13 @@ impl cluster::Judge for Judge {
             pods: before.pods,
             revisions: before.revisions,
         };
-        Judge::committed(self, &commit).map(|()| true)
+        Judge::committed(self, &commit)
     }
 
-    fn refuses(&self, call: &Call) -> Option<Response<Body>> {
+    fn fault(&self, call: &Call) -> Option<RequestFault> {
         let is_refused = self.policy && call.resource == "pods" && call.method == Method::POST;
-        is_refused
-            .then(|| refused(403, "Forbidden", "ValidatingAdmissionPolicy 'p' denied request: not now", &[]))
+        let message = "ValidatingAdmissionPolicy 'p' denied request: not now";
+        is_refused.then(|| RequestFault::Refuse(403, "Forbidden", message.into()))
     }
 
     fn daemon_died(&mut self) {

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::Cluster;
 use super::actors::Actors;
-use super::cluster::{Cluster, daemon_set};
+use super::cluster::daemon_set;
 use super::placement::{Requirement, requirement, target};
-use crate::invariants::{Breach, is_available, is_deleting, is_live, number, text};
+use crate::engine::breach::Breach;
+use crate::engine::objects::{is_available, is_deleting, is_live, number, text};
 
 /// By when everything is settled: the longest time for which a name stays in doubt, the longest backoff, the backoff
 /// of a pod that has failed several times, and a rollout over all nodes.
@@ -93,7 +95,7 @@ async fn check_quiescence(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result
     cluster.sandbox.compact();
     cluster.sandbox.break_watches();
     tokio::time::sleep(Duration::from_secs(300)).await;
-    actors.crash().await;
+    actors.daemons.crash().await;
     tokio::time::sleep(Duration::from_secs(300)).await;
     is_settled(cluster)
         .map_err(|unrest| Breach::new("DS20", format!("converged, and then no longer: {unrest}")))?;

@@ -12,8 +12,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::placement::{Requirement, requirement, target};
-use crate::call::Call;
-use crate::invariants::{Breach, is_available, is_deleting, is_live, number, text};
+use crate::engine::breach::Breach;
+use crate::engine::call::Call;
+use crate::engine::objects::{is_available, is_deleting, is_live, number, text};
 
 /// A committed write, and all objects right before it.
 pub struct Commit<'a> {

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::invariants::text;
+use crate::engine::objects::text;
 
 /// The requirement of a DaemonSet on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
-pub use crate::cluster::Faults;
+use serde::{Deserialize, Serialize};
+
+use crate::engine::game;
+use crate::engine::network::Faults;
+use crate::engine::replay::{StaticName, Word, bug, milliseconds, steps};
 
 /// Something that an actor does. `nth` counts the existing objects in the order of their names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Act {
     /// A user changes the image.
     Image(u32),
@@ -30,7 +35,7 @@ pub enum Act {
     /// A user deletes the DaemonSet with this policy and creates it again, with another image or the same.
     Recreate {
         /// `Background`, `Foreground` or `Orphan`.
-        policy: &'static str,
+        policy: Word,
         /// The tag of the image.
         tag: u32,
     },
@@ -39,11 +44,11 @@ pub enum Act {
     /// A node is removed.
     RemoveNode(u32),
     /// A node is tainted with this effect.
-    Taint(u32, &'static str),
+    Taint(u32, Word),
     /// A node loses its taints.
     Untaint(u32),
     /// A node is moved to this zone.
-    Zone(u32, &'static str),
+    Zone(u32, Word),
     /// A node is cordoned or uncordoned.
     Cordon(u32, bool),
     /// A node's kubelet stops reporting, or reports again.
@@ -67,7 +72,7 @@ pub enum Act {
     /// A user creates a revision of other contents under the name that the next image gives.
     Occupy(u32),
     /// An administrator creates a quota for this resource that the existing pods use up.
-    Quota(&'static str),
+    Quota(Word),
     /// An administrator deletes the quota.
     NoQuota,
     /// A policy refuses new pods for ten minutes, in which the DaemonSet must leave all nodes for a new one.
@@ -81,25 +86,31 @@ pub enum Act {
 }
 
 /// See the module documentation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// Seeds every random choice.
     pub seed: u64,
+    /// The planted mistake, or "".
+    #[serde(default, deserialize_with = "bug", skip_serializing_if = "str::is_empty")]
+    pub bug: StaticName,
     /// How many nodes there are at the beginning.
     pub nodes: usize,
     /// The faults of the network.
     pub faults: Faults,
     /// From a pod's binding until it is ready.
+    #[serde(with = "milliseconds")]
     pub readiness: Duration,
     /// From a pod's deletion until it has ended.
+    #[serde(with = "milliseconds")]
     pub shutdown: Duration,
     /// The acts with their times, in order.
+    #[serde(with = "steps")]
     pub acts: Vec<(Duration, Act)>,
 }
 
-impl Scenario {
-    /// The scenario of a seed.
-    pub fn new(seed: u64) -> Self {
+impl game::Scenario for Scenario {
+    fn draw(seed: u64) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x0da3_0105_e75e_ed00);
         let likely = rng.u8(..3);
         let mut part = |most: u8| if rng.u8(..3) < likely { rng.u8(1..most) } else { 0 };
@@ -112,6 +123,7 @@ impl Scenario {
         };
         let mut scenario = Scenario {
             seed,
+            bug: "",
             nodes: rng.usize(1..6),
             faults,
             readiness: Duration::from_millis(rng.u64(100..3000)),
@@ -126,6 +138,22 @@ impl Scenario {
             scenario.acts.push((at, any(&mut rng)));
         }
         scenario
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn bug(&self) -> &'static str {
+        self.bug
+    }
+
+    fn with_bug(self, bug: &'static str) -> Self {
+        Scenario { bug, ..self }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if (1..=20).contains(&self.nodes) { Ok(()) } else { Err("nodes: must be between 1 and 20".into()) }
     }
 }
 
@@ -145,13 +173,13 @@ fn any(rng: &mut fastrand::Rng) -> Act {
         26..29 => Act::Undo,
         29..31 => {
             let policy = rng.choice(["Orphan", "Background", "Foreground"]).unwrap_or("Orphan");
-            Act::Recreate { policy, tag: rng.u32(1..3) }
+            Act::Recreate { policy: policy.into(), tag: rng.u32(1..3) }
         }
         31..34 => Act::AddNode(rng.u32(1..8)),
         34..37 => Act::RemoveNode(nth),
-        37..40 => Act::Taint(nth, if rng.bool() { "NoSchedule" } else { "NoExecute" }),
+        37..40 => Act::Taint(nth, if rng.bool() { "NoSchedule" } else { "NoExecute" }.into()),
         40..42 => Act::Untaint(nth),
-        42..44 => Act::Zone(nth, zone),
+        42..44 => Act::Zone(nth, zone.into()),
         44..46 => Act::Cordon(nth, rng.bool()),
         46 => Act::Dead(nth, rng.bool()),
         47 => Act::Heartbeat(nth),
@@ -165,7 +193,7 @@ fn any(rng: &mut fastrand::Rng) -> Act {
         58..60 => Act::Occupy(rng.u32(1..5)),
         60 => Act::BreakWatches,
         61 => Act::Compact,
-        62..65 => Act::Quota(if rng.bool() { "pods" } else { "count/pods" }),
+        62..65 => Act::Quota(if rng.bool() { "pods" } else { "count/pods" }.into()),
         65 => Act::NoQuota,
         66 => Act::Policy,
         _ => Act::Crash,

@@ -1,7 +1,5 @@
 //! Carries out the acts of the scenario with requests, as users do. Starts and kills the collector.
 
-mod daemons;
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,16 +7,19 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 
-use self::daemons::Daemons;
 use super::Cluster;
-use super::scenario::{Act, KindFault, Owner, Reference, Scenario};
+use super::judge::Judge;
+use super::scenario::{Act, KindFault, Owner, Reference, Scenario, Scope};
 use super::truth::{self, DEFINITION, GROUP, KINDS, OTHER, api_version};
-use crate::invariants::text;
-use crate::server::NAMESPACE;
+use crate::engine::daemons::{Daemons, controllers, unlimited};
+use crate::engine::game;
+use crate::engine::objects::{NAMESPACE, text};
+use crate::engine::user::{JSON, MERGE, User};
+use tokio_util::task::AbortOnDropHandle;
+use windlass::config::{ControllerConfig, Enabled};
+use windlass::engine::context::ResourceFilter;
+use windlass::model::ObjectKey;
 use windlass_apiserver::Backup;
-
-const MERGE: &str = "application/merge-patch+json";
-const JSON: &str = "application/json";
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
@@ -31,10 +32,11 @@ const OUTAGE: Duration = Duration::from_secs(2);
 /// Users, and the operator of the cluster.
 pub struct Actors {
     cluster: Arc<Cluster>,
-    user: kube::Client,
+    scenario: Scenario,
+    user: User,
     circles: u32,
-    has_late_references: bool,
-    daemons: Daemons,
+    daemons: Daemons<Judge>,
+    namespaces: Option<AbortOnDropHandle<anyhow::Result<()>>>,
     backups: VecDeque<Backup>,
 }
 
@@ -74,106 +76,52 @@ pub(super) fn reference(owner: &Value, how: Reference) -> Value {
     reference
 }
 
-impl Actors {
-    /// Actors that have not acted yet.
-    pub fn new(cluster: Arc<Cluster>, scenario: &Scenario) -> Self {
-        let has_late_references = scenario.has_late_references;
-        let (user, daemons) = (cluster.client("user"), Daemons::new(cluster.clone(), scenario.clone()));
-        Actors { cluster, user, circles: 0, has_late_references, daemons, backups: VecDeque::new() }
+/// The name of a kind in flags.
+fn resource(kind: usize) -> String {
+    let (name, plural, _) = KINDS[kind];
+    match name {
+        "ClusterRole" => format!("{plural}.rbac.authorization.k8s.io"),
+        "Gadget" => format!("{plural}.{GROUP}"),
+        _ => plural.to_owned(),
     }
+}
 
-    async fn send(&self, method: Method, path: &str, content_type: &str, body: &Value) -> Option<Value> {
-        let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
-        let request = request.body(body.to_string().into_bytes()).ok()?;
-        // A refused request (the object does not exist, or exists already) has no effect.
-        self.user.request::<Value>(request).await.ok()
-    }
-
-    /// Creates the namespaces and the kind that comes and goes.
-    pub async fn prepare(&self) {
-        for namespace in [NAMESPACE, OTHER] {
-            self.create_namespace(namespace).await;
+fn config(scenario: &Scenario) -> ControllerConfig {
+    let mut config = ControllerConfig {
+        qps: scenario.qps,
+        burst: if scenario.qps < 100.0 { 3 } else { 1_000_000 },
+        garbage_record: Some(ObjectKey::new("kube-system", "windlass")),
+        ..unlimited(Enabled::none().with("garbage-collector-controller"))
+    };
+    let resources = |only: Vec<String>, ignored| ResourceFilter { only, ignored };
+    match &scenario.scope {
+        Scope::All => {}
+        Scope::Only(kinds) => {
+            config.garbage_resources = resources(kinds.iter().map(|kind| resource(*kind)).collect(), vec![]);
         }
-        self.define().await;
+        Scope::AllBut(kind) => config.garbage_resources = resources(vec![], vec![resource(*kind)]),
+        Scope::Namespace => config.scope.namespace = Some(NAMESPACE.to_owned()),
     }
+    config
+}
 
-    /// The same, and starts the collector.
-    pub async fn begin(&mut self) {
+impl game::Actors<Act> for Actors {
+    /// Starts a collector too, and the namespace controller, whose requests are those of a user here.
+    async fn begin(&mut self) {
         self.prepare().await;
-        self.daemons.begin();
-    }
-
-    async fn create_namespace(&self, name: &str) {
-        let body = json!({"metadata": {"name": name}});
-        self.send(Method::POST, "/api/v1/namespaces", JSON, &body).await;
-    }
-
-    async fn define(&self) -> Option<Value> {
-        let (kind, plural, _) = KINDS[3];
-        let schema =
-            json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-        let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
-        let names = json!({"kind": kind, "plural": plural, "singular": "gadget", "listKind": "GadgetList"});
-        let spec = json!({"group": GROUP, "scope": "Namespaced", "names": names, "versions": [version]});
-        let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-                                "metadata": {"name": DEFINITION}, "spec": spec});
-        self.send(Method::POST, DEFINITIONS, JSON, &definition).await
-    }
-
-    /// Kills the collectors.
-    pub fn end(&mut self) {
-        self.daemons.end();
-    }
-
-    /// Kills the collectors, and starts another.
-    pub async fn crash(&mut self) {
-        self.daemons.crash().await;
-    }
-
-    fn nth(&self, nth: u32) -> Option<Value> {
-        let mut all = truth::objects(&self.cluster.sandbox);
-        let count = u32::try_from(all.len()).unwrap_or(u32::MAX);
-        (count > 0).then(|| all.swap_remove((nth % count) as usize))
-    }
-
-    fn references(&self, owners: &[Owner]) -> Vec<Value> {
-        let mut all: Vec<Value> = Vec::new();
-        for (nth, how) in owners {
-            let is_fit = |owner: &Value| self.has_late_references || !truth::is_deleting(owner);
-            let Some(owner) = self.nth(*nth).filter(is_fit) else { continue };
-            let reference = reference(&owner, *how);
-            // The API server would merge two of one UID.
-            if all.iter().all(|known| known["uid"] != reference["uid"]) {
-                all.push(reference);
-            }
-        }
-        all
-    }
-
-    async fn create(&self, kind: usize, namespace: &str, metadata: Value) -> Option<Value> {
-        let body =
-            json!({"apiVersion": api_version(KINDS[kind].0), "kind": KINDS[kind].0, "metadata": metadata});
-        let created = self.send(Method::POST, &collection(kind, namespace), JSON, &body).await?;
-        self.cluster.say(&format!("created {}", path(&created)));
-        Some(created)
-    }
-
-    async fn merge(&self, object: &Value, metadata: Value) {
-        self.send(Method::PATCH, &path(object), MERGE, &json!({ "metadata": metadata })).await;
-    }
-
-    /// A user deletes an object.
-    pub async fn delete(&self, object: &Value, policy: Option<&str>) {
-        self.cluster.say(&format!("delete {} {}", path(object), policy.unwrap_or_default()));
-        let options = match policy {
-            Some(policy) => json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy}),
-            None => json!({"apiVersion": "v1", "kind": "DeleteOptions"}),
+        let config = ControllerConfig {
+            enabled: Enabled::none().with("namespace-controller"),
+            namespace_deletion_delay: Duration::ZERO,
+            ..ControllerConfig::default()
         };
-        self.send(Method::DELETE, &path(object), JSON, &options).await;
+        let namespaces = controllers(&self.cluster, "namespaces", config, self.scenario.seed);
+        self.namespaces = Some(AbortOnDropHandle::new(namespaces));
+        self.daemons.start();
+        let Scenario { scope, qps, is_calm, .. } = &self.scenario;
+        self.cluster.say(&format!("{scope:?}, {qps} requests per second, calm: {is_calm}"));
     }
 
-    /// Carries out one act.
-    pub async fn act(&mut self, act: &Act) {
+    async fn act(&mut self, act: &Act) {
         self.backups.push_back(self.cluster.sandbox.back_up());
         if self.backups.len() > BACKUPS {
             self.backups.pop_front();
@@ -181,14 +129,14 @@ impl Actors {
         match act {
             Act::Create { kind, number, is_elsewhere, finalizer, owners } => {
                 let namespace = if *is_elsewhere { OTHER } else { NAMESPACE };
-                let finalizers: Vec<&str> = finalizer.iter().copied().collect();
+                let finalizers: Vec<&str> = finalizer.as_deref().into_iter().collect();
                 let metadata = json!({"name": format!("x-{number}"), "finalizers": finalizers,
                                       "ownerReferences": self.references(owners)});
                 self.create(*kind, namespace, metadata).await;
             }
             Act::Delete(nth, policy) => {
                 if let Some(object) = self.nth(*nth) {
-                    self.delete(&object, *policy).await;
+                    self.delete(&object, policy.as_deref()).await;
                 }
             }
             Act::Reown(nth, owners) => {
@@ -225,7 +173,7 @@ impl Actors {
                     let metadata = json!({"name": format!("x-of-{number}"), "ownerReferences": owners});
                     self.create(kind, NAMESPACE, metadata).await;
                 }
-                self.delete(&owner, Some(policy)).await;
+                self.delete(&owner, Some(&**policy)).await;
             }
             Act::OwnItself(nth, blocks) => {
                 if let Some(object) = self.nth(*nth) {
@@ -255,14 +203,16 @@ impl Actors {
             }
             Act::DeleteTwice(nth, [first, second], pause) => {
                 if let Some(object) = self.nth(*nth) {
-                    self.delete(&object, Some(first)).await;
+                    self.delete(&object, Some(&**first)).await;
                     tokio::time::sleep(Duration::from_millis(*pause)).await;
-                    self.delete(&object, Some(second)).await;
+                    self.delete(&object, Some(&**second)).await;
                 }
             }
             Act::DeleteNamespace => {
                 self.cluster.say("the other namespace is deleted");
-                self.send(Method::DELETE, &format!("/api/v1/namespaces/{OTHER}"), JSON, &json!({})).await;
+                self.user
+                    .send(Method::DELETE, &format!("/api/v1/namespaces/{OTHER}"), JSON, &json!({}))
+                    .await;
             }
             Act::CreateNamespace => self.create_namespace(OTHER).await,
             Act::ToggleDefinition => {
@@ -270,7 +220,7 @@ impl Actors {
                 let what = match self.define().await {
                     Some(_) => "is created",
                     None => {
-                        self.send(Method::DELETE, &path, JSON, &json!({})).await;
+                        self.user.send(Method::DELETE, &path, JSON, &json!({})).await;
                         "is deleted"
                     }
                 };
@@ -279,6 +229,94 @@ impl Actors {
             }
             fault => self.fault(fault).await,
         }
+    }
+
+    fn end(&mut self) {
+        self.daemons.end();
+    }
+}
+
+impl Actors {
+    /// Actors that have not acted yet.
+    pub fn new(cluster: Arc<Cluster>, scenario: &Scenario) -> Self {
+        let user = User(cluster.client("user"));
+        let daemons = Daemons::new(cluster.clone(), config(scenario), scenario.seed, |seed, life| {
+            seed ^ u64::from(life) << 32
+        });
+        let (scenario, backups) = (scenario.clone(), VecDeque::new());
+        Actors { cluster, scenario, user, circles: 0, daemons, namespaces: None, backups }
+    }
+
+    /// Kills the collectors, and starts another.
+    pub async fn crash(&mut self) {
+        self.daemons.crash().await;
+    }
+
+    /// Creates the namespaces and the kind that comes and goes.
+    pub async fn prepare(&self) {
+        for namespace in [NAMESPACE, OTHER] {
+            self.create_namespace(namespace).await;
+        }
+        self.define().await;
+    }
+
+    async fn create_namespace(&self, name: &str) {
+        let body = json!({"metadata": {"name": name}});
+        self.user.send(Method::POST, "/api/v1/namespaces", JSON, &body).await;
+    }
+
+    async fn define(&self) -> Option<Value> {
+        let (kind, plural, _) = KINDS[3];
+        let schema =
+            json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+        let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
+        let names = json!({"kind": kind, "plural": plural, "singular": "gadget", "listKind": "GadgetList"});
+        let spec = json!({"group": GROUP, "scope": "Namespaced", "names": names, "versions": [version]});
+        let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                                "metadata": {"name": DEFINITION}, "spec": spec});
+        self.user.send(Method::POST, DEFINITIONS, JSON, &definition).await
+    }
+
+    fn nth(&self, nth: u32) -> Option<Value> {
+        let mut all = truth::objects(&self.cluster.sandbox);
+        let count = u32::try_from(all.len()).unwrap_or(u32::MAX);
+        (count > 0).then(|| all.swap_remove((nth % count) as usize))
+    }
+
+    fn references(&self, owners: &[Owner]) -> Vec<Value> {
+        let mut all: Vec<Value> = Vec::new();
+        for (nth, how) in owners {
+            let is_fit = |owner: &Value| self.scenario.has_late_references || !truth::is_deleting(owner);
+            let Some(owner) = self.nth(*nth).filter(is_fit) else { continue };
+            let reference = reference(&owner, *how);
+            // The API server would merge two of one UID.
+            if all.iter().all(|known| known["uid"] != reference["uid"]) {
+                all.push(reference);
+            }
+        }
+        all
+    }
+
+    async fn create(&self, kind: usize, namespace: &str, metadata: Value) -> Option<Value> {
+        let body =
+            json!({"apiVersion": api_version(KINDS[kind].0), "kind": KINDS[kind].0, "metadata": metadata});
+        let created = self.user.send(Method::POST, &collection(kind, namespace), JSON, &body).await?;
+        self.cluster.say(&format!("created {}", path(&created)));
+        Some(created)
+    }
+
+    async fn merge(&self, object: &Value, metadata: Value) {
+        self.user.send(Method::PATCH, &path(object), MERGE, &json!({ "metadata": metadata })).await;
+    }
+
+    /// A user deletes an object.
+    pub async fn delete(&self, object: &Value, policy: Option<&str>) {
+        self.cluster.say(&format!("delete {} {}", path(object), policy.unwrap_or_default()));
+        let options = match policy {
+            Some(policy) => json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy}),
+            None => json!({"apiVersion": "v1", "kind": "DeleteOptions"}),
+        };
+        self.user.send(Method::DELETE, &path(object), JSON, &options).await;
     }
 
     async fn fault(&mut self, act: &Act) {
@@ -300,7 +338,11 @@ impl Actors {
             Act::Compact => self.cluster.break_watches(true),
             Act::Crash => self.crash().await,
             Act::SecondLeader { seconds, is_cut_off } => {
-                self.daemons.hand_over(Duration::from_secs(*seconds), *is_cut_off);
+                for agent in self.daemons.hand_over(Duration::from_secs(*seconds)) {
+                    if *is_cut_off {
+                        self.cluster.with_judge(|judge| judge.faults.cut_off(&agent));
+                    }
+                }
             }
             Act::Restore { acts, bumps_revision } => self.restore(*acts, *bumps_revision).await,
             _ => {}

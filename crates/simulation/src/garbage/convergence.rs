@@ -7,9 +7,11 @@ use serde_json::Value;
 
 use super::Cluster;
 use super::actors::Actors;
-use super::scenario::{Scenario, Scope};
-use super::truth::{self, Stored, Truth};
-use crate::invariants::{Breach, text};
+use super::scenario::{Act, KindFault, Scenario, Scope};
+use super::truth::{self, KINDS, Stored, Truth};
+use crate::engine::breach::Breach;
+use crate::engine::game::Actors as _;
+use crate::engine::objects::text;
 
 /// How long a deletion may take that nothing holds up, besides the time that the rate limiter takes.
 const PROMPT: Duration = Duration::from_secs(5);
@@ -26,6 +28,32 @@ const QUIET: Duration = Duration::from_secs(600);
 
 /// The requests per second of the collector, in terms of `--kube-api-qps`.
 pub(super) const SHARE: f64 = 5.0;
+
+/// In some scenarios: a kind that is down for longer than an orphaning deletion waits for it, and an owner that is blocked by
+/// a dependent which the collector has not seen.
+pub async fn outlasts_faults(actors: &mut Actors, scenario: &Scenario) {
+    let is_calm = scenario.is_calm;
+    if !is_calm && scenario.seed % 4 == 3 {
+        let kind = (scenario.seed / 4 % KINDS.len() as u64) as usize;
+        let fault = if scenario.seed % 8 == 3 { KindFault::Broken } else { KindFault::Lost };
+        actors.act(&Act::OfKind(fault, kind, 240)).await;
+        for number in 100..104 {
+            actors.act(&Act::CreateAndDelete(number, "Orphan".into())).await;
+            actors.act(&Act::Delete(number * 7, Some("Orphan".into()))).await;
+        }
+        tokio::time::sleep(Duration::from_secs(180)).await;
+        if scenario.seed % 16 > 7 {
+            // It has let go of them by now, and the kind is still down.
+            actors.act(&Act::Crash).await;
+            tokio::time::sleep(Duration::from_secs(90)).await;
+        }
+    }
+    if !is_calm && scenario.seed % 4 == 1 {
+        let kinds = [[0, 1], [1, 0], [0, 3], [2, 1]][(scenario.seed / 4 % 4) as usize];
+        actors.act(&Act::BlockUnseen(200, kinds)).await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
+    }
+}
 
 /// Waits until what has no owner is gone and every deletion has ended, then checks what the collector sends.
 ///
@@ -64,7 +92,7 @@ pub async fn converges(
     cluster.say("settled");
     // For what is only retried.
     tokio::time::sleep(Duration::from_secs(180)).await;
-    if scenario.scope.includes(0, crate::server::NAMESPACE) {
+    if scenario.scope.includes(0, crate::engine::objects::NAMESPACE) {
         cascade(cluster, actors, scenario).await?;
     }
     is_quiet(cluster, actors, scenario).await

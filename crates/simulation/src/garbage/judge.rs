@@ -12,16 +12,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
 
-use super::actors;
-use super::convergence;
 use super::scenario::{Reference, Scenario, Scope};
 use super::truth::{self, KINDS, Stored, Truth};
-use crate::call::Call;
-use crate::cluster::{self, Rewrite};
-use crate::invariants::{Breach, text};
+use super::{actors, convergence};
+use crate::engine::breach::Breach;
+use crate::engine::call::Call;
+use crate::engine::network::{self, Rewrite};
+use crate::engine::objects::text;
+use crate::engine::request_fault::RequestFault;
 use faults::Faults;
 use reads::Reads;
 use windlass_apiserver::Sandbox;
@@ -108,7 +109,7 @@ impl Judge {
         Judge {
             staleness: scenario.faults.staleness(),
             rate: scenario.qps * convergence::SHARE,
-            scope: scenario.scope,
+            scope: scenario.scope.clone(),
             faults: Faults::default(),
             waited: BTreeMap::new(),
             orphaned: BTreeMap::new(),
@@ -141,11 +142,6 @@ impl Judge {
         self.reads.clear();
         self.definition_changed();
         self.remember(self.faults.now, &Stored::now(sandbox));
-    }
-
-    /// A collector starts.
-    pub fn daemon_started(&mut self, agent: &str, now: Duration) {
-        self.started.insert(agent.to_owned(), now);
     }
 
     /// How many owners may have been let go beside a kind that could not be read: an owner is recorded before it is let go,
@@ -345,7 +341,7 @@ impl Judge {
     }
 }
 
-impl cluster::Judge for Judge {
+impl network::Judge for Judge {
     type Before = Before;
 
     fn before(&self, sandbox: &Sandbox, call: &Call) -> Option<Before> {
@@ -356,8 +352,8 @@ impl cluster::Judge for Judge {
         })
     }
 
-    fn committed(&mut self, commit: cluster::Commit<'_>, before: Before) -> Result<bool, Breach> {
-        let cluster::Commit { sandbox, at, call, .. } = commit;
+    fn committed(&mut self, commit: network::Commit<'_>, before: Before) -> Result<(), Breach> {
+        let network::Commit { sandbox, at, call, .. } = commit;
         self.remember(at, &before.all);
         let all = Stored::now(sandbox);
         let after = object(&all, call);
@@ -378,7 +374,7 @@ impl cluster::Judge for Judge {
         }
         self.remember(at, &all);
         self.writes += u64::from(changes && call.of_daemon());
-        judged.map(|()| changes)
+        judged
     }
 
     fn sent(&mut self, at: Duration, call: &Call) {
@@ -423,12 +419,12 @@ impl cluster::Judge for Judge {
         request.body(Body::from(owners.to_string())).ok()
     }
 
-    fn refuses(&self, call: &Call) -> Option<Response<Body>> {
-        self.faults.refuses(call)
+    fn fault(&self, call: &Call) -> Option<RequestFault> {
+        self.faults.fault(call)
     }
 
-    fn hangs(&self, call: &Call) -> bool {
-        self.faults.hangs(call)
+    fn daemon_started(&mut self, agent: &str, at: Duration) {
+        self.started.insert(agent.to_owned(), at);
     }
 
     fn rewrites(&self, call: &Call) -> Option<Rewrite> {
@@ -438,8 +434,4 @@ impl cluster::Judge for Judge {
     fn lags_until(&self, call: &Call) -> Duration {
         self.faults.lags_until(call)
     }
-
-    fn daemon_died(&mut self) {}
-
-    fn is_blind(&mut self, _: Duration) {}
 }

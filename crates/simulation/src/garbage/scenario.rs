@@ -2,12 +2,17 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::truth::{GROUP, KINDS};
-use crate::cluster::Faults;
-use crate::server::NAMESPACE;
+use crate::engine::game;
+use crate::engine::network::Faults;
+use crate::engine::objects::NAMESPACE;
+use crate::engine::replay::{StaticName, Word, bug, steps, word};
 
 /// How wrong a reference is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Reference {
     /// It names the object.
     Right,
@@ -29,7 +34,8 @@ pub enum Reference {
 pub type Owner = (u32, Reference);
 
 /// Something that an actor does. `nth` counts the existing objects.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Act {
     /// A user creates an object of a kind under a number, in the other namespace or not, with a finalizer or without.
     Create {
@@ -40,12 +46,12 @@ pub enum Act {
         /// Whether it is in the other namespace.
         is_elsewhere: bool,
         /// The finalizer that it has from the beginning.
-        finalizer: Option<&'static str>,
+        finalizer: Option<Word>,
         /// Its owners.
         owners: Vec<Owner>,
     },
     /// A user deletes an object with this policy, or with none. It may be one that is being deleted.
-    Delete(u32, Option<&'static str>),
+    Delete(u32, Option<Word>),
     /// A user gives an object other owners.
     Reown(u32, Vec<Owner>),
     /// A user lets an object no longer block its owners, or block them.
@@ -55,9 +61,9 @@ pub enum Act {
     /// A user takes the finalizers off an object.
     Unfinalize(u32),
     /// Objects that own each other in a circle are created, and one of them is deleted with this policy.
-    Circle(u32, &'static str),
+    Circle(u32, Word),
     /// An owner and a dependent are created at once, and the owner is deleted with this policy.
-    CreateAndDelete(u32, &'static str),
+    CreateAndDelete(u32, Word),
     /// An object becomes its own owner, and blocks itself or not.
     OwnItself(u32, bool),
     /// An owner of one kind and a dependent of another are created in the same instant.
@@ -66,7 +72,7 @@ pub enum Act {
     /// dependents a good minute later.
     BlockUnseen(u32, [usize; 2]),
     /// A user deletes an object, and after some milliseconds again with another policy.
-    DeleteTwice(u32, [&'static str; 2], u64),
+    DeleteTwice(u32, [Word; 2], u64),
     /// The next object with owners that the collector reads gets a living owner before the answer arrives.
     MoveAfterRead,
     /// A user deletes the other namespace.
@@ -104,7 +110,8 @@ pub enum Act {
 }
 
 /// The fault of a kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum KindFault {
     /// Its lists fail.
     Broken,
@@ -116,13 +123,21 @@ pub enum KindFault {
     Lost,
 }
 
+/// The groups that discovery may lack.
+const GROUPS: &[StaticName] = &["", "rbac.authorization.k8s.io", GROUP];
+
+fn group<'de, D: serde::Deserializer<'de>>(from: D) -> Result<StaticName, D::Error> {
+    word(from, GROUPS)
+}
+
 /// The fault of discovery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum DiscoveryFault {
     /// This group is missing.
-    Missing(&'static str),
+    Missing(#[serde(deserialize_with = "group")] StaticName),
     /// This group is stale: the API server cannot reach what serves it.
-    Stale(&'static str),
+    Stale(#[serde(deserialize_with = "group")] StaticName),
     /// The groups are none.
     Empty,
     /// It fails.
@@ -141,12 +156,13 @@ impl DiscoveryFault {
 }
 
 /// The objects that the collector looks after.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Scope {
     /// Everything.
     All,
     /// The kinds at these places alone, by `--gc-resources`.
-    Only(&'static [usize]),
+    Only(Vec<usize>),
     /// All kinds but the one at this place, by `--gc-ignored-resources`.
     AllBut(usize),
     /// One namespace, by `--namespace`.
@@ -155,11 +171,11 @@ pub enum Scope {
 
 impl Scope {
     /// Whether an object is looked after, by the place of its kind and its namespace.
-    pub fn includes(self, kind: usize, namespace: &str) -> bool {
+    pub fn includes(&self, kind: usize, namespace: &str) -> bool {
         match self {
             Scope::All => true,
             Scope::Only(kinds) => kinds.contains(&kind),
-            Scope::AllBut(ignored) => kind != ignored,
+            Scope::AllBut(ignored) => kind != *ignored,
             Scope::Namespace => namespace == NAMESPACE,
         }
     }
@@ -184,10 +200,14 @@ impl Act {
 }
 
 /// See the module documentation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// Seeds every random choice.
     pub seed: u64,
+    /// The planted mistake, or "".
+    #[serde(default, deserialize_with = "bug", skip_serializing_if = "str::is_empty")]
+    pub bug: StaticName,
     /// The faults of the network.
     pub faults: Faults,
     /// Whether there are no faults at all.
@@ -199,12 +219,12 @@ pub struct Scenario {
     /// `--kube-api-qps`.
     pub qps: f64,
     /// The acts with their times, in order.
+    #[serde(with = "steps")]
     pub acts: Vec<(Duration, Act)>,
 }
 
-impl Scenario {
-    /// The scenario of a seed.
-    pub fn new(seed: u64) -> Self {
+impl game::Scenario for Scenario {
+    fn draw(seed: u64) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x06a4_ba6e_c011_ec70);
         let likely = rng.u8(..3);
         let mut percent = |most: u8| if likely == 0 { 0 } else { rng.u8(..=most) * likely / 2 };
@@ -217,16 +237,50 @@ impl Scenario {
         };
         let is_calm = likely == 0 && rng.bool();
         let scope = match rng.u8(..12) {
-            0 => Scope::Only([&[0][..], &[0, 2], &[1, 3]][rng.usize(..3)]),
+            0 => Scope::Only([&[0][..], &[0, 2], &[1, 3]][rng.usize(..3)].to_vec()),
             1 => Scope::AllBut(rng.usize(..KINDS.len())),
             2 => Scope::Namespace,
             _ => Scope::All,
         };
         let qps = if rng.u8(..4) == 0 { 4.0 } else { 1e6 };
         let acts = acts(seed, is_calm);
-        Scenario { seed, faults, is_calm, has_late_references: true, scope, qps, acts }
+        Scenario { seed, bug: "", faults, is_calm, has_late_references: true, scope, qps, acts }
     }
 
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn bug(&self) -> &'static str {
+        self.bug
+    }
+
+    fn with_bug(self, bug: &'static str) -> Self {
+        Scenario { bug, ..self }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let known = |kind: usize| kind < KINDS.len();
+        let fits = |act: &Act| match *act {
+            Act::Create { kind, .. } | Act::OfKind(_, kind, _) => known(kind),
+            Act::CreatePair(_, pair) | Act::BlockUnseen(_, pair) => pair.into_iter().all(known),
+            _ => true,
+        };
+        let is_known = match &self.scope {
+            Scope::Only(kinds) => kinds.iter().copied().all(known),
+            Scope::AllBut(kind) => known(*kind),
+            _ => true,
+        };
+        match self.acts.iter().find(|(_, act)| !fits(act)) {
+            _ if !is_known => Err("scope: there is no such kind".into()),
+            Some((_, act)) => Err(format!("acts: there is no such kind: {act:?}")),
+            None if self.qps >= 1.0 => Ok(()),
+            None => Err("qps: must be at least 1".into()),
+        }
+    }
+}
+
+impl Scenario {
     /// The acts of users in the scenario of a seed, without a fault, without two deletions in a race, and with a kind
     /// that stays: when it goes, the collector of the sandbox cannot ask for its objects any more, and the other has
     /// seen their deletion.
@@ -236,6 +290,7 @@ impl Scenario {
         let faults = Faults::default();
         Scenario {
             seed,
+            bug: "",
             faults,
             is_calm: true,
             has_late_references: false,
@@ -274,8 +329,8 @@ fn owners(rng: &mut fastrand::Rng) -> Vec<Owner> {
     (0..count).map(|_| (rng.u32(..), reference(rng))).collect()
 }
 
-fn policy(rng: &mut fastrand::Rng) -> &'static str {
-    ["Background", "Foreground", "Foreground", "Orphan"][rng.usize(..4)]
+fn policy(rng: &mut fastrand::Rng) -> Word {
+    ["Background", "Foreground", "Foreground", "Orphan"][rng.usize(..4)].into()
 }
 
 fn act(rng: &mut fastrand::Rng) -> Act {
@@ -284,7 +339,8 @@ fn act(rng: &mut fastrand::Rng) -> Act {
             kind: [0, 0, 0, 1, 1, 2, 3][rng.usize(..7)],
             number: rng.u32(..12),
             is_elsewhere: rng.u8(..6) == 0,
-            finalizer: [None, None, None, None, Some("example.com/keep"), Some("orphan")][rng.usize(..6)],
+            finalizer: [None, None, None, None, Some("example.com/keep"), Some("orphan")][rng.usize(..6)]
+                .map(Word::from),
             owners: owners(rng),
         },
         14..22 => {
@@ -321,7 +377,7 @@ fn act(rng: &mut fastrand::Rng) -> Act {
 }
 
 fn discovery_fault(rng: &mut fastrand::Rng) -> DiscoveryFault {
-    let group = ["", "rbac.authorization.k8s.io", GROUP][rng.usize(..3)];
+    let group = GROUPS[rng.usize(..3)];
     match rng.u8(..5) {
         0 | 1 => DiscoveryFault::Missing(group),
         2 => DiscoveryFault::Stale(group),

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Cluster;
 use super::actors::Actors;
 use super::judge::Judge;
 use super::scenario::Scenario;
-use super::truth;
-use crate::invariants::text;
+use super::{Cluster, truth};
+use crate::engine::game::Actors as _;
+use crate::engine::objects::text;
 
 /// How long a collector has for what an act has made necessary.
 const SETTLES_IN: Duration = Duration::from_secs(45);
@@ -53,10 +53,11 @@ pub fn disagree(seed: u64) -> std::io::Result<Option<String>> {
 
 async fn history(scenario: Scenario, collector: Collector) -> Vec<(String, Picture)> {
     let judge = Judge::new(&scenario);
-    let cluster = match collector {
-        Collector::Daemon => Cluster::new(scenario.seed, scenario.faults, judge),
-        Collector::Sweep => Cluster::collecting(scenario.seed, scenario.faults, judge),
+    let create = match collector {
+        Collector::Daemon => Cluster::new,
+        Collector::Sweep => Cluster::collecting,
     };
+    let cluster = create(scenario.seed, scenario.faults, judge, false);
     let mut actors = Actors::new(cluster.clone(), &scenario);
     match collector {
         Collector::Daemon => actors.begin().await,

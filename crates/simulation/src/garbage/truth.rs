@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use crate::invariants::text;
-use crate::server::NAMESPACE;
+use crate::engine::objects::{NAMESPACE, text};
 use windlass_apiserver::Sandbox;
 
 /// The kinds of this simulation: the kind, its plural, and whether its objects are in namespaces. The last comes and goes.

@@ -6,26 +6,23 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
 use super::Cluster;
+use super::judge::Judge;
 use super::scenario::{Act, Scenario};
 use super::truth::{self, KEEP, KINDS, NAMES};
-use crate::invariants::text;
-use windlass::app::{Controllers, Parts};
-use windlass::config::{ControllerConfig, Enabled, OnConflict};
-use windlass::metrics::Metrics;
-
-const MERGE: &str = "application/merge-patch+json";
-const JSON: &str = "application/json";
+use crate::engine::daemons::{Daemons, controllers, unlimited};
+use crate::engine::game;
+use crate::engine::objects::text;
+use crate::engine::user::{JSON, MERGE, User};
+use windlass::config::{ControllerConfig, Enabled};
 
 /// Users, kubelets, and the supervisor of the controllers.
 pub struct Actors {
     cluster: Arc<Cluster>,
     scenario: Scenario,
-    user: kube::Client,
-    life: u32,
-    daemon: Option<JoinHandle<anyhow::Result<()>>>,
+    user: User,
+    daemons: Daemons<Judge>,
     collector: Option<JoinHandle<anyhow::Result<()>>>,
 }
 
@@ -48,155 +45,22 @@ fn others(list: &Value) -> Vec<&str> {
     truth::strings(list).into_iter().filter(|name| *name != KEEP).collect()
 }
 
-impl Actors {
-    /// Actors that have not acted yet.
-    pub fn new(cluster: Arc<Cluster>, scenario: Scenario) -> Self {
-        let user = cluster.client("user");
-        Actors { cluster, scenario, user, life: 0, daemon: None, collector: None }
-    }
+fn config(name: &'static str, delay: Duration) -> ControllerConfig {
+    ControllerConfig { namespace_deletion_delay: delay, ..unlimited(Enabled::none().with(name)) }
+}
 
-    async fn send(&self, method: Method, path: &str, content_type: &str, body: &Value) -> Option<Value> {
-        let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
-        let request = request.body(body.to_string().into_bytes()).ok()?;
-        // A refused request (the namespace is being deleted, or the object exists already) has no effect.
-        self.user.request::<Value>(request).await.ok()
-    }
-
-    /// Starts the controllers.
-    pub fn begin(&mut self) {
-        if self.scenario.has_collector {
+impl game::Actors<Act> for Actors {
+    async fn begin(&mut self) {
+        let Scenario { seed, delay, has_collector, .. } = self.scenario;
+        if has_collector {
             // It is no daemon of this simulation: its requests arrive, and are not judged.
-            self.collector = Some(self.controllers("collector", "garbage-collector-controller"));
+            let config = config("garbage-collector-controller", delay);
+            self.collector = Some(controllers(&self.cluster, "collector", config, seed));
         }
-        self.start();
+        self.daemons.start();
     }
 
-    fn start(&mut self) {
-        self.life += 1;
-        self.daemon = Some(self.controllers(&format!("d{}", self.life), "namespace-controller"));
-    }
-
-    fn controllers(&self, agent: &str, name: &'static str) -> JoinHandle<anyhow::Result<()>> {
-        let parts = Parts {
-            client: self.cluster.client(agent).into(),
-            host: "simulation".into(),
-            clock: self.cluster.clock.clone(),
-            seed: self.scenario.seed,
-            metrics: Metrics::new(),
-            election: None,
-        };
-        let config = ControllerConfig {
-            qps: 1e6,
-            burst: 1_000_000,
-            enabled: Enabled::none().with(name),
-            namespace_deletion_delay: self.scenario.delay,
-            on_conflict: OnConflict::Ignore,
-            ..ControllerConfig::default()
-        };
-        tokio::spawn(Controllers::new(config, parts).run(CancellationToken::new(), Duration::from_secs(10)))
-    }
-
-    /// Kills the controllers.
-    pub fn end(&mut self) {
-        if let Some(collector) = self.collector.take() {
-            collector.abort();
-        }
-        self.kill();
-    }
-
-    fn kill(&mut self) {
-        if let Some(daemon) = self.daemon.take() {
-            daemon.abort();
-            self.cluster.dies(&format!("d{}", self.life));
-        }
-    }
-
-    async fn crash(&mut self) {
-        self.kill();
-        tokio::time::sleep(Duration::from_millis(700)).await;
-        self.start();
-    }
-
-    /// Creates a namespace without anything that keeps it.
-    pub async fn create_namespace(&self, name: &str, tokens: &[&str], finalizers: &[&str]) {
-        let body =
-            json!({"metadata": {"name": name, "finalizers": finalizers}, "spec": {"finalizers": tokens}});
-        if self.send(Method::POST, "/api/v1/namespaces", JSON, &body).await.is_some() {
-            self.cluster.say(&format!("created namespace {name}"));
-        }
-    }
-
-    /// Deletes a namespace.
-    pub async fn delete_namespace(&self, name: &str) {
-        let options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
-        if self.send(Method::DELETE, &format!("/api/v1/namespaces/{name}"), JSON, &options).await.is_some() {
-            self.cluster.say(&format!("deleted namespace {name}"));
-        }
-    }
-
-    /// Creates an object. A pod is bound to a node at once.
-    pub async fn create(&self, kind: usize, namespace: &str, name: &str, finalizer: Option<&str>) {
-        let (kind_name, _, api_version) = KINDS[kind];
-        let finalizers: Vec<&str> = finalizer.into_iter().collect();
-        let mut body = json!({"apiVersion": api_version, "kind": kind_name,
-                              "metadata": {"name": name, "finalizers": finalizers}});
-        match kind_name {
-            "Pod" => {
-                body["spec"] = json!({"nodeName": "n1", "containers": [{"name": "main", "image": "nginx"}]})
-            }
-            "NetworkPolicy" => body["spec"] = json!({"podSelector": {}}),
-            _ => {}
-        }
-        if self.send(Method::POST, &collection(kind, namespace), JSON, &body).await.is_some() {
-            self.cluster.say(&format!("created {kind_name} {namespace}/{name} {finalizers:?}"));
-        }
-    }
-
-    /// The kubelet ends the pods that are being deleted.
-    pub async fn end_pods(&self) {
-        let now = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0});
-        for pod in self.cluster.sandbox.objects("Pod") {
-            if truth::is_deleting(&pod)
-                && let Some(path) = path(&pod)
-            {
-                self.send(Method::DELETE, &path, JSON, &now).await;
-            }
-        }
-    }
-
-    /// Users take their finalizers off the objects of a namespace that are being deleted.
-    pub async fn release(&self, namespace: &str) {
-        for object in truth::content(&self.cluster.sandbox, namespace) {
-            let finalizers = &object["metadata"]["finalizers"];
-            if truth::is_deleting(&object)
-                && truth::strings(finalizers).contains(&KEEP)
-                && let Some(path) = path(&object)
-            {
-                let body = json!({"metadata": {"finalizers": others(finalizers)}});
-                self.send(Method::PATCH, &path, MERGE, &body).await;
-            }
-        }
-    }
-
-    /// A user takes his token and his finalizer off a namespace.
-    pub async fn release_namespace(&self, name: &str) {
-        let path = format!("/api/v1/namespaces/{name}");
-        let Some(mut namespace) = truth::namespace(&self.cluster.sandbox, name) else { return };
-        let finalizers = json!({"metadata": {"finalizers": others(&namespace["metadata"]["finalizers"])}});
-        if truth::strings(&namespace["metadata"]["finalizers"]).contains(&KEEP) {
-            self.send(Method::PATCH, &path, MERGE, &finalizers).await;
-        }
-        if truth::strings(&namespace["spec"]["finalizers"]).contains(&KEEP) {
-            namespace["spec"]["finalizers"] = others(&namespace["spec"]["finalizers"]).into();
-            if let Some(metadata) = namespace["metadata"].as_object_mut() {
-                metadata.remove("resourceVersion");
-            }
-            self.send(Method::PUT, &format!("{path}/finalize"), JSON, &namespace).await;
-        }
-    }
-
-    /// Carries out one act.
-    pub async fn act(&mut self, act: &Act) {
+    async fn act(&mut self, act: &Act) {
         let at = self.cluster.elapsed();
         self.cluster.with_judge(|judge| judge.now = at);
         let until = |seconds: u64| at + Duration::from_secs(seconds);
@@ -208,7 +72,7 @@ impl Actors {
             }
             Act::DeleteNamespace(namespace) => self.delete_namespace(NAMES[*namespace]).await,
             Act::Create { kind, namespace, number, finalizer } => {
-                self.create(*kind, NAMES[*namespace], &format!("x-{number}"), *finalizer).await;
+                self.create(*kind, NAMES[*namespace], &format!("x-{number}"), finalizer.as_deref()).await;
             }
             Act::Delete(namespace, nth, policy) => {
                 let all = truth::content(&self.cluster.sandbox, NAMES[*namespace]);
@@ -217,7 +81,7 @@ impl Actors {
                 if let Some(path) = object.and_then(path) {
                     let options =
                         json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy});
-                    self.send(Method::DELETE, &path, JSON, &options).await;
+                    self.user.send(Method::DELETE, &path, JSON, &options).await;
                 }
             }
             Act::EndPods => self.end_pods().await,
@@ -239,9 +103,109 @@ impl Actors {
             }
             Act::BreakWatches => self.cluster.break_watches(false),
             Act::Compact => self.cluster.break_watches(true),
-            Act::Crash => self.crash().await,
+            Act::Crash => self.daemons.crash().await,
         }
         let at = self.cluster.elapsed();
         self.cluster.with_judge(|judge| judge.now = at);
+    }
+
+    fn end(&mut self) {
+        if let Some(collector) = self.collector.take() {
+            collector.abort();
+        }
+        self.daemons.end();
+    }
+}
+
+impl Actors {
+    /// Actors that have not acted yet.
+    pub fn new(cluster: Arc<Cluster>, scenario: &Scenario) -> Self {
+        let user = User(cluster.client("user"));
+        let config = config("namespace-controller", scenario.delay);
+        let daemons = Daemons::new(cluster.clone(), config, scenario.seed, |seed, _| seed);
+        Actors { cluster, scenario: scenario.clone(), user, daemons, collector: None }
+    }
+
+    /// Creates a namespace without anything that keeps it.
+    pub async fn create_namespace(&self, name: &str, tokens: &[&str], finalizers: &[&str]) {
+        let body =
+            json!({"metadata": {"name": name, "finalizers": finalizers}, "spec": {"finalizers": tokens}});
+        if self.user.send(Method::POST, "/api/v1/namespaces", JSON, &body).await.is_some() {
+            self.cluster.say(&format!("created namespace {name}"));
+        }
+    }
+
+    /// Deletes a namespace.
+    pub async fn delete_namespace(&self, name: &str) {
+        let options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+        if self
+            .user
+            .send(Method::DELETE, &format!("/api/v1/namespaces/{name}"), JSON, &options)
+            .await
+            .is_some()
+        {
+            self.cluster.say(&format!("deleted namespace {name}"));
+        }
+    }
+
+    /// Creates an object. A pod is bound to a node at once.
+    pub async fn create(&self, kind: usize, namespace: &str, name: &str, finalizer: Option<&str>) {
+        let (kind_name, _, api_version) = KINDS[kind];
+        let finalizers: Vec<&str> = finalizer.into_iter().collect();
+        let mut body = json!({"apiVersion": api_version, "kind": kind_name,
+                              "metadata": {"name": name, "finalizers": finalizers}});
+        match kind_name {
+            "Pod" => {
+                body["spec"] = json!({"nodeName": "n1", "containers": [{"name": "main", "image": "nginx"}]})
+            }
+            "NetworkPolicy" => body["spec"] = json!({"podSelector": {}}),
+            _ => {}
+        }
+        if self.user.send(Method::POST, &collection(kind, namespace), JSON, &body).await.is_some() {
+            self.cluster.say(&format!("created {kind_name} {namespace}/{name} {finalizers:?}"));
+        }
+    }
+
+    /// The kubelet ends the pods that are being deleted.
+    pub async fn end_pods(&self) {
+        let now = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0});
+        for pod in self.cluster.sandbox.objects("Pod") {
+            if truth::is_deleting(&pod)
+                && let Some(path) = path(&pod)
+            {
+                self.user.send(Method::DELETE, &path, JSON, &now).await;
+            }
+        }
+    }
+
+    /// Users take their finalizers off the objects of a namespace that are being deleted.
+    pub async fn release(&self, namespace: &str) {
+        for object in truth::content(&self.cluster.sandbox, namespace) {
+            let finalizers = &object["metadata"]["finalizers"];
+            if truth::is_deleting(&object)
+                && truth::strings(finalizers).contains(&KEEP)
+                && let Some(path) = path(&object)
+            {
+                let body = json!({"metadata": {"finalizers": others(finalizers)}});
+                self.user.send(Method::PATCH, &path, MERGE, &body).await;
+            }
+        }
+    }
+
+    /// A user takes his token and his finalizer off a namespace.
+    pub async fn release_namespace(&self, name: &str) {
+        let path = format!("/api/v1/namespaces/{name}");
+        let Some(mut namespace) = truth::namespace(&self.cluster.sandbox, name) else { return };
+        let finalizers = json!({"metadata": {"finalizers": others(&namespace["metadata"]["finalizers"])}});
+        if truth::strings(&namespace["metadata"]["finalizers"]).contains(&KEEP) {
+            self.user.send(Method::PATCH, &path, MERGE, &finalizers).await;
+        }
+        if truth::strings(&namespace["spec"]["finalizers"]).contains(&KEEP) {
+            namespace["spec"]["finalizers"] = others(&namespace["spec"]["finalizers"]).into();
+            if let Some(metadata) = namespace["metadata"].as_object_mut() {
+                metadata.remove("resourceVersion");
+            }
+            self.user.send(Method::PUT, &format!("{path}/finalize"), JSON, &namespace).await;
+        }
     }
 }

@@ -8,7 +8,8 @@ use super::actors::Actors;
 use super::judge::Failures;
 use super::scenario::Scenario;
 use super::truth::{self, NAMES};
-use crate::invariants::{Breach, text};
+use crate::engine::breach::Breach;
+use crate::engine::objects::text;
 
 /// By when the conditions are true: the longest backoff of a failed round and of a broken watch.
 const SETTLED: Duration = Duration::from_secs(120);

@@ -6,15 +6,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use axum::body::Body;
-use http::{Method, Response};
+use http::Method;
 use serde_json::Value;
 
 use super::truth;
-use crate::call::Call;
-use crate::cluster;
-use crate::invariants::{Breach, text};
-use crate::server::replies::refused;
+use crate::engine::breach::Breach;
+use crate::engine::call::Call;
+use crate::engine::network;
+use crate::engine::objects::text;
+use crate::engine::request_fault::RequestFault;
 use windlass_apiserver::Sandbox;
 
 /// Temporary failures.
@@ -156,7 +156,7 @@ impl Judge {
     }
 }
 
-impl cluster::Judge for Judge {
+impl network::Judge for Judge {
     type Before = Before;
 
     fn before(&self, sandbox: &Sandbox, call: &Call) -> Option<Before> {
@@ -167,8 +167,8 @@ impl cluster::Judge for Judge {
         })
     }
 
-    fn committed(&mut self, commit: cluster::Commit<'_>, before: Before) -> Result<bool, Breach> {
-        let cluster::Commit { sandbox, at, call, .. } = commit;
+    fn committed(&mut self, commit: network::Commit<'_>, before: Before) -> Result<(), Breach> {
+        let network::Commit { sandbox, at, call, .. } = commit;
         self.now = at;
         let (name, _) = concerns(call);
         let after = truth::namespace(sandbox, name);
@@ -177,29 +177,26 @@ impl cluster::Judge for Judge {
         }
         let changes = before.namespace != after || before.content != truth::content(sandbox, name);
         if !call.of_daemon() {
-            return Ok(changes);
+            return Ok(());
         }
         self.writes += u64::from(changes);
-        self.judge(at, call, &before, after.as_ref()).map(|()| changes)
+        self.judge(at, call, &before, after.as_ref())
     }
 
-    fn refuses(&self, call: &Call) -> Option<Response<Body>> {
+    fn fault(&self, call: &Call) -> Option<RequestFault> {
+        let refused = |code, reason, message: &str| RequestFault::Refuse(code, reason, message.to_owned());
         let Failures { discovery_until, broken, split } = self.failures;
         if (call.path == "/api" || call.path == "/apis") && self.now < discovery_until {
-            return Some(refused(503, "ServiceUnavailable", "the server is starting", &[]));
+            return Some(refused(503, "ServiceUnavailable", "the server is starting"));
         }
         let is_of_collection = call.name.is_empty() && !call.watch;
         let is_hit = |of: Option<(&str, Duration)>| {
             of.is_some_and(|(plural, until)| call.resource == plural && self.now < until)
         };
         if is_of_collection && is_hit(broken) {
-            return Some(refused(500, "InternalError", "conversion webhook failed", &[]));
+            return Some(refused(500, "InternalError", "conversion webhook failed"));
         }
         let is_split = is_of_collection && call.method == Method::DELETE && is_hit(split);
-        is_split.then(|| refused(405, "MethodNotAllowed", "deletecollection is not supported", &[]))
+        is_split.then(|| refused(405, "MethodNotAllowed", "deletecollection is not supported"))
     }
-
-    fn daemon_died(&mut self) {}
-
-    fn is_blind(&mut self, _: Duration) {}
 }

@@ -2,11 +2,16 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::truth::{KEEP, KINDS, NAMES};
-use crate::cluster::Faults;
+use crate::engine::game;
+use crate::engine::network::Faults;
+use crate::engine::replay::{StaticName, Word, bug, milliseconds, steps};
 
 /// Something that an actor does. Namespaces and kinds are places in [`NAMES`] and [`KINDS`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Act {
     /// A user creates a namespace, with a token or a finalizer of his own or without.
     CreateNamespace {
@@ -28,10 +33,10 @@ pub enum Act {
         /// Its number, which is its name.
         number: u32,
         /// The finalizer that it has from the beginning.
-        finalizer: Option<&'static str>,
+        finalizer: Option<Word>,
     },
     /// A user deletes an object with this policy: one of all objects in the namespace.
-    Delete(usize, u32, &'static str),
+    Delete(usize, u32, Word),
     /// The kubelet ends the pods that are being deleted.
     EndPods,
     /// Users take their finalizers off the objects of a namespace that are being deleted.
@@ -53,23 +58,28 @@ pub enum Act {
 }
 
 /// See the module documentation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// Seeds every random choice.
     pub seed: u64,
+    /// The planted mistake, or "".
+    #[serde(default, deserialize_with = "bug", skip_serializing_if = "str::is_empty")]
+    pub bug: StaticName,
     /// The faults of the network.
     pub faults: Faults,
     /// How long after its deletion a namespace may go.
+    #[serde(with = "milliseconds")]
     pub delay: Duration,
     /// Whether the garbage collector runs, too.
     pub has_collector: bool,
     /// The acts with their times, in order.
+    #[serde(with = "steps")]
     pub acts: Vec<(Duration, Act)>,
 }
 
-impl Scenario {
-    /// The scenario of a seed.
-    pub fn new(seed: u64) -> Self {
+impl game::Scenario for Scenario {
+    fn draw(seed: u64) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x0a3e_57ac_e55e_ed00);
         let likely = rng.u8(..3);
         let mut percent = |most: u8| if likely == 0 { 0 } else { rng.u8(..=most) * likely / 2 };
@@ -91,7 +101,36 @@ impl Scenario {
             at += Duration::from_millis(if rng.bool() { 0 } else { rng.u64(..2500) });
             acts.push((at, act(&mut rng)));
         }
-        Scenario { seed, faults, delay, has_collector, acts }
+        Scenario { seed, bug: "", faults, delay, has_collector, acts }
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn bug(&self) -> &'static str {
+        self.bug
+    }
+
+    fn with_bug(self, bug: &'static str) -> Self {
+        Scenario { bug, ..self }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let fits = |act: &Act| match *act {
+            Act::CreateNamespace { namespace, .. }
+            | Act::DeleteNamespace(namespace)
+            | Act::Delete(namespace, ..)
+            | Act::Release(namespace)
+            | Act::ReleaseNamespace(namespace) => namespace < NAMES.len(),
+            Act::Create { kind, namespace, .. } => kind < KINDS.len() && namespace < NAMES.len(),
+            Act::BreakKind(kind, _) | Act::SplitCollections(kind, _) => kind < KINDS.len(),
+            _ => true,
+        };
+        match self.acts.iter().find(|(_, act)| !fits(act)) {
+            Some((_, act)) => Err(format!("acts: there is no such namespace or kind: {act:?}")),
+            None => Ok(()),
+        }
     }
 }
 
@@ -107,9 +146,12 @@ fn act(rng: &mut fastrand::Rng) -> Act {
             namespace,
             number: rng.u32(..6),
             finalizer: [None, None, None, Some(KEEP), Some("orphan"), Some("foregroundDeletion")]
-                [rng.usize(..6)],
+                [rng.usize(..6)]
+            .map(Word::from),
         },
-        24..26 => Act::Delete(namespace, rng.u32(..), ["Background", "Foreground", "Orphan"][rng.usize(..3)]),
+        24..26 => {
+            Act::Delete(namespace, rng.u32(..), ["Background", "Foreground", "Orphan"][rng.usize(..3)].into())
+        }
         26..29 => Act::EndPods,
         29..31 => Act::Release(namespace),
         31 => Act::ReleaseNamespace(namespace),

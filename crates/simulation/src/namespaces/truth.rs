@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::invariants::text;
+use crate::engine::objects::text;
 use windlass_apiserver::{Sandbox, served_kinds};
 
 /// The kinds that users create: the kind, its plural, and its `apiVersion`.

@@ -1,4 +1,4 @@
-//! Carries out the acts of the scenario: users, their client, and chaos monkeys. [`super::daemons`] restarts the daemons.
+//! Carries out the acts of the scenario: users, their client, and chaos monkeys. [`Daemons`] restarts the daemons.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,18 +7,18 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::Cluster;
-use super::daemons::Daemons;
+use super::judge::Judge;
 use super::scenario::{Act, Cleanup, NAMES, Request, Scenario};
 use super::truth::{
     self, CLEANUP, DESIRED, HANDING_OVER, MAX_SURGE, MAX_UNAVAILABLE, ORIGINAL, PAUSED, PERIOD, REQUEST,
     ROLLBACK, SOURCE, STEP_AT, TIMEOUT, annotation, name, uid,
 };
-use crate::invariants::{is_live, number, text};
-use crate::server::NAMESPACE;
+use crate::engine::daemons::{Daemons, unlimited};
+use crate::engine::game::{self, Actors as _};
+use crate::engine::objects::{NAMESPACE, is_live, number, text};
+use crate::engine::user::{JSON, MERGE, STRATEGIC, User};
+use windlass::config::Enabled;
 
-pub(super) const MERGE: &str = "application/merge-patch+json";
-pub(super) const STRATEGIC: &str = "application/strategic-merge-patch+json";
-pub(super) const JSON: &str = "application/json";
 pub(super) const CONTROLLERS: &str = "/api/v1/namespaces/shop/replicationcontrollers";
 pub(super) const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 pub(super) const PODS: &str = "/api/v1/namespaces/shop/pods";
@@ -41,8 +41,8 @@ pub const BREAKABLE: [(&str, Option<&str>); 10] = [
 /// See the module documentation.
 pub struct Actors {
     pub(super) cluster: Arc<Cluster>,
-    user: kube::Client,
-    daemons: Daemons,
+    pub(super) user: User,
+    daemons: Daemons<Judge>,
     /// The update that must succeed at the end.
     pub last: Request,
     /// The first controller, as it was before the first update.
@@ -53,58 +53,127 @@ pub struct Actors {
     made: u32,
 }
 
-impl Actors {
-    /// Actors that have not acted yet.
-    pub fn new(cluster: Arc<Cluster>, scenario: Scenario) -> Self {
-        let user = cluster.client("user");
-        let daemons = Daemons::new(cluster.clone(), scenario.seed);
-        Actors {
-            cluster,
-            user,
-            daemons,
-            last: scenario.last,
-            first: Value::Null,
-            target: Value::Null,
-            made: 0,
-        }
-    }
-
-    pub(super) async fn send(&self, method: Method, path: &str, content_type: &str, body: &Value) -> bool {
-        let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
-        let Ok(request) = request.body(body.to_string().into_bytes()) else { return false };
-        // A refused request (the object does not exist, or exists already) has no effect.
-        self.user.request::<Value>(request).await.is_ok()
-    }
-
-    pub(super) async fn edit(&self, controller: &str, body: Value) -> bool {
-        self.send(Method::PATCH, &format!("{CONTROLLERS}/{controller}"), MERGE, &body).await
-    }
-
-    pub(super) async fn annotate(&self, controller: &str, annotations: Value) -> bool {
-        self.edit(controller, json!({"metadata": {"annotations": annotations}})).await
-    }
-
-    /// Creates the namespace, the first controller, and the daemon.
-    pub async fn begin(&mut self) {
+impl game::Actors<Act> for Actors {
+    async fn begin(&mut self) {
         let namespace = json!({"metadata": {"name": NAMESPACE}});
-        self.send(Method::POST, "/api/v1/namespaces", JSON, &namespace).await;
+        self.user.send(Method::POST, "/api/v1/namespaces", JSON, &namespace).await;
         self.daemons.start();
         self.create(NAMES[0], 3, Some(0), json!({"example.com/team": "a"})).await;
     }
 
-    /// Waits, and restarts daemons that were killed.
-    pub async fn wait(&mut self, time: Duration) {
+    async fn act(&mut self, act: &Act) {
+        self.cluster.say(&format!("{act:?}"));
+        if !is_harmless(act) {
+            self.cluster.with_judge(Judge::disturb);
+        }
+        match act {
+            Act::Update(request) => self.update(request).await,
+            Act::Drive(pair, steps) => self.drive(*pair, *steps).await,
+            Act::Pause(..) | Act::TakeBack(..) | Act::Abort(_) | Act::Bounds(..) => {
+                self.change_request(act).await
+            }
+            Act::Demand(old, new, is_rollback) => {
+                let request = json!({REQUEST: NAMES[*new], ROLLBACK: is_rollback.then_some("true")});
+                self.annotate(NAMES[*old], request).await;
+            }
+            Act::Scale(one, size) => drop(self.edit(NAMES[*one], json!({"spec": {"replicas": size}})).await),
+            Act::Image(one, image) => self.set_image(NAMES[*one], *image).await,
+            Act::MinReady(one, seconds) => {
+                self.edit(NAMES[*one], json!({"spec": {"minReadySeconds": seconds}})).await;
+            }
+            Act::Delete(one, policy) => {
+                let options = json!({"propagationPolicy": policy});
+                self.user
+                    .send(Method::DELETE, &format!("{CONTROLLERS}/{}", NAMES[*one]), JSON, &options)
+                    .await;
+            }
+            Act::Create(one) => drop(self.create(NAMES[*one], 2, Some(7), json!({})).await),
+            Act::Touch(one) => {
+                let now = self.cluster.elapsed().as_millis().to_string();
+                self.annotate(NAMES[*one], json!({"example.com/touched": now})).await;
+            }
+            Act::Corrupt(one, nth) => {
+                let (key, value) = BREAKABLE[*nth];
+                if self.get(NAMES[*one]).is_some_and(|one| annotation(&one, key).is_some()) {
+                    self.annotate(NAMES[*one], json!({key: value})).await;
+                }
+            }
+            Act::Rival(one) => self.rival(NAMES[*one]).await,
+            Act::NoRival => {
+                self.user.send(Method::DELETE, &format!("{REPLICA_SETS}/rival"), JSON, &json!({})).await;
+            }
+            Act::Quota(pods) => {
+                let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": pods.to_string()}}});
+                self.user.send(Method::POST, QUOTAS, JSON, &quota).await;
+            }
+            Act::NoQuota => {
+                self.user.send(Method::DELETE, &format!("{QUOTAS}/q"), JSON, &json!({})).await;
+            }
+            Act::Fail(nth) => {
+                self.pod_status(*nth, json!({"phase": "Failed", "conditions": self.readiness("False")}))
+                    .await;
+            }
+            Act::DeletePod(nth) => {
+                if let Some(path) = self.pod(*nth) {
+                    self.user.send(Method::DELETE, &path, JSON, &json!({})).await;
+                }
+            }
+            Act::Unready(nth) => self.pod_status(*nth, json!({"conditions": self.readiness("False")})).await,
+            Act::Orphan(nth) => {
+                if let Some(path) = self.pod(*nth) {
+                    self.user
+                        .send(Method::PATCH, &path, MERGE, &json!({"metadata": {"ownerReferences": null}}))
+                        .await;
+                }
+            }
+            Act::BreakWatches => self.cluster.break_watches(false),
+            Act::Compact => self.cluster.break_watches(true),
+            Act::Crash => self.daemons.crash().await,
+            Act::CrashAt(nth, is_carried_out) => self.cluster.kill_at(*nth, *is_carried_out),
+            Act::Two(seconds) => {
+                let time = Duration::from_secs(*seconds);
+                // The first ends when it is looked for next.
+                let end = self.cluster.elapsed() + time + Duration::from_secs(1);
+                self.cluster.with_judge(|judge| judge.has_two_until(end));
+                self.daemons.second(time);
+            }
+        }
+    }
+
+    /// Restarts daemons that were killed.
+    async fn wait(&mut self, time: Duration) {
         self.daemons.wait(time).await;
     }
 
-    /// Kills the daemons.
-    pub fn end(&mut self) {
+    fn end(&mut self) {
         self.daemons.end();
+    }
+}
+
+impl Actors {
+    /// Actors that have not acted yet.
+    pub fn new(cluster: Arc<Cluster>, scenario: &Scenario) -> Self {
+        let user = User(cluster.client("user"));
+        let enabled = Enabled::none()
+            .with("replicationcontroller-controller")
+            .with("replicaset-controller")
+            .with("rollingupdate-controller");
+        let daemons = Daemons::new(cluster.clone(), unlimited(enabled), scenario.seed, |seed, _| seed);
+        let (last, first, target) = (scenario.last.clone(), Value::Null, Value::Null);
+        Actors { cluster, user, daemons, last, first, target, made: 0 }
     }
 
     /// Kills the daemons, and starts another.
     pub async fn crash(&mut self) {
         self.daemons.crash().await;
+    }
+
+    pub(super) async fn edit(&self, controller: &str, body: Value) -> bool {
+        self.user.send(Method::PATCH, &format!("{CONTROLLERS}/{controller}"), MERGE, &body).await.is_some()
+    }
+
+    pub(super) async fn annotate(&self, controller: &str, annotations: Value) -> bool {
+        self.edit(controller, json!({"metadata": {"annotations": annotations}})).await
     }
 
     pub(super) async fn create(
@@ -122,7 +191,7 @@ impl Actors {
             "spec": {"replicas": size, "selector": labels, "template": {"metadata": {"labels": labels},
                 "spec": {"terminationGracePeriodSeconds": 5, "containers": [container(image)]}}}
         });
-        self.send(Method::POST, CONTROLLERS, JSON, &body).await
+        self.user.send(Method::POST, CONTROLLERS, JSON, &body).await.is_some()
     }
 
     pub(super) fn get(&self, name: &str) -> Option<Value> {
@@ -207,90 +276,15 @@ impl Actors {
 
     async fn pod_status(&self, nth: u32, status: Value) {
         if let Some(path) = self.pod(nth) {
-            self.send(Method::PATCH, &format!("{path}/status"), STRATEGIC, &json!({"status": status})).await;
+            self.user
+                .send(Method::PATCH, &format!("{path}/status"), STRATEGIC, &json!({"status": status}))
+                .await;
         }
     }
 
     pub(super) fn readiness(&self, status: &str) -> Value {
         let now = self.cluster.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         json!([{"type": "Ready", "status": status, "lastTransitionTime": now}])
-    }
-
-    /// Carries out one act.
-    pub async fn act(&mut self, act: &Act) {
-        self.cluster.say(&format!("{act:?}"));
-        if !is_harmless(act) {
-            self.cluster.with_judge(super::judge::Judge::disturb);
-        }
-        match act {
-            Act::Update(request) => self.update(request).await,
-            Act::Drive(pair, steps) => self.drive(*pair, *steps).await,
-            Act::Pause(..) | Act::TakeBack(..) | Act::Abort(_) | Act::Bounds(..) => {
-                self.change_request(act).await
-            }
-            Act::Demand(old, new, is_rollback) => {
-                let request = json!({REQUEST: NAMES[*new], ROLLBACK: is_rollback.then_some("true")});
-                self.annotate(NAMES[*old], request).await;
-            }
-            Act::Scale(one, size) => drop(self.edit(NAMES[*one], json!({"spec": {"replicas": size}})).await),
-            Act::Image(one, image) => self.set_image(NAMES[*one], *image).await,
-            Act::MinReady(one, seconds) => {
-                self.edit(NAMES[*one], json!({"spec": {"minReadySeconds": seconds}})).await;
-            }
-            Act::Delete(one, policy) => {
-                let options = json!({"propagationPolicy": policy});
-                self.send(Method::DELETE, &format!("{CONTROLLERS}/{}", NAMES[*one]), JSON, &options).await;
-            }
-            Act::Create(one) => drop(self.create(NAMES[*one], 2, Some(7), json!({})).await),
-            Act::Touch(one) => {
-                let now = self.cluster.elapsed().as_millis().to_string();
-                self.annotate(NAMES[*one], json!({"example.com/touched": now})).await;
-            }
-            Act::Corrupt(one, nth) => {
-                let (key, value) = BREAKABLE[*nth];
-                if self.get(NAMES[*one]).is_some_and(|one| annotation(&one, key).is_some()) {
-                    self.annotate(NAMES[*one], json!({key: value})).await;
-                }
-            }
-            Act::Rival(one) => self.rival(NAMES[*one]).await,
-            Act::NoRival => {
-                self.send(Method::DELETE, &format!("{REPLICA_SETS}/rival"), JSON, &json!({})).await;
-            }
-            Act::Quota(pods) => {
-                let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": pods.to_string()}}});
-                self.send(Method::POST, QUOTAS, JSON, &quota).await;
-            }
-            Act::NoQuota => {
-                self.send(Method::DELETE, &format!("{QUOTAS}/q"), JSON, &json!({})).await;
-            }
-            Act::Fail(nth) => {
-                self.pod_status(*nth, json!({"phase": "Failed", "conditions": self.readiness("False")}))
-                    .await;
-            }
-            Act::DeletePod(nth) => {
-                if let Some(path) = self.pod(*nth) {
-                    self.send(Method::DELETE, &path, JSON, &json!({})).await;
-                }
-            }
-            Act::Unready(nth) => self.pod_status(*nth, json!({"conditions": self.readiness("False")})).await,
-            Act::Orphan(nth) => {
-                if let Some(path) = self.pod(*nth) {
-                    self.send(Method::PATCH, &path, MERGE, &json!({"metadata": {"ownerReferences": null}}))
-                        .await;
-                }
-            }
-            Act::BreakWatches => self.cluster.break_watches(false),
-            Act::Compact => self.cluster.break_watches(true),
-            Act::Crash => self.daemons.crash().await,
-            Act::CrashAt(nth, is_carried_out) => self.cluster.kill_at(*nth, *is_carried_out),
-            Act::Two(seconds) => {
-                let time = Duration::from_secs(*seconds);
-                // The first ends when it is looked for next.
-                let end = self.cluster.elapsed() + time + Duration::from_secs(1);
-                self.cluster.with_judge(|judge| judge.has_two_until(end));
-                self.daemons.second(time);
-            }
-        }
     }
 
     /// A user changes a request that is there.
@@ -317,7 +311,7 @@ impl Actors {
         for pod in self.cluster.sandbox.objects("Pod") {
             let is_broken = text(&pod, "/spec/containers/0/image").ends_with("broken");
             if truth::owner(&pod) == uid(&own) && is_broken {
-                self.send(Method::DELETE, &format!("{PODS}/{}", name(&pod)), JSON, &json!({})).await;
+                self.user.send(Method::DELETE, &format!("{PODS}/{}", name(&pod)), JSON, &json!({})).await;
             }
         }
     }
@@ -330,7 +324,7 @@ impl Actors {
             "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels},
                 "spec": {"containers": [container(Some(1))]}}}
         });
-        self.send(Method::POST, REPLICA_SETS, JSON, &body).await;
+        self.user.send(Method::POST, REPLICA_SETS, JSON, &body).await;
     }
 }
 

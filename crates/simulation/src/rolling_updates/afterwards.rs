@@ -5,17 +5,19 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::actors::{Actors, CONTROLLERS, JSON, PODS, QUOTAS, REPLICA_SETS, STRATEGIC};
+use super::actors::{Actors, CONTROLLERS, PODS, QUOTAS, REPLICA_SETS};
 use super::judge::Judge;
 use super::scenario::NAMES;
 use super::truth::{self, PAUSED, REQUEST, annotation, name};
-use crate::invariants::{is_live, text};
+use crate::engine::game::Actors as _;
+use crate::engine::objects::{is_live, text};
+use crate::engine::user::{JSON, STRATEGIC};
 
 impl Actors {
     /// Users and administrators repair what is broken beside the updates: quotas, images, pods.
     pub async fn repair(&self) {
         self.cluster.with_judge(Judge::disturb);
-        self.send(Method::DELETE, &format!("{QUOTAS}/q"), JSON, &json!({})).await;
+        self.user.send(Method::DELETE, &format!("{QUOTAS}/q"), JSON, &json!({})).await;
         for one in truth::controllers(&self.cluster.sandbox) {
             if text(&one, "/spec/template/spec/containers/0/image").ends_with("broken") {
                 self.set_image(name(&one), Some(9)).await;
@@ -33,7 +35,7 @@ impl Actors {
         for pod in self.cluster.sandbox.objects("Pod").iter().filter(is_unready) {
             let path = format!("{PODS}/{}/status", name(pod));
             let status = json!({"status": {"conditions": self.readiness("True")}});
-            self.send(Method::PATCH, &path, STRATEGIC, &status).await;
+            self.user.send(Method::PATCH, &path, STRATEGIC, &status).await;
         }
     }
 
@@ -60,11 +62,11 @@ impl Actors {
     pub async fn again(&mut self) -> (Value, u32) {
         for one in truth::controllers(&self.cluster.sandbox) {
             let options = json!({"propagationPolicy": "Background"});
-            self.send(Method::DELETE, &format!("{CONTROLLERS}/{}", name(&one)), JSON, &options).await;
+            self.user.send(Method::DELETE, &format!("{CONTROLLERS}/{}", name(&one)), JSON, &options).await;
         }
-        self.send(Method::DELETE, &format!("{REPLICA_SETS}/rival"), JSON, &json!({})).await;
+        self.user.send(Method::DELETE, &format!("{REPLICA_SETS}/rival"), JSON, &json!({})).await;
         for pod in self.cluster.sandbox.objects("Pod") {
-            self.send(Method::DELETE, &format!("{PODS}/{}", name(&pod)), JSON, &json!({})).await;
+            self.user.send(Method::DELETE, &format!("{PODS}/{}", name(&pod)), JSON, &json!({})).await;
         }
         self.wait(Duration::from_secs(60)).await;
         self.create(NAMES[self.last.pair.0], 3, Some(98), json!({"example.com/team": "a"})).await;

@@ -12,7 +12,9 @@ use super::truth::{
     self, BOOKKEEPING, HANDING_OVER, ORIGINAL, PAUSED, REQUEST, SOURCE, STEP_AT, annotation, condition,
     count, name, obstacle, reason, uid,
 };
-use crate::invariants::{Breach, is_deleting, number, text};
+use crate::engine::breach::Breach;
+use crate::engine::game::Actors as _;
+use crate::engine::objects::{is_deleting, number, text};
 
 /// By when everything is settled: the longest backoff of requests and of pods, a few times over.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(1200);

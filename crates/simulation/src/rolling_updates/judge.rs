@@ -15,9 +15,10 @@ use serde_json::Value;
 use super::truth::{
     self, Facts, HANDING_OVER, ORIGINAL, REQUEST, STEP_AT, Snapshot, Terms, owner, selects, uid,
 };
-use crate::call::Call;
-use crate::cluster;
-use crate::invariants::{Breach, is_available, is_live, number, text};
+use crate::engine::breach::Breach;
+use crate::engine::call::Call;
+use crate::engine::network;
+use crate::engine::objects::{is_available, is_live, number, text};
 use windlass_apiserver::Sandbox;
 
 /// How old a decision may be while caches lag.
@@ -252,7 +253,7 @@ impl Judge {
     }
 }
 
-impl cluster::Judge for Judge {
+impl network::Judge for Judge {
     type Before = Before;
 
     fn before(&self, sandbox: &Sandbox, call: &Call) -> Option<Before> {
@@ -264,14 +265,14 @@ impl cluster::Judge for Judge {
         })
     }
 
-    fn committed(&mut self, commit: cluster::Commit<'_>, before: Before) -> Result<bool, Breach> {
-        let cluster::Commit { sandbox, at, now, call } = commit;
+    fn committed(&mut self, commit: network::Commit<'_>, before: Before) -> Result<(), Breach> {
+        let network::Commit { sandbox, at, now, call } = commit;
         if call.resource == "events" {
-            return if call.of_daemon() { self.event(call).map(|()| true) } else { Ok(true) };
+            return if call.of_daemon() { self.event(call) } else { Ok(()) };
         }
         let (all, pods) = (truth::controllers(sandbox), sandbox.objects("Pod"));
         if before.all == all && before.pods == pods {
-            return Ok(false);
+            return Ok(());
         }
         let met = Snapshot::new((at, now), &before.all, &before.pods, &before.replica_sets);
         let left = Snapshot::new((at, now), &all, &pods, &before.replica_sets);
@@ -291,10 +292,8 @@ impl cluster::Judge for Judge {
         }
         self.learn((at, now), call, &before.all, &all);
         self.push(left);
-        judged.and_then(|()| self.keep_promises(call, &all, &pods, now)).map(|()| true)
+        judged.and_then(|()| self.keep_promises(call, &all, &pods, now))
     }
-
-    fn daemon_died(&mut self) {}
 
     fn is_blind(&mut self, until: Duration) {
         self.blind_until = self.blind_until.max(until);

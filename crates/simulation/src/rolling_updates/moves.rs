@@ -10,7 +10,8 @@ use super::truth::{
     self, BOOKKEEPING, DESIRED, Facts, HANDING_OVER, ORIGINAL, REQUEST, SOURCE, STEP_AT, Snapshot, Terms,
     annotation, name, selects, uid,
 };
-use crate::invariants::{Breach, number};
+use crate::engine::breach::Breach;
+use crate::engine::objects::number;
 
 /// An update at one moment.
 struct Seen<'a> {

@@ -10,8 +10,9 @@ use super::scenario::Cleanup;
 use super::truth::{
     self, HANDING_OVER, ORIGINAL, REQUEST, SOURCE, STEP_AT, Terms, condition, name, reason, uid,
 };
-use crate::call::Call;
-use crate::invariants::{Breach, text};
+use crate::engine::breach::Breach;
+use crate::engine::call::Call;
+use crate::engine::objects::text;
 
 /// The reasons of an update that is under way.
 const UNDER_WAY: [&str; 6] = ["Progressing", "Waiting", "Paused", "RollingBack", "TimedOut", "HandingOver"];

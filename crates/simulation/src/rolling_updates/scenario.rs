@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
-use crate::cluster::Faults;
+use serde::{Deserialize, Serialize};
+
+use crate::engine::game;
+use crate::engine::network::Faults;
+use crate::engine::replay::{StaticName, Word, bug, milliseconds, steps};
 
 /// The names of the ReplicationControllers.
 pub const NAMES: [&str; 3] = ["web", "next", "third"];
 
 /// The treatment of OLD at the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Cleanup {
     /// It is deleted.
     Delete,
@@ -19,7 +24,8 @@ pub enum Cleanup {
 }
 
 /// The options of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Request {
     /// OLD and NEW, by their place in [`NAMES`].
     pub pair: (usize, usize),
@@ -30,9 +36,9 @@ pub struct Request {
     /// The size at the end, where it is not that of OLD.
     pub desired: Option<u32>,
     /// The surge.
-    pub surge: &'static str,
+    pub surge: Word,
     /// The pods that may be unavailable.
-    pub unavailable: &'static str,
+    pub unavailable: Word,
     /// The pause, in seconds.
     pub period: u32,
     /// The time without progress, in seconds.
@@ -44,7 +50,8 @@ pub struct Request {
 }
 
 /// Something that an actor does. Controllers are places in [`NAMES`]; `nth` counts the live pods.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Act {
     /// A user asks for an update with the client, which creates NEW where it is missing.
     Update(Request),
@@ -59,7 +66,7 @@ pub enum Act {
     /// A user removes the request.
     Abort(usize),
     /// A user changes the bounds.
-    Bounds(usize, &'static str, &'static str),
+    Bounds(usize, Word, Word),
     /// A user scales a controller.
     Scale(usize, u32),
     /// A user changes the image; `None` never starts.
@@ -67,7 +74,7 @@ pub enum Act {
     /// A user changes minReadySeconds.
     MinReady(usize, u32),
     /// A user deletes a controller with this policy.
-    Delete(usize, &'static str),
+    Delete(usize, Word),
     /// A user creates a controller that is missing.
     Create(usize),
     /// Somebody changes what no update depends on.
@@ -103,17 +110,24 @@ pub enum Act {
 }
 
 /// See the module documentation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// Seeds every random choice.
     pub seed: u64,
+    /// The planted mistake, or "".
+    #[serde(default, deserialize_with = "bug", skip_serializing_if = "str::is_empty")]
+    pub bug: StaticName,
     /// The faults of the network.
     pub faults: Faults,
     /// From a pod's binding until it is ready.
+    #[serde(with = "milliseconds")]
     pub readiness: Duration,
     /// From a pod's deletion until it has ended.
+    #[serde(with = "milliseconds")]
     pub shutdown: Duration,
     /// The acts with their times, in order.
+    #[serde(with = "steps")]
     pub acts: Vec<(Duration, Act)>,
     /// The update that must succeed at the end.
     pub last: Request,
@@ -121,9 +135,8 @@ pub struct Scenario {
     pub is_single: bool,
 }
 
-impl Scenario {
-    /// The scenario of a seed.
-    pub fn new(seed: u64) -> Self {
+impl game::Scenario for Scenario {
+    fn draw(seed: u64) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x0011_1a9d_a7e5_ed00);
         let likely = rng.u8(..3);
         let mut part = |most: u8| if rng.u8(..3) < likely { rng.u8(1..most) } else { 0 };
@@ -161,9 +174,51 @@ impl Scenario {
         if seed % 4 == 3 {
             demand(&mut rng, &mut acts);
         }
-        Scenario { seed, faults, readiness, shutdown, acts, last, is_single: false }
+        Scenario { seed, bug: "", faults, readiness, shutdown, acts, last, is_single: false }
     }
 
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn bug(&self) -> &'static str {
+        self.bug
+    }
+
+    fn with_bug(self, bug: &'static str) -> Self {
+        Scenario { bug, ..self }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let one = |one: usize| one < NAMES.len();
+        let both = |pair: (usize, usize)| one(pair.0) && one(pair.1);
+        let fits = |act: &Act| match act {
+            Act::Update(request) => both(request.pair),
+            Act::Drive(pair, _) => both(*pair),
+            Act::Demand(old, new, _) => both((*old, *new)),
+            Act::Corrupt(of, nth) => one(*of) && *nth < super::actors::BREAKABLE.len(),
+            Act::Pause(of, _)
+            | Act::TakeBack(of, _)
+            | Act::Abort(of)
+            | Act::Bounds(of, ..)
+            | Act::Scale(of, _)
+            | Act::Image(of, _)
+            | Act::MinReady(of, _)
+            | Act::Delete(of, _)
+            | Act::Create(of)
+            | Act::Touch(of)
+            | Act::Rival(of) => one(*of),
+            _ => true,
+        };
+        match self.acts.iter().find(|(_, act)| !fits(act)) {
+            _ if !both(self.last.pair) => Err("last.pair: there is no such controller".into()),
+            Some((_, act)) => Err(format!("acts: there is no such controller: {act:?}")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Scenario {
     /// One update of three pods, in which the daemon is killed with its `nth` write.
     pub fn with_crash(cleanup: Cleanup, takes_back: bool, nth: u32, is_carried_out: bool) -> Self {
         let calm = Request {
@@ -171,8 +226,8 @@ impl Scenario {
             image: Some(2),
             foreign: None,
             desired: None,
-            surge: "1",
-            unavailable: "0",
+            surge: "1".into(),
+            unavailable: "0".into(),
             period: 0,
             timeout: 300,
             cleanup,
@@ -186,6 +241,7 @@ impl Scenario {
         }
         Scenario {
             seed: 1,
+            bug: "",
             faults: Faults::default(),
             readiness: at(1000),
             shutdown: at(500),
@@ -202,6 +258,8 @@ fn demand(rng: &mut fastrand::Rng, acts: &mut Vec<(Duration, Act)>) {
     for _ in 0..rng.u8(1..6) {
         let at =
             first + (last.unwrap_or(first) - first).mul_f64(rng.f64()) + Duration::from_secs(rng.u64(..10));
+        // As a file says it.
+        let at = Duration::from_secs(at.as_secs()) + Duration::from_millis(at.subsec_millis().into());
         acts.push((at, Act::Demand(rng.usize(..3), rng.usize(..3), rng.bool())));
     }
     acts.sort_by_key(|act| act.0);
@@ -212,7 +270,7 @@ fn pair(rng: &mut fastrand::Rng) -> (usize, usize) {
     (old, (old + 1 + usize::from(rng.u8(..4) == 0)) % 3)
 }
 
-fn bounds(rng: &mut fastrand::Rng) -> (&'static str, &'static str) {
+fn bounds(rng: &mut fastrand::Rng) -> (Word, Word) {
     let all = [
         ("1", "0"),
         ("0", "1"),
@@ -223,7 +281,8 @@ fn bounds(rng: &mut fastrand::Rng) -> (&'static str, &'static str) {
         ("1%", "50%"),
         ("0%", "1%"),
     ];
-    rng.choice(all).unwrap_or(("1", "0"))
+    let (surge, unavailable) = rng.choice(all).unwrap_or(("1", "0"));
+    (surge.into(), unavailable.into())
 }
 
 fn request(rng: &mut fastrand::Rng) -> Request {
@@ -271,7 +330,7 @@ fn any(rng: &mut fastrand::Rng, disturbs: bool) -> Act {
         40 => Act::MinReady(one, rng.choice([0, 2, 6]).unwrap_or(0)),
         41..45 => Act::Delete(
             one,
-            rng.choice(["Background", "Background", "Orphan", "Foreground"]).unwrap_or("Orphan"),
+            rng.choice(["Background", "Background", "Orphan", "Foreground"]).unwrap_or("Orphan").into(),
         ),
         45..47 => Act::Create(one),
         47..50 => Act::Corrupt(one, rng.usize(..super::actors::BREAKABLE.len())),

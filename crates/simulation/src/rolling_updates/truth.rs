@@ -6,8 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::scenario::Cleanup;
-use crate::invariants::{is_available, is_deleting, is_live, number, text};
-use crate::server::NAMESPACE;
+use crate::engine::objects::{NAMESPACE, is_available, is_deleting, is_live, number, text};
 use windlass_apiserver::Sandbox;
 
 /// The request.

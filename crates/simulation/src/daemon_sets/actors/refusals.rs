@@ -5,21 +5,23 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{Actors, JSON, NODES};
+use super::{Actors, NODES};
 use crate::daemon_sets::cluster::daemon_set;
 use crate::daemon_sets::placement::{Requirement, requirement, target};
-use crate::invariants::{Breach, is_deleting, number, text};
+use crate::engine::breach::Breach;
+use crate::engine::objects::{is_deleting, number, text};
+use crate::engine::user::JSON;
 
 const QUOTAS: &str = "/api/v1/namespaces/shop/resourcequotas";
 
 impl Actors {
     /// Lets so many objects be, or as many as will.
     pub async fn set_quota(&self, hard: Option<(&str, usize)>) {
-        self.send(Method::DELETE, &format!("{QUOTAS}/pods"), JSON, &json!({})).await;
+        self.user.send(Method::DELETE, &format!("{QUOTAS}/pods"), JSON, &json!({})).await;
         if let Some((resource, most)) = hard {
             let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"},
                 "spec": {"hard": {resource: most.to_string()}}});
-            self.send(Method::POST, QUOTAS, JSON, &quota).await;
+            self.user.send(Method::POST, QUOTAS, JSON, &quota).await;
         }
     }
 
@@ -48,7 +50,7 @@ impl Actors {
         self.cluster.with_judge(|judge| judge.policy = true);
         let zoned = json!({"apiVersion": "v1", "kind": "Node",
             "metadata": {"name": "policed", "labels": {"zone": "policed"}}});
-        self.send(Method::POST, NODES, JSON, &zoned).await;
+        self.user.send(Method::POST, NODES, JSON, &zoned).await;
         self.edit_template(json!({"nodeSelector": {"zone": "policed"}})).await;
         tokio::time::sleep(Duration::from_secs(600)).await;
         self.cluster.with_judge(|judge| judge.policy = false);

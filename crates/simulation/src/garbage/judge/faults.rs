@@ -3,15 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use axum::body::Body;
-use http::Response;
 use serde_json::{Value, json};
 
-use crate::call::Call;
-use crate::cluster::Rewrite;
+use crate::engine::call::Call;
+use crate::engine::network::Rewrite;
+use crate::engine::request_fault::RequestFault;
 use crate::garbage::scenario::{DiscoveryFault, KindFault};
 use crate::garbage::truth::{GROUP, KINDS};
-use crate::server::replies::refused;
 
 /// How long after a fault of discovery, or after a definition has changed, a kind may be unknown: the period of discovery,
 /// some attempts that fail, and a list.
@@ -109,24 +107,24 @@ impl Faults {
             .any(|((known, plural), until)| *known == fault && call.resource == *plural && self.now < *until)
     }
 
-    pub(super) fn refuses(&self, call: &Call) -> Option<Response<Body>> {
+    pub(super) fn fault(&self, call: &Call) -> Option<RequestFault> {
+        let refused = |code, reason, message: &str| RequestFault::Refuse(code, reason, message.to_owned());
         let is_ours = KINDS.iter().any(|(_, plural, _)| *plural == call.resource);
         let is_lost =
             is_ours && !call.is_write() && !call.name.is_empty() && self.now < self.paths_lost_until;
         if is_lost || self.has(KindFault::Lost, call) {
-            return Some(refused(404, "NotFound", "404 page not found", &[]));
+            return Some(refused(404, "NotFound", "404 page not found"));
         }
         if call.lists() && self.has(KindFault::Broken, call) {
-            return Some(refused(500, "InternalError", "conversion webhook failed", &[]));
+            return Some(refused(500, "InternalError", "conversion webhook failed"));
         }
         let is_failing =
             matches!(self.of_discovery, Some((DiscoveryFault::Failing, until)) if self.now < until);
-        let is_hit = is_failing && matches!(&*call.path, "/api" | "/apis");
-        is_hit.then(|| refused(503, "ServiceUnavailable", "the server is starting", &[]))
-    }
-
-    pub(super) fn hangs(&self, call: &Call) -> bool {
-        call.lists() && (self.has(KindFault::Hanging, call) || self.is_cut_off(call))
+        if is_failing && matches!(&*call.path, "/api" | "/apis") {
+            return Some(refused(503, "ServiceUnavailable", "the server is starting"));
+        }
+        let hangs = call.lists() && (self.has(KindFault::Hanging, call) || self.is_cut_off(call));
+        hangs.then_some(RequestFault::Hang)
     }
 
     fn is_cut_off(&self, call: &Call) -> bool {

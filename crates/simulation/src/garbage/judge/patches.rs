@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::Judge;
+use crate::engine::objects::text;
 use crate::garbage::truth::{self, Stored, Truth};
-use crate::invariants::text;
 
 impl Judge {
     /// GC5: a patch changes nothing but references to owners that are gone, wait or release their dependents, what blocks

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use http::{Method, StatusCode};
 use serde_json::Value;
 
-use crate::call::Call;
+use crate::engine::call::Call;
+use crate::engine::objects::text;
 use crate::garbage::truth;
-use crate::invariants::text;
 
 /// The knowledge that one daemon has read of one object.
 #[derive(Clone, Debug, Default)]

@@ -1,0 +1,244 @@
+//! A game: the simulation of some controllers. Each has a scenario that a seed draws, actors that carry it out, and a
+//! judge. [`GAMES`](crate::GAMES) lists all games.
+
+use std::fmt;
+use std::future::Future;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::breach::Breach;
+use super::network::{Cluster, Faults, Judge};
+use super::replay::{Replay, Source, check};
+use super::report::Report;
+use super::runner::{self, Outcome};
+
+/// The events of a history, as a value: parts can be left out, and the rest run again.
+pub trait Scenario: Clone + PartialEq + fmt::Debug + Serialize + DeserializeOwned + Send + Sync {
+    /// The scenario of a seed.
+    fn draw(seed: u64) -> Self;
+
+    /// The seed of every random choice.
+    fn seed(&self) -> u64;
+
+    /// The planted mistake, or "".
+    fn bug(&self) -> &'static str;
+
+    /// The same with this mistake.
+    #[must_use]
+    fn with_bug(self, bug: &'static str) -> Self;
+
+    /// Checks that it can be run, and comes to an end.
+    ///
+    /// # Errors
+    /// The field that is out of bounds.
+    fn check(&self) -> Result<(), String>;
+
+    /// The scenario of a seed in the form that is searched for planted mistakes.
+    fn to_search(seed: u64) -> Self {
+        Self::draw(seed)
+    }
+
+    /// Simpler scenarios, beside those with fewer events and smaller numbers.
+    fn simpler(&self) -> Vec<Self> {
+        Vec::new()
+    }
+}
+
+/// The simulation of some controllers, as the tools see it.
+pub trait Game: 'static {
+    /// Its name, as in `--game`.
+    const NAME: &'static str;
+    /// The mistakes that can be planted in its controllers.
+    const BUGS: &'static [&'static str];
+    /// The resources that a transcript shows.
+    const RESOURCES: &'static [&'static str];
+    /// The events of a history.
+    type Scenario: Scenario;
+
+    /// Runs a scenario. `record` keeps the log.
+    ///
+    /// # Errors
+    /// When the simulation itself panics, or no runtime can be started.
+    fn run(scenario: &Self::Scenario, record: bool) -> io::Result<Outcome>;
+}
+
+/// A game in the engine's own cluster.
+pub trait Staged: Game {
+    /// Something that an actor does.
+    type Act;
+    /// The invariants over every write.
+    type Judge: Judge;
+    /// Users and nodes, and the supervisor of the daemons.
+    type Actors: Actors<Self::Act>;
+
+    /// The parts of a scenario that the engine carries out.
+    fn stage(scenario: &Self::Scenario) -> Stage<'_, Self::Act>;
+
+    /// Invariants that have seen nothing yet.
+    fn judge(scenario: &Self::Scenario) -> Self::Judge;
+
+    /// Actors that have not acted yet.
+    fn actors(cluster: &Arc<Cluster<Self::Judge>>, scenario: &Self::Scenario) -> Self::Actors;
+
+    /// Waits until everything has converged, and checks what must hold then.
+    ///
+    /// # Errors
+    /// The condition that does not hold.
+    fn converge(
+        cluster: &Arc<Cluster<Self::Judge>>,
+        actors: &mut Self::Actors,
+        scenario: &Self::Scenario,
+    ) -> impl Future<Output = Result<(), Breach>>;
+}
+
+/// Carries out the acts of a scenario with requests.
+pub trait Actors<A> {
+    /// Creates what is there from the beginning, and starts the daemons.
+    fn begin(&mut self) -> impl Future<Output = ()>;
+
+    /// Carries out one act.
+    fn act(&mut self, act: &A) -> impl Future<Output = ()>;
+
+    /// Lets time pass.
+    fn wait(&mut self, time: Duration) -> impl Future<Output = ()> {
+        tokio::time::sleep(time)
+    }
+
+    /// Kills the daemons.
+    fn end(&mut self);
+}
+
+/// The parts of a scenario that the engine carries out.
+#[derive(Debug)]
+pub struct Stage<'a, A> {
+    /// The faults of the network.
+    pub faults: Faults,
+    /// The acts with their times, in order.
+    pub acts: &'a [(Duration, A)],
+    /// The nodes, if pods run.
+    pub nodes: Option<Nodes>,
+}
+
+/// Simulated nodes. Where they are, the API server collects garbage.
+#[derive(Debug)]
+pub struct Nodes {
+    /// How many there are at the beginning.
+    pub count: usize,
+    /// From a pod's binding until it is ready.
+    pub readiness: Duration,
+    /// From a pod's deletion until it has ended.
+    pub shutdown: Duration,
+}
+
+/// Runs a scenario of a game in the engine's own cluster.
+///
+/// # Errors
+/// When the simulation itself panics, or no runtime can be started.
+pub fn run_staged<G: Staged>(scenario: &G::Scenario, record: bool) -> io::Result<Outcome> {
+    runner::alone(scenario.seed(), scenario.bug(), || runner::history::<G>(scenario, record))
+}
+
+/// A game whose scenarios are known by their seeds or files alone: for the tools that play any of them.
+pub trait AnyGame: Sync {
+    /// See [`Game::NAME`].
+    fn name(&self) -> &'static str;
+
+    /// See [`Game::BUGS`].
+    fn bugs(&self) -> &'static [&'static str];
+
+    /// Runs the history of a seed, with this bug planted, or none with "".
+    ///
+    /// # Errors
+    /// Those of [`Game::run`].
+    fn play(&self, seed: u64, bug: &'static str, record: bool) -> io::Result<Outcome>;
+
+    /// The invariant that the history of a seed breaks with a bug, if it breaks none without.
+    ///
+    /// # Errors
+    /// Those of [`Game::run`].
+    fn finds(&self, seed: u64, bug: &'static str) -> io::Result<Option<&'static str>>;
+
+    /// Shrinks the history of a seed that fails, and reports it.
+    ///
+    /// # Errors
+    /// Those of [`Report::failure`].
+    fn report(
+        &self,
+        seed: u64,
+        report: &Report,
+        elapsed: &dyn Fn() -> Duration,
+        out: &mut dyn Write,
+    ) -> io::Result<()>;
+
+    /// Prints a history, or, where it fails and `elapsed` is given, shrinks it before. Returns whether it passed.
+    ///
+    /// # Errors
+    /// When the file is no scenario, or the history cannot be run or printed.
+    fn replay(
+        &self,
+        source: &Source,
+        bug: Option<&'static str>,
+        report: &Report,
+        elapsed: Option<&dyn Fn() -> Duration>,
+        out: &mut dyn Write,
+    ) -> io::Result<bool>;
+}
+
+impl<G: Game + Sync> AnyGame for G {
+    fn name(&self) -> &'static str {
+        G::NAME
+    }
+
+    fn bugs(&self) -> &'static [&'static str] {
+        G::BUGS
+    }
+
+    fn play(&self, seed: u64, bug: &'static str, record: bool) -> io::Result<Outcome> {
+        G::run(&G::Scenario::draw(seed).with_bug(bug), record)
+    }
+
+    fn finds(&self, seed: u64, bug: &'static str) -> io::Result<Option<&'static str>> {
+        let clean = G::Scenario::to_search(seed);
+        let Some(failure) = G::run(&clean.clone().with_bug(bug), false)?.failure else { return Ok(None) };
+        Ok(G::run(&clean, false)?.failure.is_none().then_some(failure.invariant))
+    }
+
+    fn report(
+        &self,
+        seed: u64,
+        report: &Report,
+        elapsed: &dyn Fn() -> Duration,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        report.failure::<G>(&G::Scenario::draw(seed), elapsed, out)
+    }
+
+    fn replay(
+        &self,
+        source: &Source,
+        bug: Option<&'static str>,
+        report: &Report,
+        elapsed: Option<&dyn Fn() -> Duration>,
+        out: &mut dyn Write,
+    ) -> io::Result<bool> {
+        let mut scenario = match source {
+            Source::Seed(seed) => G::Scenario::draw(*seed),
+            Source::File(path) => Replay::<G::Scenario>::read(path).map_err(io::Error::other)?.scenario,
+        };
+        if let Some(bug) = bug {
+            scenario = scenario.with_bug(bug);
+            check(&scenario).map_err(io::Error::other)?;
+        }
+        if let Some(elapsed) = elapsed
+            && G::run(&scenario, false)?.failure.is_some()
+        {
+            report.failure::<G>(&scenario, elapsed, out)?;
+            return Ok(false);
+        }
+        Ok(report.history::<G>(&scenario, out)?.failure.is_none())
+    }
+}

@@ -1,0 +1,139 @@
+//! Runs one history, from its beginning to its verdict.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::breach::Breach;
+use super::game::{Actors as _, Nodes, Scenario as _, Stage, Staged};
+use super::log::Entry;
+use super::network::{Cluster, Judge};
+use super::objects::Picture;
+use windlass_nodes::kubelet;
+
+/// How a history ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The first breach, if any.
+    pub failure: Option<Breach>,
+    /// A fingerprint of the whole log.
+    pub digest: u64,
+    /// The log, if it was kept.
+    pub log: Vec<Entry>,
+    /// The objects at the breach, or at the end.
+    pub picture: Picture,
+    /// Requests of all clients. This and the two times below include histories that it is compared with.
+    pub requests: u64,
+    /// The daemons' writes about workloads.
+    pub writes: u64,
+    /// Virtual time of the whole history.
+    pub lasted: Duration,
+    /// Virtual time until the cluster was settled.
+    pub busy: Duration,
+}
+
+/// The result in one line.
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.failure {
+            Some(failure) => write!(f, "{failure}"),
+            None => write!(f, "passed"),
+        }
+    }
+}
+
+/// Runs a history on a runtime of its own, with this bug planted, or none with "".
+///
+/// # Errors
+/// When the simulation itself panics, or no runtime can be started.
+pub fn alone<T, F: Future<Output = T>>(
+    seed: u64,
+    bug: &'static str,
+    history: impl FnOnce() -> F,
+) -> io::Result<T> {
+    windlass::mutations::plant(bug);
+    let ended = naming_the_seed(seed, || {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+        Ok(runtime.block_on(history()))
+    });
+    windlass::mutations::plant("");
+    ended
+}
+
+/// A panic here is a bug of the simulation: panics of the daemons' tasks are caught. Histories share no state, so a
+/// panic affects no other history.
+fn naming_the_seed<T>(seed: u64, history: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(history)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message");
+        Err(io::Error::other(format!("seed {seed}: the simulation panicked: {text}")))
+    })
+}
+
+/// One history of a game.
+pub async fn history<G: Staged>(scenario: &G::Scenario, record: bool) -> Outcome {
+    let stage = G::stage(scenario);
+    let judge = G::judge(scenario);
+    let create = if stage.nodes.is_some() { Cluster::collecting } else { Cluster::new };
+    let cluster = create(scenario.seed(), stage.faults, judge, record);
+    let nodes = stage.nodes.as_ref().map(|nodes| start(nodes, &cluster));
+    let mut actors = G::actors(&cluster, scenario);
+    actors.begin().await;
+    if let Err(breach) = play::<G>(&stage, scenario, &cluster, &mut actors).await {
+        cluster.fail(breach);
+    }
+    actors.end();
+    drop(nodes);
+    cluster.outcome(G::RESOURCES)
+}
+
+async fn play<G: Staged>(
+    stage: &Stage<'_, G::Act>,
+    scenario: &G::Scenario,
+    cluster: &Arc<Cluster<G::Judge>>,
+    actors: &mut G::Actors,
+) -> Result<(), Breach> {
+    let mut last = Duration::ZERO;
+    for (at, act) in stage.acts {
+        actors.wait(at.saturating_sub(last)).await;
+        last = *at;
+        if cluster.failure().is_some() {
+            return Ok(());
+        }
+        actors.act(act).await;
+    }
+    actors.wait(Duration::from_secs(5)).await;
+    G::converge(cluster, actors, scenario).await
+}
+
+/// Starts the nodes, which end when this is dropped.
+fn start<J: Judge>(nodes: &Nodes, cluster: &Arc<Cluster<J>>) -> AbortOnDropHandle<()> {
+    let time = cluster.clock.clone();
+    let options = kubelet::Options {
+        nodes: nodes.count,
+        never_ready: regex_lite::Regex::new(":broken$").ok(),
+        ready_delay: nodes.readiness,
+        shutdown_delay: nodes.shutdown,
+        events: false,
+        ..kubelet::Options::new(Arc::new(move || time.now()))
+    };
+    let kubelets = kubelet::run(cluster.client("kubelet"), options, CancellationToken::new());
+    AbortOnDropHandle::new(tokio::spawn(kubelets))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_the_simulation_is_an_error_that_names_the_seed() {
+        let error = naming_the_seed(7, || -> io::Result<()> { panic!("no {}", "pods") }).unwrap_err();
+        assert_eq!(error.to_string(), "seed 7: the simulation panicked: no pods");
+    }
+}
