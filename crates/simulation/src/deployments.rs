@@ -4,7 +4,7 @@
 //! * [`scenario`]: what a seed stands for, as a value: the daemons, the faults, and which actor does what at which
 //!   time; [`draw`]: what a seed draws; [`crash_points`]: faults that begin with a certain write; [`bounds`]: what
 //!   a file may say.
-//! * [`server`]: the API server as each client sees it; [`watch`]: a watch that lags.
+//! * [`server`]: what this game adds to the network.
 //! * [`knowledge`]: what the author of a write could know.
 //! * [`actors`]: carries out the acts of the scenario.
 //! * [`daemons`]: starts, kills and restarts the controllers.
@@ -41,7 +41,6 @@ pub mod scale_downs;
 pub mod scenario;
 pub mod server;
 pub mod settling;
-pub mod watch;
 
 use self::scenario::Scenario;
 use crate::engine::game::Game;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::judge::{self, Judge};
 use crate::engine::breach::Breach;
 use crate::engine::call::Call;
-use crate::engine::network;
+use crate::engine::network::{self, Dead};
 use crate::engine::objects::NAMESPACE;
 use crate::engine::request_fault::RequestFault;
 use windlass_apiserver::Sandbox;
@@ -49,8 +49,8 @@ impl network::Judge for Judge {
         })
     }
 
-    fn committed(&mut self, commit: network::Commit<'_>, before: Before) -> Result<(), Breach> {
-        let network::Commit { sandbox, at, now, call } = commit;
+    fn committed(&mut self, moment: network::Moment<'_>, before: Before) -> Result<(), Breach> {
+        let network::Moment { sandbox, at, now, call } = moment;
         let after = object(sandbox, call);
         if before.object == after {
             return Ok(());
@@ -69,13 +69,14 @@ impl network::Judge for Judge {
         Judge::committed(self, &commit)
     }
 
-    fn fault(&self, call: &Call) -> Option<RequestFault> {
-        let is_refused = self.policy && call.resource == "pods" && call.method == Method::POST;
+    fn fault(&mut self, moment: network::Moment<'_>, may_fail: bool, _: &mut Dead) -> Option<RequestFault> {
+        let call = moment.call;
+        let is_refused = may_fail && self.policy && call.resource == "pods" && call.method == Method::POST;
         let message = "ValidatingAdmissionPolicy 'p' denied request: not now";
         is_refused.then(|| RequestFault::Refuse(403, "Forbidden", message.into()))
     }
 
-    fn daemon_died(&mut self) {
+    fn daemon_died(&mut self, _: &str) {
         Judge::daemon_died(self);
     }
 

@@ -41,7 +41,7 @@ pub async fn run(
         skew.ahead *= i64::from(life % 2);
         let controllers = controllers(&server, &scenario, skew, &agent, rng.u64(..));
         let mut task = tokio::spawn(controllers.run(shutdown.clone(), DRAIN));
-        let Some(killed) = server.killed.get(number) else { return };
+        let Some(killed) = server.killed(number) else { return };
         let mut stopped = None;
         let how = loop {
             tokio::select! {

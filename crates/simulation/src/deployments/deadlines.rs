@@ -148,7 +148,7 @@ pub async fn another_takes_over(scenario: &Scenario, server: &Server, actors: &A
     within(server, "was stopped", retry, stop).await?;
     // A daemon that has ended is a candidate again.
     tokio::time::sleep(Duration::from_secs(30)).await;
-    let kill = |_: usize, agent: &str| server.kill_now(agent);
+    let kill = |_: usize, agent: &str| server.dies(agent);
     // The standby saw the last renewal up to a period after it was made, and checks again when the Lease has expired.
     within(server, "was killed", options.lease_duration + retry, kill).await?;
     tokio::time::sleep(Duration::from_secs(30)).await;

@@ -1,25 +1,21 @@
 //! One history from its beginning to its verdict.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 use super::actors::Actors;
 use super::cost::ChangeCost;
 use super::oracle::{self, Ending};
 use super::scenario::Scenario;
-use super::server::Server;
+use super::server::{Judge, Server};
 use super::settling::until_settled;
-use super::{convergence, daemons};
+use super::{Deployments, convergence, daemons};
 use crate::engine::breach::Breach;
+use crate::engine::game::{Game as _, Nodes};
+use crate::engine::network::Faults;
 use crate::engine::objects::NAMESPACE;
-use crate::engine::runner::{Outcome, alone};
-use windlass::clock::Clock;
-use windlass_apiserver::{Options, Sandbox};
-use windlass_nodes::kubelet;
+use crate::engine::runner::{Outcome, alone, kubelets};
 
 /// Runs a scenario on a runtime of its own. `record` keeps the log.
 ///
@@ -47,32 +43,17 @@ pub fn run(scenario: &Scenario, record: bool) -> std::io::Result<Outcome> {
 }
 
 pub(super) async fn history(scenario: &Scenario, record: bool) -> (Outcome, Ending) {
-    let clock = Clock::virtual_from(Timestamp::from_second(1_767_225_600).unwrap_or_default());
-    let time = clock.clone();
-    let now = Arc::new(move || time.now());
-    let mut options = Options::new(now.clone());
-    // The faults of watches work on lines of JSON.
-    options.protobuf = false;
-    options.seed = scenario.seed;
-    options.streaming_lists = scenario.streaming_lists;
-    // As often as a real API server.
-    options.bookmark_interval = Duration::from_secs(60);
-    options.collect_after = Some(Duration::ZERO);
-    let sandbox = Sandbox::new(options);
-    let server = Arc::new(Server::new(sandbox, clock, scenario.clone(), record));
-    server.collect_garbage();
-    let end = CancellationToken::new();
+    let record = record.then_some(Deployments::RESOURCES);
+    // It has faults of its own.
+    let server = Server::new(scenario.seed, Faults::default(), Judge::new(scenario), record, |options| {
+        options.streaming_lists = scenario.streaming_lists;
+        // As often as a real API server.
+        options.bookmark_interval = Duration::from_secs(60);
+        options.collect_after = Some(Duration::ZERO);
+    });
     let mut tasks = JoinSet::new();
-    let never_ready = regex_lite::Regex::new(":broken$").ok();
-    let kubelet = kubelet::Options {
-        never_ready,
-        ready_delay: scenario.readiness,
-        shutdown_delay: scenario.shutdown,
-        events: false,
-        ..kubelet::Options::new(now)
-    };
-    let simulator = kubelet::run(server.client("kubelet"), kubelet, end.clone());
-    tasks.spawn(named("the kubelet", simulator));
+    let &Scenario { readiness, shutdown, .. } = scenario;
+    tasks.spawn(named("the kubelet", kubelets(&Nodes { count: 3, readiness, shutdown }, &server)));
     let mut stops = Vec::new();
     for number in 0..scenario.daemons {
         let (stop, stopped) = tokio::sync::mpsc::unbounded_channel();
@@ -101,18 +82,10 @@ pub(super) async fn history(scenario: &Scenario, record: bool) -> (Outcome, Endi
         server.fail(breach);
     }
     server.check_panics();
-    end.cancel();
     drop(tasks);
-    let outcome = Outcome {
-        failure: server.failure(),
-        digest: server.digest(),
-        log: server.log(),
-        picture: server.last_picture(),
-        requests: server.requests(),
-        writes: server.acts(),
-        lasted: server.start.elapsed(),
-        busy: server.settled().unwrap_or_else(|| server.start.elapsed()),
-    };
+    let outcome = server.outcome();
+    let busy = server.settled().unwrap_or(outcome.lasted);
+    let outcome = Outcome { writes: server.acts(), busy, ..outcome };
     (outcome, server.ending())
 }
 
@@ -162,7 +135,7 @@ async fn play(scenario: &Scenario, server: &Server, actors: &Actors) -> Result<(
     }
     meter.map_or(Ok(()), |meter| meter.end(server))?;
     server.say("the faults end");
-    server.set_faulty(false);
+    server.calm();
     if scenario.repair {
         actors.repair().await;
     }

@@ -1,12 +1,11 @@
-//! The API server as each client sees it: requests of the daemons may be lost or late; each is carried out at one
-//! instant and judged by the state at that instant. For the simulations beside that of Deployments, which has a server of
-//! its own ([`super::server`]).
+//! The API server as each client sees it: every request passes through here, is logged, may be lost or late, is
+//! carried out at one instant, and is judged by the state at that instant.
 
 mod judge;
-mod lag;
 pub(crate) mod replies;
+mod watch;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,17 +26,18 @@ use tower::ServiceExt as _;
 use super::breach::Breach;
 use super::call::Call;
 use super::log::Log;
-use super::objects::Picture;
+use super::objects::{NAMESPACE, Picture};
 use super::request_fault::RequestFault;
 use super::runner::Outcome;
-pub use judge::{Commit, Judge, Rewrite};
-use lag::Lag;
-use replies::{lost, refused};
+pub use judge::{Dead, Judge, Moment, Rewrite};
+use replies::{lost, refused, retry_after};
+use watch::Watch;
 use windlass::clock::Clock;
 use windlass_apiserver::{Options, Sandbox};
 
-/// A daemon with more requests than this in a second of virtual time retries without a wait.
-const STORM: u64 = 3000;
+/// With more requests than this in a second of virtual time, a client retries without a wait: such a history would never
+/// end.
+const STORM: u64 = 5000;
 
 /// How long a daemon's caches may lag after its watches break.
 const BLIND: Duration = Duration::from_secs(15);
@@ -72,17 +72,22 @@ struct State<J> {
     faults: Option<Faults>,
     judge: J,
     failure: Option<Breach>,
-    dead: BTreeSet<Arc<str>>,
+    /// The objects at the first breach.
+    broken: Picture,
+    dead: Dead,
     log: Log,
-    /// Whether the log is kept, with the objects before and after each write.
-    records: bool,
+    /// The resources whose objects are shown, if the log is kept, with the objects before and after each write.
+    record: Option<&'static [&'static str]>,
     /// Requests of all clients so far.
     requests: u64,
     /// Writes and events of the daemons so far.
     writes: u64,
     /// When the faults ended.
     calm_since: Option<Duration>,
+    /// The second that was counted last, and its requests.
     second: (u64, u64),
+    /// Whether daemons overwrote each other without end.
+    stormed: bool,
     /// How often the API server went down: what was under way then never arrives.
     outages: u64,
     is_down: bool,
@@ -96,54 +101,77 @@ pub struct Cluster<J: Judge> {
     pub sandbox: Sandbox,
     /// The time.
     pub clock: Clock,
+    /// The beginning of the history.
+    pub start: Instant,
     router: axum::Router,
-    start: Instant,
     state: Mutex<State<J>>,
 }
 
+/// On drop, records that a call has ended, with a reply or abandoned.
+struct CallEnd<J: Judge> {
+    cluster: Arc<Cluster<J>>,
+    agent: Arc<str>,
+    id: u64,
+}
+
+impl<J: Judge> Drop for CallEnd<J> {
+    fn drop(&mut self) {
+        let mut state = self.cluster.state.lock();
+        let ended = state.judge.ended(self.cluster.elapsed(), &self.agent, self.id);
+        self.cluster.note(&mut state, ended);
+    }
+}
+
 impl<J: Judge> Cluster<J> {
-    /// An API server with nothing in it. `records` keeps the log entries, not only their fingerprint.
-    pub fn new(seed: u64, faults: Faults, judge: J, records: bool) -> Arc<Self> {
-        Arc::new(Self::with(seed, faults, judge, records, None))
-    }
-
-    /// The same, where what has no owner left is deleted at once, by a client that is called `garbage`.
-    pub fn collecting(seed: u64, faults: Faults, judge: J, records: bool) -> Arc<Self> {
-        let cluster = Arc::new(Self::with(seed, faults, judge, records, Some(Duration::ZERO)));
-        let collector = Arc::downgrade(&cluster);
-        cluster.sandbox.collect_by(move |request| {
-            if let Some(cluster) = collector.upgrade() {
-                cluster.carry_out("garbage", request.map(Body::from));
-            }
-        });
-        cluster
-    }
-
-    fn with(seed: u64, faults: Faults, judge: J, records: bool, collect_after: Option<Duration>) -> Self {
+    /// An API server with nothing in it, and with these options. `record` keeps the log entries, not only their fingerprint,
+    /// and the objects of these resources.
+    ///
+    /// With [`Options::collect_after`], objects without owners are deleted by a client that is called `garbage`.
+    pub fn new(
+        seed: u64,
+        faults: Faults,
+        judge: J,
+        record: Option<&'static [&'static str]>,
+        set: impl FnOnce(&mut Options),
+    ) -> Arc<Self> {
         let clock = Clock::virtual_from(Timestamp::from_second(1_767_225_600).unwrap_or_default());
         let time = clock.clone();
         let mut options = Options::new(Arc::new(move || time.now()));
+        // The faults of watches work on lines of JSON.
         options.protobuf = false;
         options.seed = seed;
-        options.collect_after = collect_after;
+        set(&mut options);
+        let collects = options.collect_after.is_some();
         let sandbox = Sandbox::new(options);
         let state = State {
             rng: fastrand::Rng::with_seed(seed),
             faults: Some(faults),
             judge,
             failure: None,
-            dead: BTreeSet::new(),
-            log: Log::new(records),
-            records,
+            broken: Picture::new(),
+            dead: Dead::new(),
+            log: Log::new(record.is_some()),
+            record,
             requests: 0,
             writes: 0,
             calm_since: None,
             second: (0, 0),
+            stormed: false,
             outages: 0,
             is_down: false,
             kill_at: None,
         };
-        Cluster { router: sandbox.router(), sandbox, clock, start: Instant::now(), state: Mutex::new(state) }
+        let (router, state) = (sandbox.router(), Mutex::new(state));
+        let cluster = Arc::new(Cluster { router, sandbox, clock, start: Instant::now(), state });
+        if collects {
+            let collector = Arc::downgrade(&cluster);
+            cluster.sandbox.collect_by(move |request| {
+                if let Some(cluster) = collector.upgrade() {
+                    cluster.carry_out("garbage", request.map(Body::from));
+                }
+            });
+        }
+        cluster
     }
 
     /// The client of an actor or daemon. Daemons are called `d` and a number.
@@ -164,38 +192,52 @@ impl<J: Judge> Cluster<J> {
         let (parts, body) = request.into_parts();
         let Ok(body) = body.collect().await else { return lost() };
         let body = body.to_bytes();
-        let call = Call::new(agent, &parts, &body);
-        let outages = self.state.lock().outages;
-        let reply = self.clone().undergo(call, parts, body).await;
-        // An answer that is late does not survive the API server that gave it.
-        if self.state.lock().outages == outages { reply } else { lost() }
+        let mut call = Call::new(agent, &parts, &body);
+        let outages = self.begins(&mut call);
+        let _end =
+            (call.id > 0).then(|| CallEnd { cluster: self.clone(), agent: call.agent.clone(), id: call.id });
+        let fault = self.arrives(&call, &body);
+        let reply = self.clone().undergo(&fault, &call, parts, body).await;
+        let mut state = self.state.lock();
+        if state.outages != outages {
+            // An answer that is late does not survive the API server that gave it.
+            return lost();
+        }
+        state.judge.answered(self.elapsed(), &call, &fault, &reply);
+        reply
+    }
+
+    /// Has the judge look at a new call, and returns how often the API server went down so far.
+    fn begins(&self, call: &mut Call) -> u64 {
+        let mut state = self.state.lock();
+        let begun = state.judge.begins(self.elapsed(), call);
+        self.note(&mut state, begun);
+        state.outages
     }
 
     async fn undergo(
         self: Arc<Self>,
-        call: Call,
-        parts: http::request::Parts,
+        fault: &RequestFault,
+        call: &Call,
+        mut parts: http::request::Parts,
         body: Bytes,
     ) -> Response<Body> {
-        let fault = self.arrives(&call, &body);
-        match fault {
-            RequestFault::Proceed if call.of_daemon() && call.watch => {
-                let watch = self.perform(&call, parts, body);
-                watch.map(|body| Body::from_stream(Lag::new(body, self, call)))
-            }
+        match *fault {
+            RequestFault::Proceed => self.perform(call, parts, body),
             RequestFault::LoseRequest => lost(),
             RequestFault::LoseReply => {
-                self.perform(&call, parts, body);
+                self.perform(call, parts, body);
                 lost()
             }
             RequestFault::Delay(time) => {
-                // A late request is carried out even if its sender has abandoned it.
-                let outages = self.state.lock().outages;
+                // A task of its own: a late request is carried out even if its sender has abandoned it.
+                let (call, outages) = (call.clone(), self.state.lock().outages);
                 let task = tokio::spawn(async move {
                     tokio::time::sleep(time).await;
                     let (abandoned, now) = {
                         let state = self.state.lock();
-                        (state.dead.contains(&call.agent), state.outages)
+                        let is_dead = state.dead.contains(&call.agent);
+                        (state.judge.was_abandoned(&call, is_dead), state.outages)
                     };
                     if now != outages {
                         return lost();
@@ -205,64 +247,85 @@ impl<J: Judge> Cluster<J> {
                 task.await.unwrap_or_else(|_| lost())
             }
             RequestFault::DelayReply(time) => {
-                let reply = self.perform(&call, parts, body);
+                let reply = self.perform(call, parts, body);
                 tokio::time::sleep(time).await;
                 reply
             }
-            RequestFault::Refuse(code, reason, message) => refused(code, reason, &message, &[]),
+            RequestFault::Refuse(code, reason, ref message) => refused(code, reason, message, &[]),
+            RequestFault::RetryAfter { code, seconds, carried_out } => {
+                if carried_out {
+                    self.perform(call, parts, body);
+                }
+                retry_after(code, seconds)
+            }
+            RequestFault::Behind(time) => {
+                let (call, now) = (Call { behind: time, ..call.clone() }, self.elapsed());
+                match self.with_judge(|judge| judge.lagging_member(now, &call, &mut parts)) {
+                    Some(refused) => refused,
+                    None => self.perform(&call, parts, body),
+                }
+            }
             RequestFault::Kill { carried_out } => {
                 if carried_out {
-                    self.perform(&call, parts, body);
+                    self.perform(call, parts, body);
                 }
                 self.dies(&call.agent);
                 self.say(&format!("{} is killed", call.agent));
                 std::future::pending().await
             }
             RequestFault::Freeze | RequestFault::Hang => std::future::pending().await,
-            // The others belong to members and proxies of the API server, which this one has none of.
-            _ => self.perform(&call, parts, body),
         }
     }
 
     /// Logs a request and chooses its fault.
     fn arrives(&self, call: &Call, body: &Bytes) -> RequestFault {
         let mut guard = self.state.lock();
-        let state = &mut *guard;
+        let (state, at) = (&mut *guard, self.elapsed());
+        if state.dead.contains(&call.agent) || state.stormed && call.of_daemon() {
+            return RequestFault::Hang;
+        }
+        let second = at.as_secs();
+        state.second = if state.second.0 == second { (second, state.second.1 + 1) } else { (second, 1) };
+        if state.second.1 > STORM {
+            if !state.judge.may_storm() {
+                let what = format!("{STORM} requests within a second: {call}");
+                self.note(state, Err(Breach::new("C1", what)));
+            }
+            state.stormed = true;
+            // The actors must come to their end.
+            if call.of_daemon() || &*call.agent == "kubelet" {
+                return RequestFault::Hang;
+            }
+        }
         let fault = self.fault(state, call);
         state.requests += 1;
-        state.log.sent(self.start.elapsed(), call, body, &fault);
+        state.log.sent(at, call, body, &fault);
+        if !state.is_down {
+            let sent = state.judge.sent(self.moment(call), &fault);
+            self.note(state, sent);
+        }
         fault
     }
 
     fn fault(&self, state: &mut State<J>, call: &Call) -> RequestFault {
-        if state.dead.contains(&call.agent) {
-            return RequestFault::Hang;
-        }
         if state.is_down {
             return RequestFault::LoseRequest;
         }
-        if !call.of_daemon() {
-            return RequestFault::Proceed;
-        }
-        state.judge.sent(self.start.elapsed(), call);
-        let second = self.start.elapsed().as_secs();
-        state.second = if state.second.0 == second { (second, state.second.1 + 1) } else { (second, 1) };
-        if state.second.1 > STORM {
-            let breach =
-                Breach::new("C1", format!("more than {STORM} requests in a second, the last {call}"));
-            self.note(state, breach);
-            return RequestFault::Hang;
-        }
-        if let Some(fault) = state.faults.and_then(|_| state.judge.fault(call)) {
+        let may_fail = call.of_daemon() && state.faults.is_some();
+        if let Some(fault) = state.judge.fault(self.moment(call), may_fail, &mut state.dead) {
             return fault;
         }
-        if let Some((nth, carried_out)) = state.kill_at.filter(|_| call.is_workload_write()) {
+        if let Some((nth, carried_out)) =
+            state.kill_at.filter(|_| call.of_daemon() && call.is_workload_write())
+        {
             state.kill_at = Some((nth.saturating_sub(1), carried_out)).filter(|(left, _)| *left > 0);
             if state.kill_at.is_none() {
                 return RequestFault::Kill { carried_out };
             }
         }
-        let Some(faults) = state.faults.filter(|_| !call.watch) else { return RequestFault::Proceed };
+        let Some(faults) = state.faults.filter(|_| may_fail && !call.watch) else {
+            return RequestFault::Proceed;
+        };
         let late = Duration::from_millis(state.rng.u64(10..5000));
         // Sometimes a request arrives after its author has abandoned it.
         let given_up = Duration::from_secs(if state.rng.u8(..3) == 0 { 33 } else { 0 });
@@ -288,15 +351,22 @@ impl<J: Judge> Cluster<J> {
         RequestFault::Proceed
     }
 
+    fn moment<'a>(&'a self, call: &'a Call) -> Moment<'a> {
+        Moment { sandbox: &self.sandbox, at: self.elapsed(), now: self.clock.now(), call }
+    }
+
     /// Carries a request out at one instant, and judges what it did.
-    fn perform(&self, call: &Call, mut parts: http::request::Parts, body: Bytes) -> Response<Body> {
+    fn perform(
+        self: &Arc<Self>,
+        call: &Call,
+        mut parts: http::request::Parts,
+        body: Bytes,
+    ) -> Response<Body> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        let shown = if state.records { self.named(call) } else { None };
-        let rewrite = match call.of_daemon() && state.faults.is_some() {
-            true => state.judge.rewrites(call),
-            false => None,
-        };
+        let shown = state.record.and_then(|_| self.named(call));
+        let may_fail = call.of_daemon() && state.faults.is_some();
+        let rewrite = if may_fail { state.judge.rewrites(call) } else { None };
         if rewrite.is_some() {
             // Otherwise the answer may be that nothing has changed.
             parts.headers.remove(IF_NONE_MATCH);
@@ -306,43 +376,40 @@ impl<J: Judge> Cluster<J> {
         let response = self.router.clone().oneshot(request).now_or_never();
         let Some(Ok(response)) = response else {
             let what = format!("the API server did not answer at once: {call}");
-            self.note(state, Breach::new("the simulation", what));
+            self.note(state, Err(Breach::new("the simulation", what)));
             return lost();
         };
         if call.of_daemon() && call.is_write() && call.resource != "leases" {
             state.writes += 1;
         }
-        let response = match rewrite {
+        let mut response = match rewrite {
             Some(rewrite) => rewritten(response, &rewrite),
             None => response,
         };
-        if call.of_daemon() {
-            state.judge.carried_out(&self.sandbox, call, response.status());
-        }
-        let at = self.start.elapsed();
+        let (moment, code) = (self.moment(call), response.status());
+        state.judge.carried_out(moment, &mut response);
         if call.is_write() {
-            let after = if state.records { self.named(call) } else { None };
-            state.log.done(at, call, response.status().as_u16(), shown.as_ref(), after.as_ref());
+            let after = state.record.and_then(|_| self.named(call));
+            state.log.done(moment.at, call, code.as_u16(), shown.as_ref(), after.as_ref());
         }
-        if let Some(before) = before.filter(|_| response.status().is_success()) {
-            let commit = Commit { sandbox: &self.sandbox, at, now: self.clock.now(), call };
-            if let Err(breach) = state.judge.committed(commit, before) {
-                self.note(state, breach);
-            }
+        if let Some(before) = before.filter(|_| code.is_success()) {
+            let judged = state.judge.committed(moment, before);
+            self.note(state, judged);
         }
-        let follow_up = match call.of_daemon() && state.faults.is_some() {
-            true => state.judge.follow_up(&self.sandbox, call),
-            false => None,
-        };
+        let follow_up = if may_fail { state.judge.follow_up(&self.sandbox, call) } else { None };
         drop(guard);
         if let Some(request) = follow_up {
             self.carry_out("user", request);
         }
-        response
+        if !call.watch || !call.of_daemon() {
+            return response;
+        }
+        let (parts, body) = response.into_parts();
+        Response::from_parts(parts, Body::from_stream(Watch::new(body, self.clone(), call.clone())))
     }
 
     /// Carries out a request to which nothing happens on its way.
-    fn carry_out(&self, agent: &str, request: Request<Body>) {
+    fn carry_out(self: &Arc<Self>, agent: &str, request: Request<Body>) {
         let (parts, body) = request.into_parts();
         if let Some(Ok(body)) = body.collect().now_or_never() {
             let body = body.to_bytes();
@@ -358,16 +425,33 @@ impl<J: Judge> Cluster<J> {
         self.sandbox.object(kind.kind, &call.namespace, &call.name)
     }
 
-    fn note(&self, state: &mut State<J>, breach: Breach) {
-        if state.failure.is_none() {
-            state.log.breach(self.start.elapsed(), &breach.to_string());
+    fn note(&self, state: &mut State<J>, breach: Result<(), Breach>) {
+        if let Err(breach) = breach
+            && state.failure.is_none()
+        {
+            state.log.breach(self.elapsed(), &breach.to_string());
             state.failure = Some(breach);
+            state.broken = self.picture_of(state.record);
         }
     }
 
-    fn lags_until(&self, call: &Call) -> Duration {
-        let state = self.state.lock();
-        if state.faults.is_some() { state.judge.lags_until(call) } else { Duration::ZERO }
+    /// The stored objects of these resources.
+    fn picture_of(&self, resources: Option<&[&str]>) -> Picture {
+        let resources = resources.unwrap_or_default();
+        let key = |object: &Value| {
+            let of = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+            match of("namespace") {
+                "" | NAMESPACE => of("name").to_owned(),
+                namespace => format!("{namespace}/{}", of("name")),
+            }
+        };
+        let kinds = self.sandbox.served_kinds();
+        let shown = kinds.iter().filter(|kind| resources.contains(&kind.plural)).map(|kind| {
+            let objects = self.sandbox.objects(kind.kind).into_iter();
+            let all: BTreeMap<_, _> = objects.map(|object| (key(&object), Arc::new(object))).collect();
+            (kind.plural.to_owned(), all)
+        });
+        shown.collect()
     }
 
     /// The API server goes down: all watches end, and what is under way is lost.
@@ -403,7 +487,7 @@ impl<J: Judge> Cluster<J> {
     pub fn dies(&self, agent: &str) {
         let mut state = self.state.lock();
         state.dead.insert(agent.into());
-        state.judge.daemon_died();
+        state.judge.daemon_died(agent);
         state.judge.is_blind(self.start.elapsed() + BLIND);
     }
 
@@ -430,7 +514,13 @@ impl<J: Judge> Cluster<J> {
     pub fn calm(&self) {
         let mut state = self.state.lock();
         (state.faults, state.kill_at) = (None, None);
-        state.calm_since = Some(self.start.elapsed());
+        state.calm_since = Some(self.elapsed());
+        state.judge.faults_end();
+    }
+
+    /// Requests of all clients so far.
+    pub fn requests(&self) -> u64 {
+        self.state.lock().requests
     }
 
     /// How many writes the daemons have sent, events included.
@@ -440,7 +530,13 @@ impl<J: Judge> Cluster<J> {
 
     /// Records a failure.
     pub fn fail(&self, breach: Breach) {
-        self.note(&mut self.state.lock(), breach);
+        self.note(&mut self.state.lock(), Err(breach));
+    }
+
+    /// Whether the rest of the history has no more value.
+    pub fn is_over(&self) -> bool {
+        let state = self.state.lock();
+        state.failure.is_some() || state.stormed
     }
 
     /// The first failure.
@@ -448,23 +544,13 @@ impl<J: Judge> Cluster<J> {
         self.state.lock().failure.clone()
     }
 
-    /// The end of the history, with the objects of these resources.
-    pub fn outcome(&self, resources: &[&str]) -> Outcome {
+    /// The end of the history.
+    pub fn outcome(&self) -> Outcome {
         let state = self.state.lock();
-        let mut picture = Picture::new();
-        let kinds = self.sandbox.served_kinds();
-        for kind in kinds.iter().filter(|kind| state.records && resources.contains(&kind.plural)) {
-            let key = |object: &Value| {
-                let of = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-                format!("{}/{}", of("namespace"), of("name")).trim_start_matches('/').to_owned()
-            };
-            let objects = self.sandbox.objects(kind.kind).into_iter();
-            let all: BTreeMap<_, _> = objects.map(|object| (key(&object), Arc::new(object))).collect();
-            picture.insert(kind.plural.to_owned(), all);
-        }
-        let lasted = self.start.elapsed();
+        let (failure, lasted) = (state.failure.clone(), self.elapsed());
+        let picture = if failure.is_some() { state.broken.clone() } else { self.picture_of(state.record) };
         Outcome {
-            failure: state.failure.clone(),
+            failure,
             digest: state.log.digest(),
             log: state.log.entries(),
             picture,

@@ -80,9 +80,12 @@ fn naming_the_seed<T>(seed: u64, history: impl FnOnce() -> io::Result<T>) -> io:
 pub async fn history<G: Staged>(scenario: &G::Scenario, record: bool) -> Outcome {
     let stage = G::stage(scenario);
     let judge = G::judge(scenario);
-    let create = if stage.nodes.is_some() { Cluster::collecting } else { Cluster::new };
-    let cluster = create(scenario.seed(), stage.faults, judge, record);
-    let nodes = stage.nodes.as_ref().map(|nodes| start(nodes, &cluster));
+    let cluster =
+        Cluster::new(scenario.seed(), stage.faults, judge, record.then_some(G::RESOURCES), |options| {
+            options.collect_after = stage.nodes.as_ref().map(|_| Duration::ZERO);
+        });
+    let nodes =
+        stage.nodes.as_ref().map(|nodes| AbortOnDropHandle::new(tokio::spawn(kubelets(nodes, &cluster))));
     let mut actors = G::actors(&cluster, scenario);
     actors.begin().await;
     if let Err(breach) = play::<G>(&stage, scenario, &cluster, &mut actors).await {
@@ -90,7 +93,7 @@ pub async fn history<G: Staged>(scenario: &G::Scenario, record: bool) -> Outcome
     }
     actors.end();
     drop(nodes);
-    cluster.outcome(G::RESOURCES)
+    cluster.outcome()
 }
 
 async fn play<G: Staged>(
@@ -103,7 +106,7 @@ async fn play<G: Staged>(
     for (at, act) in stage.acts {
         actors.wait(at.saturating_sub(last)).await;
         last = *at;
-        if cluster.failure().is_some() {
+        if cluster.is_over() {
             return Ok(());
         }
         actors.act(act).await;
@@ -112,8 +115,8 @@ async fn play<G: Staged>(
     G::converge(cluster, actors, scenario).await
 }
 
-/// Starts the nodes, which end when this is dropped.
-fn start<J: Judge>(nodes: &Nodes, cluster: &Arc<Cluster<J>>) -> AbortOnDropHandle<()> {
+/// Runs the nodes.
+pub fn kubelets<J: Judge>(nodes: &Nodes, cluster: &Arc<Cluster<J>>) -> impl Future<Output = ()> + use<J> {
     let time = cluster.clock.clone();
     let options = kubelet::Options {
         nodes: nodes.count,
@@ -123,8 +126,7 @@ fn start<J: Judge>(nodes: &Nodes, cluster: &Arc<Cluster<J>>) -> AbortOnDropHandl
         events: false,
         ..kubelet::Options::new(Arc::new(move || time.now()))
     };
-    let kubelets = kubelet::run(cluster.client("kubelet"), options, CancellationToken::new());
-    AbortOnDropHandle::new(tokio::spawn(kubelets))
+    kubelet::run(cluster.client("kubelet"), options, CancellationToken::new())
 }
 
 #[cfg(test)]

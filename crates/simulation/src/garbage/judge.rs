@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use http::{Method, Request, StatusCode};
+use http::{Method, Request, Response};
 use serde_json::{Value, json};
 
 use super::scenario::{Reference, Scenario, Scope};
@@ -20,7 +20,7 @@ use super::truth::{self, KINDS, Stored, Truth};
 use super::{actors, convergence};
 use crate::engine::breach::Breach;
 use crate::engine::call::Call;
-use crate::engine::network::{self, Rewrite};
+use crate::engine::network::{self, Dead, Rewrite};
 use crate::engine::objects::text;
 use crate::engine::request_fault::RequestFault;
 use faults::Faults;
@@ -352,8 +352,8 @@ impl network::Judge for Judge {
         })
     }
 
-    fn committed(&mut self, commit: network::Commit<'_>, before: Before) -> Result<(), Breach> {
-        let network::Commit { sandbox, at, call, .. } = commit;
+    fn committed(&mut self, moment: network::Moment<'_>, before: Before) -> Result<(), Breach> {
+        let network::Moment { sandbox, at, call, .. } = moment;
         self.remember(at, &before.all);
         let all = Stored::now(sandbox);
         let after = object(&all, call);
@@ -377,8 +377,11 @@ impl network::Judge for Judge {
         judged
     }
 
-    fn sent(&mut self, at: Duration, call: &Call) {
-        self.faults.now = at;
+    fn sent(&mut self, moment: network::Moment<'_>, _: &RequestFault) -> Result<(), Breach> {
+        let network::Moment { at, call, .. } = moment;
+        if !call.of_daemon() {
+            return Ok(());
+        }
         self.sent_at.push(at);
         let is_discovery = call.path == "/api" || call.path == "/apis";
         if call.resource == "leases" && !call.watch && !call.name.is_empty() {
@@ -386,14 +389,19 @@ impl network::Judge for Judge {
         } else if !call.watch && !is_discovery {
             self.calls.push(format!("{call}?{}", call.query));
         }
+        Ok(())
     }
 
-    fn carried_out(&mut self, sandbox: &Sandbox, call: &Call, status: StatusCode) {
-        if call.name.is_empty() || !KINDS.iter().any(|(_, plural, _)| *plural == call.resource) {
+    fn carried_out(&mut self, moment: network::Moment<'_>, reply: &mut Response<Body>) {
+        let network::Moment { sandbox, call, .. } = moment;
+        if !call.of_daemon()
+            || call.name.is_empty()
+            || !KINDS.iter().any(|(_, plural, _)| *plural == call.resource)
+        {
             return;
         }
         let object = object(&Stored::now(sandbox), call);
-        self.reads.carried_out(call, status, object.as_ref());
+        self.reads.carried_out(call, reply.status(), object.as_ref());
     }
 
     /// A user gives the object that was just read another owner.
@@ -419,8 +427,11 @@ impl network::Judge for Judge {
         request.body(Body::from(owners.to_string())).ok()
     }
 
-    fn fault(&self, call: &Call) -> Option<RequestFault> {
-        self.faults.fault(call)
+    fn fault(&mut self, moment: network::Moment<'_>, may_fail: bool, _: &mut Dead) -> Option<RequestFault> {
+        if moment.call.of_daemon() {
+            self.faults.now = moment.at;
+        }
+        self.faults.fault(moment.call).filter(|_| may_fail)
     }
 
     fn daemon_started(&mut self, agent: &str, at: Duration) {
@@ -431,7 +442,7 @@ impl network::Judge for Judge {
         self.faults.rewrites(call)
     }
 
-    fn lags_until(&self, call: &Call) -> Duration {
-        self.faults.lags_until(call)
+    fn lags_for(&self, at: Duration, call: &Call) -> Duration {
+        self.faults.lags_until(call).saturating_sub(at)
     }
 }

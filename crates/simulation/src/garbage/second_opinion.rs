@@ -53,11 +53,9 @@ pub fn disagree(seed: u64) -> std::io::Result<Option<String>> {
 
 async fn history(scenario: Scenario, collector: Collector) -> Vec<(String, Picture)> {
     let judge = Judge::new(&scenario);
-    let create = match collector {
-        Collector::Daemon => Cluster::new,
-        Collector::Sweep => Cluster::collecting,
-    };
-    let cluster = create(scenario.seed, scenario.faults, judge, false);
+    let cluster = Cluster::new(scenario.seed, scenario.faults, judge, None, |options| {
+        options.collect_after = (collector == Collector::Sweep).then_some(Duration::ZERO);
+    });
     let mut actors = Actors::new(cluster.clone(), &scenario);
     match collector {
         Collector::Daemon => actors.begin().await,

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::truth;
 use crate::engine::breach::Breach;
 use crate::engine::call::Call;
-use crate::engine::network;
+use crate::engine::network::{self, Dead};
 use crate::engine::objects::text;
 use crate::engine::request_fault::RequestFault;
 use windlass_apiserver::Sandbox;
@@ -167,8 +167,8 @@ impl network::Judge for Judge {
         })
     }
 
-    fn committed(&mut self, commit: network::Commit<'_>, before: Before) -> Result<(), Breach> {
-        let network::Commit { sandbox, at, call, .. } = commit;
+    fn committed(&mut self, moment: network::Moment<'_>, before: Before) -> Result<(), Breach> {
+        let network::Moment { sandbox, at, call, .. } = moment;
         self.now = at;
         let (name, _) = concerns(call);
         let after = truth::namespace(sandbox, name);
@@ -183,7 +183,11 @@ impl network::Judge for Judge {
         self.judge(at, call, &before, after.as_ref())
     }
 
-    fn fault(&self, call: &Call) -> Option<RequestFault> {
+    fn fault(&mut self, moment: network::Moment<'_>, may_fail: bool, _: &mut Dead) -> Option<RequestFault> {
+        let call = moment.call;
+        if !may_fail {
+            return None;
+        }
         let refused = |code, reason, message: &str| RequestFault::Refuse(code, reason, message.to_owned());
         let Failures { discovery_until, broken, split } = self.failures;
         if (call.path == "/api" || call.path == "/apis") && self.now < discovery_until {

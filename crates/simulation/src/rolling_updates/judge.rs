@@ -265,8 +265,8 @@ impl network::Judge for Judge {
         })
     }
 
-    fn committed(&mut self, commit: network::Commit<'_>, before: Before) -> Result<(), Breach> {
-        let network::Commit { sandbox, at, now, call } = commit;
+    fn committed(&mut self, moment: network::Moment<'_>, before: Before) -> Result<(), Breach> {
+        let network::Moment { sandbox, at, now, call } = moment;
         if call.resource == "events" {
             return if call.of_daemon() { self.event(call) } else { Ok(()) };
         }

@@ -7,10 +7,11 @@ use std::time::Duration;
 use http::Method;
 use tokio::time::Instant;
 
-use super::{FirstAttempt, Server, State};
+use super::{FirstAttempt, Judge};
 use crate::deployments::objects::is_named_after;
 use crate::deployments::scenario::Fault;
 use crate::engine::call::{Call, daemon_of};
+use crate::engine::network::{self, Dead};
 use crate::engine::request_fault::{OrderedFault, RequestFault};
 
 /// Longer than a daemon waits for a reply.
@@ -31,24 +32,21 @@ fn webhook_fails() -> RequestFault {
     RequestFault::Refuse(500, "InternalError", message.into())
 }
 
-impl Server {
-    pub(super) fn request_fault(&self, state: &mut State, call: &Call) -> RequestFault {
-        if state.quota
-            && call.resource == "pods"
-            && call.method == Method::POST
-            && call.subresource.is_empty()
+impl Judge {
+    pub(super) fn request_fault(&mut self, call: &Call, may_fail: bool, dead: &mut Dead) -> RequestFault {
+        if self.quota && call.resource == "pods" && call.method == Method::POST && call.subresource.is_empty()
         {
             let message = format!("pods \"{}\" is forbidden: exceeded quota: pods", call.name);
             return RequestFault::Refuse(403, "Forbidden", message);
         }
         if call.of_daemon()
             && call.is_workload_write()
-            && state.history_state.forbidden.is_some_and(|name| is_named_after(&call.name, name))
+            && self.history_state.forbidden.is_some_and(|name| is_named_after(&call.name, name))
         {
             return RequestFault::Refuse(500, "InternalError", "etcdserver: request timed out".into());
         }
         if call.of_daemon()
-            && state.history_state.sizes_fixed
+            && self.history_state.sizes_fixed
             && (call.method == Method::PATCH, &*call.resource, &*call.subresource)
                 == (true, "replicasets", "")
         {
@@ -57,7 +55,7 @@ impl Server {
         }
         if call.of_daemon()
             && call.is_workload_write()
-            && let Some((how, first_attempts)) = &mut state.first_attempts
+            && let Some((how, first_attempts)) = &mut self.first_attempts
             && first_attempts.insert(format!("{call} {}", call.body))
         {
             return match how {
@@ -69,26 +67,26 @@ impl Server {
         }
         if call.is_workload_write()
             && let Some(daemon) = daemon_of(&call.agent)
-            && let Some(carried_out) = state.points.reach(daemon)
+            && let Some(carried_out) = self.points.reach(daemon)
         {
-            self.kill(state, &call.agent);
+            self.kill(dead, &call.agent);
             return if carried_out { RequestFault::LoseReply } else { RequestFault::LoseRequest };
         }
         if call.fills_a_cache()
             && let Some(daemon) = daemon_of(&call.agent)
-            && let Some(frozen) = state.frozen.get_mut(&(daemon, call.resource.clone()))
+            && let Some(frozen) = self.frozen.get_mut(&(daemon, call.resource.clone()))
             && std::mem::take(&mut frozen.in_use)
         {
             return RequestFault::Freeze;
         }
-        if !call.of_daemon() || !state.faulty {
+        if !may_fail {
             return RequestFault::Proceed;
         }
         if call.resource == "leases"
             && call.is_write()
             && let Some(daemon) = daemon_of(&call.agent)
             && let Some((_, answered)) =
-                state.failing_renewals.get_mut(&daemon).filter(|(end, _)| *end > Instant::now())
+                self.failing_renewals.get_mut(&daemon).filter(|(end, _)| *end > Instant::now())
         {
             return match std::mem::replace(answered, true) {
                 // Late, but before the daemon abandons the call.
@@ -98,43 +96,43 @@ impl Server {
         }
         if call.is_workload_write()
             && let Some(daemon) = daemon_of(&call.agent)
-            && let Some(fuse) = state.writes_until_killed.get_mut(&daemon)
+            && let Some(fuse) = self.writes_until_killed.get_mut(&daemon)
         {
             if *fuse == 0 {
-                state.writes_until_killed.remove(&daemon);
-                self.kill(state, &call.agent);
+                self.writes_until_killed.remove(&daemon);
+                self.kill(dead, &call.agent);
                 return RequestFault::LoseReply;
             }
             *fuse -= 1;
         }
         if call.method == Method::POST
             && call.resource == "pods"
-            && let Some((others, order)) = state.ordered
+            && let Some((others, order)) = self.ordered
         {
-            state.ordered = others.checked_sub(1).map(|others| (others, order));
+            self.ordered = others.checked_sub(1).map(|others| (others, order));
             match order {
                 _ if others > 0 => {}
                 OrderedFault::AfterAbandoned => return RequestFault::Delay(GIVEN_UP),
                 OrderedFault::AfterAuthorKilled => {
-                    self.kill(state, &call.agent);
+                    self.kill(dead, &call.agent);
                     return RequestFault::Delay(GIVEN_UP);
                 }
                 OrderedFault::LateReply => return RequestFault::DelayReply(LATE),
             }
         }
-        if state.history_state.webhook_fails_until.is_some_and(|until| Instant::now() < until)
+        if self.history_state.webhook_fails_until.is_some_and(|until| Instant::now() < until)
             && is_admitted(call)
         {
             return webhook_fails();
         }
         let Call { method, resource, name, subresource, .. } = call;
         let what = format!("{} {method} {resource} {name} {subresource}", call.agent);
-        let count = state.counts.entry(what.clone()).or_default();
+        let count = self.counts.entry(what.clone()).or_default();
         *count += 1;
         let mut hasher = DefaultHasher::new();
-        (self.scenario.seed, &what, *count).hash(&mut hasher);
+        (self.seed, &what, *count).hash(&mut hasher);
         let mut rng = fastrand::Rng::with_seed(hasher.finish());
-        for fault in &self.scenario.faults {
+        for fault in &self.random {
             let late = Duration::from_millis(*rng.choice(&[300, 3000, 20_000, 40_000]).unwrap_or(&300));
             let dice = rng.u8(..100);
             match *fault {
@@ -171,10 +169,8 @@ impl Server {
         RequestFault::Proceed
     }
 
-    pub(super) fn kill(&self, state: &mut State, agent: &Arc<str>) {
-        state.dead.insert(agent.clone());
-        if let Some(killed) = daemon_of(agent).and_then(|daemon| self.killed.get(daemon)) {
-            killed.notify_one();
-        }
+    fn kill(&mut self, dead: &mut Dead, agent: &Arc<str>) {
+        dead.insert(agent.clone());
+        network::Judge::daemon_died(self, agent);
     }
 }

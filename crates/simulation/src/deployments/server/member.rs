@@ -9,7 +9,7 @@ use http::{Response, Uri};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::Server;
+use super::Judge;
 use crate::engine::call::{Call, daemon_of};
 use crate::engine::network::replies::refused;
 
@@ -40,20 +40,20 @@ impl Versions {
     }
 }
 
-impl Server {
+impl Judge {
     /// Lets a lagging member reply: a list shows the member's own state, and the watch that follows shows nothing
     /// until the member has caught up. Returns the member's refusal, if it refuses.
     ///
     /// A real member waits three seconds before it reports that a version is too large. A streaming list waits until
     /// the member has caught up, as its reply must not be older than the request.
-    pub(super) fn lagging_member(
-        &self,
+    pub(super) fn behind(
+        &mut self,
+        at: Duration,
         call: &Call,
         parts: &mut http::request::Parts,
     ) -> Option<Response<Body>> {
         let daemon = daemon_of(&call.agent)?;
-        let mut state = self.state.lock();
-        let shown = state.versions.at(self.start.elapsed().saturating_sub(call.behind))?;
+        let shown = self.versions.at(at.saturating_sub(call.behind))?;
         let query = parts.uri.query().unwrap_or_default();
         let wanted =
             query.split('&').find_map(|pair| pair.strip_prefix("resourceVersion=")?.parse::<u64>().ok());
@@ -71,7 +71,7 @@ impl Server {
             }
             _ => {}
         }
-        state.lags_at_least(daemon, &call.resource, Instant::now() + CATCHING_UP);
+        self.lags_at_least(daemon, &call.resource, Instant::now() + CATCHING_UP);
         None
     }
 }

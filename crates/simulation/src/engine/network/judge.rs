@@ -1,9 +1,11 @@
-//! The parts that a simulation adds to its cluster: its invariants, and the faults that belong to it.
+//! The parts that a game adds to its cluster: its invariants, and the faults that belong to it.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use http::{Request, StatusCode};
+use http::{Request, Response};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -12,9 +14,9 @@ use crate::engine::call::Call;
 use crate::engine::request_fault::RequestFault;
 use windlass_apiserver::Sandbox;
 
-/// When a write is committed, and by whom.
+/// A request at one instant: when it is sent, or carried out.
 #[derive(Clone, Copy, Debug)]
-pub struct Commit<'a> {
+pub struct Moment<'a> {
     /// The stored objects.
     pub sandbox: &'a Sandbox,
     /// When, since the beginning of the history.
@@ -24,6 +26,9 @@ pub struct Commit<'a> {
     /// The request.
     pub call: &'a Call,
 }
+
+/// The daemons that have been killed.
+pub type Dead = BTreeSet<Arc<str>>;
 
 /// A rewrite of the body of an answer.
 pub type Rewrite = Box<dyn Fn(Value) -> Value + Send>;
@@ -40,16 +45,36 @@ pub trait Judge: Send + 'static {
     ///
     /// # Errors
     /// The breach.
-    fn committed(&mut self, commit: Commit<'_>, before: Self::Before) -> Result<(), Breach>;
+    fn committed(&mut self, moment: Moment<'_>, before: Self::Before) -> Result<(), Breach>;
 
-    /// A daemon has sent a request.
-    fn sent(&mut self, at: Duration, call: &Call) {
+    /// A client begins a call. One that gets an id is reported as answered and ended.
+    ///
+    /// # Errors
+    /// The breach.
+    fn begins(&mut self, at: Duration, call: &mut Call) -> Result<(), Breach> {
         let _ = (at, call);
+        Ok(())
     }
 
-    /// A request of a daemon was carried out, with this result.
-    fn carried_out(&mut self, sandbox: &Sandbox, call: &Call, status: StatusCode) {
-        let _ = (sandbox, call, status);
+    /// The fault of this request beside those of the network. `may_fail` says whether it is one of a daemon, before the
+    /// faults end.
+    fn fault(&mut self, moment: Moment<'_>, may_fail: bool, dead: &mut Dead) -> Option<RequestFault> {
+        let _ = (moment, may_fail, dead);
+        None
+    }
+
+    /// A client has sent a request, which has this fault.
+    ///
+    /// # Errors
+    /// The breach.
+    fn sent(&mut self, moment: Moment<'_>, fault: &RequestFault) -> Result<(), Breach> {
+        let _ = (moment, fault);
+        Ok(())
+    }
+
+    /// A request was carried out with this result, and is about to be judged.
+    fn carried_out(&mut self, moment: Moment<'_>, reply: &mut Response<Body>) {
+        let _ = (moment, reply);
     }
 
     /// A request of a user that is carried out right after this one, before its answer arrives.
@@ -58,10 +83,41 @@ pub trait Judge: Send + 'static {
         None
     }
 
-    /// The fault of this request beside those of the network.
-    fn fault(&self, call: &Call) -> Option<RequestFault> {
+    /// A call is answered.
+    fn answered(&mut self, at: Duration, call: &Call, fault: &RequestFault, reply: &Response<Body>) {
+        let _ = (at, call, fault, reply);
+    }
+
+    /// The call with this id has ended, with a reply or abandoned.
+    ///
+    /// # Errors
+    /// The breach.
+    fn ended(&mut self, at: Duration, agent: &Arc<str>, id: u64) -> Result<(), Breach> {
+        let _ = (at, agent, id);
+        Ok(())
+    }
+
+    /// Whether a late request arrives after its author has abandoned it. `is_dead`: it has been killed.
+    fn was_abandoned(&self, call: &Call, is_dead: bool) -> bool {
         let _ = call;
+        is_dead
+    }
+
+    /// The reply of a member of the API server that lags behind the others, or `None` if the request is carried out, for
+    /// which it may be changed.
+    fn lagging_member(
+        &mut self,
+        at: Duration,
+        call: &Call,
+        parts: &mut http::request::Parts,
+    ) -> Option<Response<Body>> {
+        let _ = (at, call, parts);
         None
+    }
+
+    /// Whether two daemons may overwrite each other without end.
+    fn may_storm(&self) -> bool {
+        false
     }
 
     /// The JSON that is answered in place of the API server's.
@@ -70,11 +126,30 @@ pub trait Judge: Send + 'static {
         None
     }
 
-    /// Until when this watch shows nothing.
-    fn lags_until(&self, call: &Call) -> Duration {
-        let _ = call;
+    /// How long this watch shows nothing from now on.
+    fn lags_for(&self, at: Duration, call: &Call) -> Duration {
+        let _ = (at, call);
         Duration::ZERO
     }
+
+    /// The number of the connection of this watch: one over an earlier connection shows nothing any more.
+    fn connection(&self, call: &Call) -> u32 {
+        let _ = call;
+        0
+    }
+
+    /// A watch no longer shows the present.
+    fn falls_behind(&mut self, at: Duration, call: &Call) {
+        let _ = (at, call);
+    }
+
+    /// A watch that was opened then has shown everything until now.
+    fn catches_up(&mut self, at: Duration, call: &Call, opened: Duration) {
+        let _ = (at, call, opened);
+    }
+
+    /// The faults end.
+    fn faults_end(&mut self) {}
 
     /// A daemon starts.
     fn daemon_started(&mut self, agent: &str, at: Duration) {
@@ -82,7 +157,9 @@ pub trait Judge: Send + 'static {
     }
 
     /// A daemon is dead, and has lost its memory.
-    fn daemon_died(&mut self) {}
+    fn daemon_died(&mut self, agent: &str) {
+        let _ = agent;
+    }
 
     /// A daemon's caches may lag until then.
     fn is_blind(&mut self, until: Duration) {
