@@ -60,6 +60,9 @@ pub const ROLLING_UPDATE_BUGS: &[&str] = &[
     "a controller is deleted whatever its version is",
 ];
 
+/// Those of all controllers.
+pub const ALL: [&[&str]; 5] = [BUGS, DAEMON_SET_BUGS, GARBAGE_BUGS, NAMESPACE_BUGS, ROLLING_UPDATE_BUGS];
+
 #[cfg(feature = "planted-bugs")]
 thread_local! {
     /// The mutation of this thread's history: histories on other threads have their own.
@@ -92,7 +95,7 @@ mod tests {
     #[test]
     #[cfg(not(feature = "planted-bugs"))]
     fn without_the_feature_nothing_can_be_planted() {
-        for bug in [BUGS, DAEMON_SET_BUGS, GARBAGE_BUGS, NAMESPACE_BUGS, ROLLING_UPDATE_BUGS].concat() {
+        for bug in ALL.concat() {
             plant(bug);
             assert!(!is(bug), "{bug}");
         }

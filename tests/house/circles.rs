@@ -89,6 +89,7 @@ impl Graph {
 /// The folders, and how many files a circle in them may span.
 const LARGEST: &[(&str, usize)] = &[
     ("crates/apiserver/src/", 3),
+    ("crates/simulation/src/", 3),
     // The daemon.
     ("", 4),
 ];

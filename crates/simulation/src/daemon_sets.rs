@@ -17,15 +17,12 @@ pub mod scenario;
 use std::sync::Arc;
 
 use self::actors::Actors;
-use self::judge::Judge;
+use self::judge::{Cluster, Judge};
 use self::scenario::{Act, Scenario};
 use crate::engine::breach::Breach;
-use crate::engine::game::{Game, Nodes, Stage, Staged, run_staged};
-use crate::engine::network;
-use crate::engine::runner::Outcome;
-
-/// The API server of this simulation.
-pub type Cluster = network::Cluster<Judge>;
+use crate::engine::game::{Game, Nodes, Stage, Staged, Trial};
+use crate::engine::outcome::Outcome;
+use crate::engine::runner;
 
 /// DaemonSets on nodes that come and go.
 pub struct DaemonSets;
@@ -34,10 +31,11 @@ impl Game for DaemonSets {
     const NAME: &'static str = "daemon_sets";
     const BUGS: &'static [&'static str] = windlass::mutations::DAEMON_SET_BUGS;
     const RESOURCES: &'static [&'static str] = &["daemonsets", "controllerrevisions", "nodes", "pods"];
+    const TRIAL: Trial = Trial { seeds: 0..40, once_failed: &[], planted: 0..100 };
     type Scenario = Scenario;
 
     fn run(scenario: &Scenario, record: bool) -> std::io::Result<Outcome> {
-        run_staged::<Self>(scenario, record)
+        runner::run::<Self>(scenario, record)
     }
 }
 

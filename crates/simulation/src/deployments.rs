@@ -43,8 +43,8 @@ pub mod server;
 pub mod settling;
 
 use self::scenario::Scenario;
-use crate::engine::game::Game;
-use crate::engine::runner::Outcome;
+use crate::engine::game::{Game, Trial};
+use crate::engine::outcome::Outcome;
 
 /// Deployments that are rolled out, scaled, paused and rolled back.
 pub struct Deployments;
@@ -52,7 +52,9 @@ pub struct Deployments;
 impl Game for Deployments {
     const NAME: &'static str = "deployments";
     const BUGS: &'static [&'static str] = windlass::mutations::BUGS;
-    const RESOURCES: &'static [&'static str] = &["deployments", "replicasets", "pods"];
+    const RESOURCES: &'static [&'static str] = run::RESOURCES;
+    // A history takes long.
+    const TRIAL: Trial = Trial { seeds: 1..13, once_failed: &[], planted: 0..0 };
     type Scenario = Scenario;
 
     fn run(scenario: &Scenario, record: bool) -> std::io::Result<Outcome> {

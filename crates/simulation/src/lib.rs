@@ -14,8 +14,9 @@
 //! [`Controllers::run`](windlass::app::Controllers::run) is biased), and its collections iterate in a fixed order.
 //! The only check of this is that the first history is run twice before any result is used.
 
-use engine::game::AnyGame;
+use engine::any_game::AnyGame;
 
+pub mod cli;
 pub mod daemon_sets;
 pub mod deployments;
 pub mod engine;
@@ -23,11 +24,25 @@ pub mod garbage;
 pub mod namespaces;
 pub mod rolling_updates;
 
-/// All games: `windlass-sim` plays them, and the tests.
-pub const GAMES: [&dyn AnyGame; 5] = [
-    &deployments::Deployments,
-    &daemon_sets::DaemonSets,
-    &garbage::Garbage,
-    &namespaces::Namespaces,
-    &rolling_updates::RollingUpdates,
-];
+/// Passes all games to a macro, each by its module and its type. This is the one list of them.
+#[macro_export]
+macro_rules! games {
+    ($with:ident) => {
+        $with! {
+            deployments::Deployments
+            daemon_sets::DaemonSets
+            garbage::Garbage
+            namespaces::Namespaces
+            rolling_updates::RollingUpdates
+        }
+    };
+}
+
+macro_rules! list {
+    ($($game:ident::$name:ident)*) => {
+        /// All games, as `windlass-sim` plays them.
+        pub const GAMES: &[&dyn AnyGame] = &[$(&$game::$name),*];
+    };
+}
+
+games!(list);

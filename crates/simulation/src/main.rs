@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Parser as _;
 use windlass::clock::Clock;
-use windlass_simulation::engine::cli::{Args, Host, execute};
+use windlass_simulation::cli::{Args, Host, execute};
 
 /// A history allocates many small objects; with the system's allocator it takes a quarter longer.
 #[global_allocator]

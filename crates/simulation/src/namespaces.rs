@@ -19,15 +19,12 @@ pub mod truth;
 use std::sync::Arc;
 
 use self::actors::Actors;
-use self::judge::Judge;
+use self::judge::{Cluster, Judge};
 use self::scenario::{Act, Scenario};
 use crate::engine::breach::Breach;
-use crate::engine::game::{Game, Stage, Staged, run_staged};
-use crate::engine::network;
-use crate::engine::runner::Outcome;
-
-/// The API server of this simulation.
-pub type Cluster = network::Cluster<Judge>;
+use crate::engine::game::{Game, Stage, Staged, Trial};
+use crate::engine::outcome::Outcome;
+use crate::engine::runner;
 
 /// Namespaces that are deleted and created again.
 pub struct Namespaces;
@@ -37,10 +34,11 @@ impl Game for Namespaces {
     const BUGS: &'static [&'static str] = windlass::mutations::NAMESPACE_BUGS;
     const RESOURCES: &'static [&'static str] =
         &["namespaces", "pods", "configmaps", "networkpolicies", "secrets"];
+    const TRIAL: Trial = Trial { seeds: 0..60, once_failed: &[], planted: 0..60 };
     type Scenario = Scenario;
 
     fn run(scenario: &Scenario, record: bool) -> std::io::Result<Outcome> {
-        run_staged::<Self>(scenario, record)
+        runner::run::<Self>(scenario, record)
     }
 }
 

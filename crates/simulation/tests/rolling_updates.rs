@@ -1,7 +1,7 @@
 //! No crash of the daemon changes the end of a rolling update of ReplicationControllers.
 
 use windlass_simulation::engine::game::Game as _;
-use windlass_simulation::engine::runner::Outcome;
+use windlass_simulation::engine::outcome::Outcome;
 use windlass_simulation::rolling_updates::RollingUpdates;
 use windlass_simulation::rolling_updates::scenario::{Cleanup, Scenario};
 

@@ -9,9 +9,8 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::Cluster;
 use super::cluster::daemon_set;
-use super::judge::Judge;
+use super::judge::{Cluster, Judge};
 use super::placement::target;
 use super::scenario::{Act, Scenario};
 use crate::engine::daemons::{Daemons, unlimited};

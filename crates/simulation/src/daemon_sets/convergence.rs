@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Cluster;
 use super::actors::Actors;
 use super::cluster::daemon_set;
+use super::judge::Cluster;
 use super::placement::{Requirement, requirement, target};
 use crate::engine::breach::Breach;
 use crate::engine::objects::{is_available, is_deleting, is_live, number, text};

@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::placement::{Requirement, requirement, target};
 use crate::engine::breach::Breach;
 use crate::engine::call::Call;
+use crate::engine::network;
 use crate::engine::objects::{is_available, is_deleting, is_live, number, text};
 
 /// A committed write, and all objects right before it.
@@ -37,6 +38,9 @@ pub struct Commit<'a> {
     /// The revisions before the write.
     pub revisions: Vec<Value>,
 }
+
+/// The API server of this game.
+pub type Cluster = network::Cluster<Judge>;
 
 /// All invariants and their state.
 #[derive(Debug, Default)]

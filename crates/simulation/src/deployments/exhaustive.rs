@@ -25,10 +25,9 @@ use super::Deployments;
 use super::crash_points::CrashPoint;
 use super::run::run;
 use super::scenario::{Act, Scenario};
-use crate::engine::cli::{Args, Host};
+use crate::engine::outcome::Outcome;
 use crate::engine::replay::StaticName;
 use crate::engine::report::Report;
-use crate::engine::runner::Outcome;
 use crate::engine::search::{on_threads, same_again};
 
 /// The resources whose watch can be stale.
@@ -174,18 +173,19 @@ pub fn visit(workload: &Scenario, bounds: Bounds) -> std::io::Result<Visited> {
 }
 
 /// Visits the histories of all workloads of up to so many replicas, prints what they are, and returns whether all passed.
+/// `at_length` shrinks and prints each failure, not only the first.
 ///
 /// # Errors
 /// When no runtime can be started, or the output cannot be written.
 pub fn print(
     replicas: u32,
-    args: &Args,
+    bounds: Bounds,
+    at_length: bool,
     report: &Report,
-    host: &Host<'_>,
+    elapsed: &dyn Fn() -> Duration,
     out: &mut dyn Write,
 ) -> std::io::Result<bool> {
-    let begin = (host.elapsed)();
-    let bounds = Bounds { both: true, threads: args.threads, keep_going: args.keep_going };
+    let begin = elapsed();
     let (mut histories, mut failures) = (0, 0);
     writeln!(out, "windlass {}", report.version)?;
     let workloads = workloads(replicas);
@@ -194,10 +194,10 @@ pub fn print(
         .take(1)
         .try_for_each(|first| same_again(first.seed, || Ok(run(first, false)?.digest)))?;
     for workload in workloads {
-        let since = (host.elapsed)();
+        let since = elapsed();
         let visited = visit(&workload, bounds)?;
         let (count, failed) = (visited.histories, visited.failures.len());
-        let real = (host.elapsed)().saturating_sub(since).as_secs_f64().max(0.001);
+        let real = elapsed().saturating_sub(since).as_secs_f64().max(0.001);
         let what: Vec<String> = workload.acts.iter().map(|(at, act)| format!("{at:?} {act:?}")).collect();
         let hours = visited.lasted.as_secs_f64() / 3600.0;
         writeln!(out, "{}", what.join(", "))?;
@@ -208,19 +208,19 @@ pub fn print(
         )?;
         out.flush()?;
         for (n, (scenario, outcome)) in visited.failures.iter().enumerate() {
-            if args.shrink || n == 0 && failures == 0 {
-                report.failure::<Deployments>(scenario, host.elapsed, out)?;
+            if at_length || n == 0 && failures == 0 {
+                report.failure::<Deployments>(scenario, elapsed, out)?;
             } else {
                 writeln!(out, "  {:?}: {outcome}", scenario.points)?;
             }
         }
         (histories, failures) = (histories + count, failures + failed);
-        if failures > 0 && !args.keep_going {
+        if failures > 0 && !bounds.keep_going {
             break;
         }
     }
-    let real = (host.elapsed)().saturating_sub(begin).as_secs_f64().max(0.001);
-    let rest = if failures == 0 || args.keep_going { "" } else { "; stopped at the failure" };
+    let real = elapsed().saturating_sub(begin).as_secs_f64().max(0.001);
+    let rest = if failures == 0 || bounds.keep_going { "" } else { "; stopped at the failure" };
     let rate = histories as f64 * 60.0 / real;
     writeln!(out, "{histories} histories in {real:.1} s, {rate:.0} a minute, {failures} failures{rest}")?;
     Ok(failures == 0)

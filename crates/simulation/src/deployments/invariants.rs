@@ -288,12 +288,12 @@ impl Invariants {
     }
 
     fn judge(&mut self, commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
-        self.judge_owners(commit, since)?;
+        self.owners_of.judge(commit, since, &self.owners)?;
         fields::foreign(commit)?;
         match &*commit.call.resource {
             "deployments" => fields::deployment(commit)?,
             "replicasets" => {
-                self.judge_replica_set_fields(commit, since)?;
+                fields::replica_set(commit, since, &self.annotations)?;
                 self.judge_rollout(commit, since)?;
             }
             "pods" => self.judge_pods(commit, since)?,
@@ -304,7 +304,7 @@ impl Invariants {
         self.judge_presence(commit, since)?;
         self.judge_generation(commit, since)?;
         self.judge_times(commit, since)?;
-        self.judge_status(commit)
+        fields::status(commit, &mut self.observed)
     }
 
     fn remember(&mut self, commit: &Commit<'_>) {

@@ -10,12 +10,16 @@ use super::oracle::{self, Ending};
 use super::scenario::Scenario;
 use super::server::{Judge, Server};
 use super::settling::until_settled;
-use super::{Deployments, convergence, daemons};
+use super::{convergence, daemons};
 use crate::engine::breach::Breach;
-use crate::engine::game::{Game as _, Nodes};
+use crate::engine::game::Nodes;
 use crate::engine::network::Faults;
 use crate::engine::objects::NAMESPACE;
-use crate::engine::runner::{Outcome, alone, kubelets};
+use crate::engine::outcome::Outcome;
+use crate::engine::runner::{alone, kubelets};
+
+/// The resources that a transcript shows.
+pub const RESOURCES: &[&str] = &["deployments", "replicasets", "pods"];
 
 /// Runs a scenario on a runtime of its own. `record` keeps the log.
 ///
@@ -43,7 +47,7 @@ pub fn run(scenario: &Scenario, record: bool) -> std::io::Result<Outcome> {
 }
 
 pub(super) async fn history(scenario: &Scenario, record: bool) -> (Outcome, Ending) {
-    let record = record.then_some(Deployments::RESOURCES);
+    let record = record.then_some(RESOURCES);
     // It has faults of its own.
     let server = Server::new(scenario.seed, Faults::default(), Judge::new(scenario), record, |options| {
         options.streaming_lists = scenario.streaming_lists;

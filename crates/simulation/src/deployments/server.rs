@@ -1,6 +1,7 @@
 //! The judge of this game in the network: it knows what each author of a write could know, and chooses the fault of each
 //! request.
 
+mod calls;
 mod chance;
 mod controls;
 mod member;
@@ -27,6 +28,7 @@ use crate::engine::network::replies::Lost;
 use crate::engine::network::{self, Dead, Moment};
 use crate::engine::objects::{NAMESPACE, Picture, text};
 use crate::engine::request_fault::{Answer, OrderedFault, RequestFault};
+pub use calls::Cost;
 use controls::HistoryState;
 use member::Versions;
 use shown::{Listed, Selected, Shown, Version, show};

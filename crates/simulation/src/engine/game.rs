@@ -1,9 +1,10 @@
 //! A game: the simulation of some controllers. Each has a scenario that a seed draws, actors that carry it out, and a
-//! judge. [`GAMES`](crate::GAMES) lists all games.
+//! judge. [`games!`](crate::games) lists all games.
 
 use std::fmt;
 use std::future::Future;
-use std::io::{self, Write};
+use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::breach::Breach;
 use super::network::{Cluster, Faults, Judge};
-use super::replay::{Replay, Source, check};
-use super::report::Report;
-use super::runner::{self, Outcome};
+use super::outcome::Outcome;
 
 /// The events of a history, as a value: parts can be left out, and the rest run again.
 pub trait Scenario: Clone + PartialEq + fmt::Debug + Serialize + DeserializeOwned + Send + Sync {
@@ -48,6 +47,17 @@ pub trait Scenario: Clone + PartialEq + fmt::Debug + Serialize + DeserializeOwne
     }
 }
 
+/// The seeds of the tests of a game.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// Those that may break no invariant.
+    pub seeds: Range<u64>,
+    /// More of those, which have failed once.
+    pub once_failed: &'static [u64],
+    /// Those that must find every planted mistake. None where that takes long: `windlass-sim --planted` looks for them.
+    pub planted: Range<u64>,
+}
+
 /// The simulation of some controllers, as the tools see it.
 pub trait Game: 'static {
     /// Its name, as in `--game`.
@@ -56,6 +66,8 @@ pub trait Game: 'static {
     const BUGS: &'static [&'static str];
     /// The resources that a transcript shows.
     const RESOURCES: &'static [&'static str];
+    /// The seeds of the tests.
+    const TRIAL: Trial;
     /// The events of a history.
     type Scenario: Scenario;
 
@@ -132,113 +144,4 @@ pub struct Nodes {
     pub readiness: Duration,
     /// From a pod's deletion until it has ended.
     pub shutdown: Duration,
-}
-
-/// Runs a scenario of a game in the engine's own cluster.
-///
-/// # Errors
-/// When the simulation itself panics, or no runtime can be started.
-pub fn run_staged<G: Staged>(scenario: &G::Scenario, record: bool) -> io::Result<Outcome> {
-    runner::alone(scenario.seed(), scenario.bug(), || runner::history::<G>(scenario, record))
-}
-
-/// A game whose scenarios are known by their seeds or files alone: for the tools that play any of them.
-pub trait AnyGame: Sync {
-    /// See [`Game::NAME`].
-    fn name(&self) -> &'static str;
-
-    /// See [`Game::BUGS`].
-    fn bugs(&self) -> &'static [&'static str];
-
-    /// Runs the history of a seed, with this bug planted, or none with "".
-    ///
-    /// # Errors
-    /// Those of [`Game::run`].
-    fn play(&self, seed: u64, bug: &'static str, record: bool) -> io::Result<Outcome>;
-
-    /// The invariant that the history of a seed breaks with a bug, if it breaks none without.
-    ///
-    /// # Errors
-    /// Those of [`Game::run`].
-    fn finds(&self, seed: u64, bug: &'static str) -> io::Result<Option<&'static str>>;
-
-    /// Shrinks the history of a seed that fails, and reports it.
-    ///
-    /// # Errors
-    /// Those of [`Report::failure`].
-    fn report(
-        &self,
-        seed: u64,
-        report: &Report,
-        elapsed: &dyn Fn() -> Duration,
-        out: &mut dyn Write,
-    ) -> io::Result<()>;
-
-    /// Prints a history, or, where it fails and `elapsed` is given, shrinks it before. Returns whether it passed.
-    ///
-    /// # Errors
-    /// When the file is no scenario, or the history cannot be run or printed.
-    fn replay(
-        &self,
-        source: &Source,
-        bug: Option<&'static str>,
-        report: &Report,
-        elapsed: Option<&dyn Fn() -> Duration>,
-        out: &mut dyn Write,
-    ) -> io::Result<bool>;
-}
-
-impl<G: Game + Sync> AnyGame for G {
-    fn name(&self) -> &'static str {
-        G::NAME
-    }
-
-    fn bugs(&self) -> &'static [&'static str] {
-        G::BUGS
-    }
-
-    fn play(&self, seed: u64, bug: &'static str, record: bool) -> io::Result<Outcome> {
-        G::run(&G::Scenario::draw(seed).with_bug(bug), record)
-    }
-
-    fn finds(&self, seed: u64, bug: &'static str) -> io::Result<Option<&'static str>> {
-        let clean = G::Scenario::to_search(seed);
-        let Some(failure) = G::run(&clean.clone().with_bug(bug), false)?.failure else { return Ok(None) };
-        Ok(G::run(&clean, false)?.failure.is_none().then_some(failure.invariant))
-    }
-
-    fn report(
-        &self,
-        seed: u64,
-        report: &Report,
-        elapsed: &dyn Fn() -> Duration,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
-        report.failure::<G>(&G::Scenario::draw(seed), elapsed, out)
-    }
-
-    fn replay(
-        &self,
-        source: &Source,
-        bug: Option<&'static str>,
-        report: &Report,
-        elapsed: Option<&dyn Fn() -> Duration>,
-        out: &mut dyn Write,
-    ) -> io::Result<bool> {
-        let mut scenario = match source {
-            Source::Seed(seed) => G::Scenario::draw(*seed),
-            Source::File(path) => Replay::<G::Scenario>::read(path).map_err(io::Error::other)?.scenario,
-        };
-        if let Some(bug) = bug {
-            scenario = scenario.with_bug(bug);
-            check(&scenario).map_err(io::Error::other)?;
-        }
-        if let Some(elapsed) = elapsed
-            && G::run(&scenario, false)?.failure.is_some()
-        {
-            report.failure::<G>(&scenario, elapsed, out)?;
-            return Ok(false);
-        }
-        Ok(report.history::<G>(&scenario, out)?.failure.is_none())
-    }
 }

@@ -1,13 +1,13 @@
 //! Whether the planted mistakes are found, and how long that takes.
 
 use std::io::Write;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::cli::Args;
-use super::game::AnyGame;
+use super::any_game::AnyGame;
 use super::search::{on_threads, same_again};
 
 /// A history that breaks an invariant with a bug and none without it.
@@ -37,16 +37,17 @@ struct BugSearch {
 /// When this build has no planted mistakes, the first seed has two histories, the output cannot be written, or no runtime
 /// can be started.
 pub fn mutation_score(
-    args: &Args,
     games: &[&'static dyn AnyGame],
     name: &str,
+    seeds: Range<u64>,
+    time: Duration,
+    threads: usize,
     elapsed: impl Fn() -> Duration + Sync,
     out: &mut (impl Write + Send),
 ) -> std::io::Result<bool> {
     if cfg!(not(feature = "planted-bugs")) {
         return Err(std::io::Error::other("--planted needs a build with the feature planted-bugs"));
     }
-    let seeds = args.seeds.range(1);
     for game in games {
         same_again(seeds.start, || Ok(game.play(seeds.start, "", false)?.digest))?;
     }
@@ -59,9 +60,9 @@ pub fn mutation_score(
         let mut missed = Vec::new();
         let waiting = searches.len();
         for (nth, mut hunt) in searches.into_iter().enumerate() {
-            let left = args.minutes.as_secs_f64() * part - elapsed().as_secs_f64();
+            let left = time.as_secs_f64() * part - elapsed().as_secs_f64();
             let share = left / (waiting - nth) as f64;
-            match hunt.go_on(seeds.end, args.threads, share, &elapsed)? {
+            match hunt.go_on(seeds.end, threads, share, &elapsed)? {
                 Some(Detection { seed, invariant, time }) => {
                     times.push(time);
                     writeln!(out, "{time:>7.2} s  seed {seed:<5} {invariant:<9} {}", hunt.bug)?;

@@ -1,6 +1,7 @@
 //! The API server as each client sees it: every request passes through here, is logged, may be lost or late, is
 //! carried out at one instant, and is judged by the state at that instant.
 
+mod faults;
 mod judge;
 pub(crate) mod replies;
 mod watch;
@@ -18,7 +19,6 @@ use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
@@ -27,8 +27,9 @@ use super::breach::Breach;
 use super::call::Call;
 use super::log::Log;
 use super::objects::{NAMESPACE, Picture};
+use super::outcome::Outcome;
 use super::request_fault::RequestFault;
-use super::runner::Outcome;
+pub use faults::Faults;
 pub use judge::{Dead, Judge, Moment, Rewrite};
 use replies::{lost, refused, retry_after};
 use watch::Watch;
@@ -41,31 +42,6 @@ const STORM: u64 = 5000;
 
 /// How long a daemon's caches may lag after its watches break.
 const BLIND: Duration = Duration::from_secs(15);
-
-/// The faults of requests of the daemons, each in percent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Faults {
-    /// These never arrive.
-    pub lost_requests: u8,
-    /// These are carried out, and the reply is lost.
-    pub lost_replies: u8,
-    /// These are carried out up to five seconds late, or half a minute late, after their author has abandoned them.
-    pub late_requests: u8,
-    /// These get a reply up to five seconds late.
-    pub late_replies: u8,
-    /// These are refused with a 500.
-    pub refusals: u8,
-}
-
-impl Faults {
-    /// How much older the state of a decision may be than the state at which its write is committed. Where no request
-    /// is late, a daemon sees each change at the instant at which it happens.
-    pub fn staleness(self) -> Duration {
-        let is_late = self.late_requests + self.late_replies + self.lost_replies + self.lost_requests > 0;
-        if is_late { Duration::from_secs(60) } else { Duration::ZERO }
-    }
-}
 
 struct State<J> {
     rng: fastrand::Rng,
@@ -326,29 +302,7 @@ impl<J: Judge> Cluster<J> {
         let Some(faults) = state.faults.filter(|_| may_fail && !call.watch) else {
             return RequestFault::Proceed;
         };
-        let late = Duration::from_millis(state.rng.u64(10..5000));
-        // Sometimes a request arrives after its author has abandoned it.
-        let given_up = Duration::from_secs(if state.rng.u8(..3) == 0 { 33 } else { 0 });
-        let chance = state.rng.u8(..100);
-        let webhook = "an admission webhook cannot be called";
-        let fates = [
-            (faults.lost_requests, RequestFault::LoseRequest),
-            (faults.lost_replies, RequestFault::LoseReply),
-            (faults.late_requests, RequestFault::Delay(late + given_up)),
-            (faults.late_replies, RequestFault::DelayReply(late)),
-            (
-                if call.is_workload_write() { faults.refusals } else { 0 },
-                RequestFault::Refuse(500, "InternalError", webhook.into()),
-            ),
-        ];
-        let mut below = 0;
-        for (part, fault) in fates {
-            below += part;
-            if chance < below {
-                return fault;
-            }
-        }
-        RequestFault::Proceed
+        faults.draw(&mut state.rng, call)
     }
 
     fn moment<'a>(&'a self, call: &'a Call) -> Moment<'a> {

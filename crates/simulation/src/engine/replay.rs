@@ -158,9 +158,8 @@ pub fn word<'de, D: serde::Deserializer<'de>>(
 /// When there is no bug of that name.
 pub fn bug<'de, D: serde::Deserializer<'de>>(from: D) -> Result<StaticName, D::Error> {
     let text = String::deserialize(from)?;
-    let mut known = crate::GAMES.iter().flat_map(|game| game.bugs());
-    let found = known.find(|bug| **bug == text).copied();
-    found.ok_or_else(|| serde::de::Error::custom(format!("no planted mistake is called {text:?}")))
+    let found = windlass::mutations::ALL.into_iter().flatten().find(|bug| **bug == text);
+    found.copied().ok_or_else(|| serde::de::Error::custom(format!("no planted mistake is called {text:?}")))
 }
 
 /// A length of time as a number of milliseconds.
@@ -250,11 +249,10 @@ mod tests {
                 assert_eq!(Replay::parse(&text), Ok(written), "{text}");
             }
         }
-        check::<crate::deployments::Deployments>();
-        check::<crate::daemon_sets::DaemonSets>();
-        check::<crate::garbage::Garbage>();
-        check::<crate::namespaces::Namespaces>();
-        check::<crate::rolling_updates::RollingUpdates>();
+        macro_rules! check_all {
+            ($($game:ident::$name:ident)*) => { $(check::<crate::$game::$name>();)* };
+        }
+        crate::games!(check_all);
     }
 
     #[test]

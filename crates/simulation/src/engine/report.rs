@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::game::{Game, Scenario as _};
+use super::outcome::Outcome;
 use super::replay::Replay;
-use super::runner::Outcome;
 use super::shrink::{Budget, shrink};
 use super::transcript;
 

@@ -1,6 +1,5 @@
 //! Runs one history, from its beginning to its verdict.
 
-use std::fmt;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
@@ -11,40 +10,16 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::breach::Breach;
 use super::game::{Actors as _, Nodes, Scenario as _, Stage, Staged};
-use super::log::Entry;
 use super::network::{Cluster, Judge};
-use super::objects::Picture;
+use super::outcome::Outcome;
 use windlass_nodes::kubelet;
 
-/// How a history ended.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// The first breach, if any.
-    pub failure: Option<Breach>,
-    /// A fingerprint of the whole log.
-    pub digest: u64,
-    /// The log, if it was kept.
-    pub log: Vec<Entry>,
-    /// The objects at the breach, or at the end.
-    pub picture: Picture,
-    /// Requests of all clients. This and the two times below include histories that it is compared with.
-    pub requests: u64,
-    /// The daemons' writes about workloads.
-    pub writes: u64,
-    /// Virtual time of the whole history.
-    pub lasted: Duration,
-    /// Virtual time until the cluster was settled.
-    pub busy: Duration,
-}
-
-/// The result in one line.
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.failure {
-            Some(failure) => write!(f, "{failure}"),
-            None => write!(f, "passed"),
-        }
-    }
+/// Runs a scenario of a game in the engine's own cluster.
+///
+/// # Errors
+/// When the simulation itself panics, or no runtime can be started.
+pub fn run<G: Staged>(scenario: &G::Scenario, record: bool) -> io::Result<Outcome> {
+    alone(scenario.seed(), scenario.bug(), || history::<G>(scenario, record))
 }
 
 /// Runs a history on a runtime of its own, with this bug planted, or none with "".
@@ -76,8 +51,7 @@ fn naming_the_seed<T>(seed: u64, history: impl FnOnce() -> io::Result<T>) -> io:
     })
 }
 
-/// One history of a game.
-pub async fn history<G: Staged>(scenario: &G::Scenario, record: bool) -> Outcome {
+async fn history<G: Staged>(scenario: &G::Scenario, record: bool) -> Outcome {
     let stage = G::stage(scenario);
     let judge = G::judge(scenario);
     let cluster =

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::game::AnyGame;
+use super::any_game::AnyGame;
 use super::report::Report;
 
 /// Seeds in ascending order.

@@ -7,13 +7,13 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::Cluster;
-use super::judge::Judge;
+use super::judge::{Cluster, Judge};
+use super::requests::{collection, path, reference};
 use super::scenario::{Act, KindFault, Owner, Reference, Scenario, Scope};
 use super::truth::{self, DEFINITION, GROUP, KINDS, OTHER, api_version};
 use crate::engine::daemons::{Daemons, controllers, unlimited};
 use crate::engine::game;
-use crate::engine::objects::{NAMESPACE, text};
+use crate::engine::objects::NAMESPACE;
 use crate::engine::user::{JSON, MERGE, User};
 use tokio_util::task::AbortOnDropHandle;
 use windlass::config::{ControllerConfig, Enabled};
@@ -38,42 +38,6 @@ pub struct Actors {
     daemons: Daemons<Judge>,
     namespaces: Option<AbortOnDropHandle<anyhow::Result<()>>>,
     backups: VecDeque<Backup>,
-}
-
-fn collection(kind: usize, namespace: &str) -> String {
-    let (kind, plural, namespaced) = KINDS[kind];
-    let version = api_version(kind);
-    let root = if version.contains('/') { format!("/apis/{version}") } else { format!("/api/{version}") };
-    if namespaced { format!("{root}/namespaces/{namespace}/{plural}") } else { format!("{root}/{plural}") }
-}
-
-/// The path of an object.
-pub(super) fn path(object: &Value) -> String {
-    let kind = KINDS.iter().position(|(kind, ..)| object["kind"] == *kind).unwrap_or_default();
-    format!("{}/{}", collection(kind, text(object, "/metadata/namespace")), text(object, "/metadata/name"))
-}
-
-/// A reference to an owner.
-pub(super) fn reference(owner: &Value, how: Reference) -> Value {
-    let mut reference = json!({
-        "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
-        "uid": owner["metadata"]["uid"],
-    });
-    match how {
-        Reference::Right => {}
-        Reference::Blocking => reference["blockOwnerDeletion"] = true.into(),
-        Reference::OtherName => reference["name"] = "x-nobody".into(),
-        Reference::OtherKind => {
-            let (kind, ..) = KINDS.iter().find(|(kind, ..)| owner["kind"] != *kind).unwrap_or(&KINDS[0]);
-            (reference["kind"], reference["apiVersion"]) = ((*kind).into(), api_version(kind).into());
-        }
-        Reference::UnknownKind => {
-            (reference["kind"], reference["apiVersion"]) = ("Thing".into(), "example.com/v1".into());
-        }
-        Reference::Invented => reference["uid"] = "99999999-9999-4999-8999-999999999999".into(),
-        Reference::NoUuid => reference["uid"] = format!("no-uuid-{}", text(owner, "/metadata/name")).into(),
-    }
-    reference
 }
 
 /// The name of a kind in flags.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Cluster;
 use super::actors::Actors;
+use super::judge::{Cluster, SHARE};
 use super::scenario::{Act, KindFault, Scenario, Scope};
 use super::truth::{self, KINDS, Stored, Truth};
 use crate::engine::breach::Breach;
@@ -25,9 +25,6 @@ const UNWATCHED: Duration = Duration::from_secs(310);
 
 /// For how long a settled collector is watched.
 const QUIET: Duration = Duration::from_secs(600);
-
-/// The requests per second of the collector, in terms of `--kube-api-qps`.
-pub(super) const SHARE: f64 = 5.0;
 
 /// In some scenarios: a kind that is down for longer than an orphaning deletion waits for it, and an owner that is blocked by
 /// a dependent which the collector has not seen.

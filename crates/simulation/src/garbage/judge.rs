@@ -15,9 +15,9 @@ use axum::body::Body;
 use http::{Method, Request, Response};
 use serde_json::{Value, json};
 
+use super::requests::{path, reference};
 use super::scenario::{Reference, Scenario, Scope};
 use super::truth::{self, KINDS, Stored, Truth};
-use super::{actors, convergence};
 use crate::engine::breach::Breach;
 use crate::engine::call::Call;
 use crate::engine::network::{self, Dead, Rewrite};
@@ -45,6 +45,12 @@ const TIMEOUT: Duration = Duration::from_secs(35);
 
 /// How long after a definition has changed its kind may be unknown.
 const UNKNOWN: Duration = Duration::from_secs(75);
+
+/// The API server of this game.
+pub type Cluster = network::Cluster<Judge>;
+
+/// The requests per second of the collector, in terms of `--kube-api-qps`.
+pub(super) const SHARE: f64 = 5.0;
 
 /// All invariants and their state.
 #[derive(Debug)]
@@ -108,7 +114,7 @@ impl Judge {
     pub fn new(scenario: &Scenario) -> Self {
         Judge {
             staleness: scenario.faults.staleness(),
-            rate: scenario.qps * convergence::SHARE,
+            rate: scenario.qps * SHARE,
             scope: scenario.scope.clone(),
             faults: Faults::default(),
             waited: BTreeMap::new(),
@@ -421,9 +427,8 @@ impl network::Judge for Judge {
         };
         let owner = all.objects.iter().filter(|_| is_owned).find(may_own)?;
         self.faults.moves -= 1;
-        let owners = json!({"metadata": {"ownerReferences": [actors::reference(owner, Reference::Right)]}});
-        let request =
-            Request::patch(actors::path(&read)).header("content-type", "application/merge-patch+json");
+        let owners = json!({"metadata": {"ownerReferences": [reference(owner, Reference::Right)]}});
+        let request = Request::patch(path(&read)).header("content-type", "application/merge-patch+json");
         request.body(Body::from(owners.to_string())).ok()
     }
 

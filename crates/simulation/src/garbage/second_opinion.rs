@@ -10,9 +10,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::actors::Actors;
-use super::judge::Judge;
+use super::judge::{Cluster, Judge};
 use super::scenario::Scenario;
-use super::{Cluster, truth};
+use super::truth;
 use crate::engine::game::Actors as _;
 use crate::engine::objects::text;
 

@@ -7,8 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use super::Cluster;
-use super::judge::Judge;
+use super::judge::{Cluster, Judge};
 use super::scenario::{Act, Scenario};
 use super::truth::{self, KEEP, KINDS, NAMES};
 use crate::engine::daemons::{Daemons, controllers, unlimited};

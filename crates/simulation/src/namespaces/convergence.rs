@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Cluster;
 use super::actors::Actors;
-use super::judge::Failures;
+use super::judge::{Cluster, Failures};
 use super::scenario::Scenario;
 use super::truth::{self, NAMES};
 use crate::engine::breach::Breach;

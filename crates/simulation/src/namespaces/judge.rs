@@ -28,6 +28,9 @@ pub struct Failures {
     pub split: Option<(&'static str, Duration)>,
 }
 
+/// The API server of this game.
+pub type Cluster = network::Cluster<Judge>;
+
 /// All invariants and their state.
 #[derive(Debug, Default)]
 pub struct Judge {

@@ -6,12 +6,11 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::Cluster;
-use super::judge::Judge;
-use super::scenario::{Act, Cleanup, NAMES, Request, Scenario};
+use super::judge::{Cluster, Judge};
+use super::scenario::{Act, BREAKABLE, Cleanup, NAMES, Request, Scenario};
 use super::truth::{
     self, CLEANUP, DESIRED, HANDING_OVER, MAX_SURGE, MAX_UNAVAILABLE, ORIGINAL, PAUSED, PERIOD, REQUEST,
-    ROLLBACK, SOURCE, STEP_AT, TIMEOUT, annotation, name, uid,
+    ROLLBACK, SOURCE, TIMEOUT, annotation, name, uid,
 };
 use crate::engine::daemons::{Daemons, unlimited};
 use crate::engine::game::{self, Actors as _};
@@ -23,20 +22,6 @@ pub(super) const CONTROLLERS: &str = "/api/v1/namespaces/shop/replicationcontrol
 pub(super) const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 pub(super) const PODS: &str = "/api/v1/namespaces/shop/pods";
 pub(super) const QUOTAS: &str = "/api/v1/namespaces/shop/resourcequotas";
-
-/// Annotations that somebody breaks, with the value; `None` removes it.
-pub const BREAKABLE: [(&str, Option<&str>); 10] = [
-    (ORIGINAL, Some("abc")),
-    (ORIGINAL, None),
-    (DESIRED, Some("-1")),
-    (DESIRED, None),
-    (SOURCE, None),
-    (SOURCE, Some("web:00000000-0000-0000-0000-000000000000")),
-    (STEP_AT, Some("noon")),
-    (STEP_AT, None),
-    (MAX_SURGE, Some("many")),
-    (PAUSED, Some("perhaps")),
-];
 
 /// See the module documentation.
 pub struct Actors {

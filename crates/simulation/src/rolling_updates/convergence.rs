@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Cluster;
 use super::actors::Actors;
+use super::judge::Cluster;
 use super::scenario::{Act, Cleanup, NAMES, Scenario};
 use super::truth::{
     self, BOOKKEEPING, HANDING_OVER, ORIGINAL, PAUSED, REQUEST, SOURCE, STEP_AT, annotation, condition,

@@ -35,6 +35,9 @@ struct Promise {
     min_available: i64,
 }
 
+/// The API server of this game.
+pub type Cluster = network::Cluster<Judge>;
+
 /// All invariants and their state.
 #[derive(Debug, Default)]
 pub struct Judge {

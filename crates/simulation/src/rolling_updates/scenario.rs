@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::truth::{DESIRED, MAX_SURGE, ORIGINAL, PAUSED, SOURCE, STEP_AT};
 use crate::engine::game;
 use crate::engine::network::Faults;
 use crate::engine::replay::{StaticName, Word, bug, milliseconds, steps};
@@ -49,6 +50,20 @@ pub struct Request {
     pub killed_after: u8,
 }
 
+/// Annotations that somebody breaks, with the value; `None` removes it.
+pub const BREAKABLE: [(&str, Option<&str>); 10] = [
+    (ORIGINAL, Some("abc")),
+    (ORIGINAL, None),
+    (DESIRED, Some("-1")),
+    (DESIRED, None),
+    (SOURCE, None),
+    (SOURCE, Some("web:00000000-0000-0000-0000-000000000000")),
+    (STEP_AT, Some("noon")),
+    (STEP_AT, None),
+    (MAX_SURGE, Some("many")),
+    (PAUSED, Some("perhaps")),
+];
+
 /// Something that an actor does. Controllers are places in [`NAMES`]; `nth` counts the live pods.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -79,7 +94,7 @@ pub enum Act {
     Create(usize),
     /// Somebody changes what no update depends on.
     Touch(usize),
-    /// Somebody breaks an annotation of the bookkeeping or of the options: by its place in `actors::BREAKABLE`.
+    /// Somebody breaks an annotation of the bookkeeping or of the options: by its place in [`BREAKABLE`].
     Corrupt(usize, usize),
     /// A user creates a ReplicaSet that selects the pods of a controller.
     Rival(usize),
@@ -196,7 +211,7 @@ impl game::Scenario for Scenario {
             Act::Update(request) => both(request.pair),
             Act::Drive(pair, _) => both(*pair),
             Act::Demand(old, new, _) => both((*old, *new)),
-            Act::Corrupt(of, nth) => one(*of) && *nth < super::actors::BREAKABLE.len(),
+            Act::Corrupt(of, nth) => one(*of) && *nth < BREAKABLE.len(),
             Act::Pause(of, _)
             | Act::TakeBack(of, _)
             | Act::Abort(of)
@@ -333,7 +348,7 @@ fn any(rng: &mut fastrand::Rng, disturbs: bool) -> Act {
             rng.choice(["Background", "Background", "Orphan", "Foreground"]).unwrap_or("Orphan").into(),
         ),
         45..47 => Act::Create(one),
-        47..50 => Act::Corrupt(one, rng.usize(..super::actors::BREAKABLE.len())),
+        47..50 => Act::Corrupt(one, rng.usize(..BREAKABLE.len())),
         50 => Act::Rival(one),
         51 => Act::NoRival,
         52..54 => Act::Quota(rng.u32(1..8)),

@@ -7,7 +7,8 @@ use std::time::Duration;
 use http::Method;
 use serde_json::Value;
 
-use super::{Commit, Invariants};
+use super::Commit;
+use super::window::Window;
 use crate::engine::breach::Breach;
 use crate::engine::call::Call;
 use crate::engine::objects::{number, text};
@@ -128,66 +129,66 @@ pub(super) fn deployment(commit: &Commit<'_>) -> Result<(), Breach> {
     Ok(())
 }
 
-impl Invariants {
-    /// S19 for a ReplicaSet: its size, minReadySeconds and annotations come from the Deployment; the rest stays.
-    pub(super) fn judge_replica_set_fields(
-        &self,
-        commit: &Commit<'_>,
-        since: Duration,
-    ) -> Result<(), Breach> {
-        let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };
-        if crate::engine::objects::is_deleting(after) {
-            return Ok(());
-        }
-        let ours = ["replicas", "minReadySeconds"];
-        if !same_but(before, after, &ours) {
-            return commit.breach("S19", "a foreign field of the ReplicaSet changed");
-        }
-        let (earlier, later) = (annotations(before), annotations(after));
-        if let Some((key, _)) = beside(earlier, &[]).find(|(key, _)| later.get(key).is_none()) {
-            return commit.breach("S19", format!("the annotation {key} is removed"));
-        }
-        let of_the_deployment = |key: &str, value: &Value| {
-            let lately = self.annotations.get(crate::deployments::objects::controller(after)).into_iter();
-            lately.flat_map(|lately| lately.since(since)).any(|there| there[key] == *value)
-        };
-        let changed = beside(later, &ON_REPLICA_SETS).filter(|(key, value)| earlier.get(key) != Some(value));
-        for (key, value) in changed {
-            if !of_the_deployment(key, value) {
-                return commit
-                    .breach("S19", format!("the annotation {key} becomes {value}, unlike the Deployment's"));
-            }
-        }
-        Ok(())
+/// S19 for a ReplicaSet: its size, minReadySeconds and annotations come from the Deployment; the rest stays.
+/// `lately` are the annotations of Deployments, by UID.
+pub(super) fn replica_set(
+    commit: &Commit<'_>,
+    since: Duration,
+    lately: &BTreeMap<String, Window<Value>>,
+) -> Result<(), Breach> {
+    let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };
+    if crate::engine::objects::is_deleting(after) {
+        return Ok(());
     }
+    let ours = ["replicas", "minReadySeconds"];
+    if !same_but(before, after, &ours) {
+        return commit.breach("S19", "a foreign field of the ReplicaSet changed");
+    }
+    let (earlier, later) = (annotations(before), annotations(after));
+    if let Some((key, _)) = beside(earlier, &[]).find(|(key, _)| later.get(key).is_none()) {
+        return commit.breach("S19", format!("the annotation {key} is removed"));
+    }
+    let of_the_deployment = |key: &str, value: &Value| {
+        let lately = lately.get(crate::deployments::objects::controller(after)).into_iter();
+        lately.flat_map(|lately| lately.since(since)).any(|there| there[key] == *value)
+    };
+    let changed = beside(later, &ON_REPLICA_SETS).filter(|(key, value)| earlier.get(key) != Some(value));
+    for (key, value) in changed {
+        if !of_the_deployment(key, value) {
+            return commit
+                .breach("S19", format!("the annotation {key} becomes {value}, unlike the Deployment's"));
+        }
+    }
+    Ok(())
+}
 
-    /// S20 and S21.
-    pub(super) fn judge_status(&mut self, commit: &Commit<'_>) -> Result<(), Breach> {
-        let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };
-        if commit.call.subresource != "status" {
-            return Ok(());
-        }
-        let status = |field: &str| number(after, &format!("/status/{field}"));
-        let (replicas, ready) = (status("replicas"), status("readyReplicas"));
-        let (available, updated) = (status("availableReplicas"), status("updatedReplicas"));
-        if available < 0 || available > ready || ready > replicas || updated > replicas {
-            return commit.breach("S20", format!("{available} <= {ready} <= {replicas}, {updated}"));
-        }
-        let observed = status("observedGeneration");
-        let highest = self.observed.entry(text(after, "/metadata/uid").to_owned()).or_default();
-        if observed > number(after, "/metadata/generation") || observed < *highest {
-            return commit.breach("S20", format!("observedGeneration {observed} after {highest}"));
-        }
-        *highest = observed;
-        let (earlier, later) = (conditions(before), conditions(after));
-        for (kind, (status, since)) in &later {
-            let Some((status_before, since_before)) = earlier.get(kind) else { continue };
-            if status == status_before && since != since_before {
-                return commit.breach("S21", format!("{kind} is {status} as before, since {since}"));
-            }
-        }
-        Ok(())
+/// S20 and S21.
+/// `highest` are the highest observedGenerations so far, by UID.
+pub(super) fn status(commit: &Commit<'_>, highest: &mut BTreeMap<String, i64>) -> Result<(), Breach> {
+    let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };
+    if commit.call.subresource != "status" {
+        return Ok(());
     }
+    let status = |field: &str| number(after, &format!("/status/{field}"));
+    let (replicas, ready) = (status("replicas"), status("readyReplicas"));
+    let (available, updated) = (status("availableReplicas"), status("updatedReplicas"));
+    if available < 0 || available > ready || ready > replicas || updated > replicas {
+        return commit.breach("S20", format!("{available} <= {ready} <= {replicas}, {updated}"));
+    }
+    let observed = status("observedGeneration");
+    let highest = highest.entry(text(after, "/metadata/uid").to_owned()).or_default();
+    if observed > number(after, "/metadata/generation") || observed < *highest {
+        return commit.breach("S20", format!("observedGeneration {observed} after {highest}"));
+    }
+    *highest = observed;
+    let (earlier, later) = (conditions(before), conditions(after));
+    for (kind, (status, since)) in &later {
+        let Some((status_before, since_before)) = earlier.get(kind) else { continue };
+        if status == status_before && since != since_before {
+            return commit.breach("S21", format!("{kind} is {status} as before, since {since}"));
+        }
+    }
+    Ok(())
 }
 
 /// Status and time of the last transition, by type.

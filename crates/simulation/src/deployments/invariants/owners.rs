@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::Commit;
 use super::window::Window;
-use super::{Commit, Invariants};
 use crate::engine::breach::Breach;
 use crate::engine::call::Call;
 use crate::engine::objects::{number, text};
@@ -134,17 +134,23 @@ impl Owners {
     }
 }
 
-impl Invariants {
-    /// S24 for writes in the namespace that all other invariants judge, too.
-    pub(super) fn judge_owners(&self, commit: &Commit<'_>, since: Duration) -> Result<(), Breach> {
+impl Owners {
+    /// S24 for writes in the namespace that all other invariants judge, too. `controllers` are those of pods and ReplicaSets,
+    /// by UID.
+    pub(super) fn judge(
+        &self,
+        commit: &Commit<'_>,
+        since: Duration,
+        controllers: &BTreeMap<String, Window<String>>,
+    ) -> Result<(), Breach> {
         let Commit { call, before, after, .. } = commit;
         if let Some(before) = before
             && call.subresource != "status"
             && matches!(&*call.resource, "pods" | "replicasets")
-            && self.owners_of.only_claims(&call.resource, before)
+            && self.only_claims(&call.resource, before)
         {
             // Another client may have removed it from its owner a moment ago.
-            let owners = self.owners.get(text(before, "/metadata/uid"));
+            let owners = controllers.get(text(before, "/metadata/uid"));
             let always = owners.is_some_and(|owners| {
                 owners.since(since).all(|owner| owner == crate::deployments::objects::ANOTHER)
             });
@@ -161,12 +167,11 @@ impl Invariants {
             (text(after, "/metadata/uid"), |field: &str| number(after, &format!("/status/{field}")));
         let most = match &*call.resource {
             "replicasets" => {
-                let lately = self.owners_of.pods.get(uid).into_iter().flat_map(|pods| pods.since(since));
+                let lately = self.pods.get(uid).into_iter().flat_map(|pods| pods.since(since));
                 i64::try_from(lately.max().copied().unwrap_or(0)).unwrap_or(i64::MAX)
             }
             _ => {
-                let lately =
-                    self.owners_of.reported.get(uid).into_iter().flat_map(|reported| reported.since(since));
+                let lately = self.reported.get(uid).into_iter().flat_map(|reported| reported.since(since));
                 lately.max().copied().unwrap_or(0)
             }
         };
@@ -227,7 +232,7 @@ mod tests {
             let picture = crate::engine::objects::Picture::default();
             let (at, now) = (Duration::from_secs(9), jiff::Timestamp::UNIX_EPOCH);
             let commit = Commit { at, now, call: &call, before, after, picture: &picture };
-            Invariants::default().judge_owners(&commit, Duration::ZERO)
+            Owners::default().judge(&commit, Duration::ZERO, &BTreeMap::new())
         };
         assert!(judged(deployment(1, ""), deployment(1, "FailedAdopt")).is_ok());
         assert!(judged(deployment(0, ""), deployment(1, "FailedAdopt")).is_err(), "counted anew");

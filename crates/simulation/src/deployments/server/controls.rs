@@ -7,8 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{FirstAttempt, Judge, Server};
-use crate::deployments::cost::Cost;
+use super::{Cost, FirstAttempt, Judge, Server};
 use crate::deployments::oracle::{self, Ending};
 use crate::engine::breach::Breach;
 use crate::engine::network;

@@ -4,13 +4,13 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::game::AnyGame;
-use super::mutation_score::mutation_score;
-use super::replay::{Source, game_of};
-use super::report::Report;
-use super::search::{Search, Seeds};
 use crate::GAMES;
-use crate::deployments::exhaustive;
+use crate::deployments::exhaustive::{self, Bounds};
+use crate::engine::any_game::AnyGame;
+use crate::engine::mutation_score::mutation_score;
+use crate::engine::replay::{Source, game_of};
+use crate::engine::report::Report;
+use crate::engine::search::{Search, Seeds};
 
 /// Runs the controllers in a hostile cluster, one history per seed, and reports what breaks. A failure is shrunk,
 /// printed step by step, and written to a file that can be run again.
@@ -129,17 +129,19 @@ pub fn execute(args: &Args, host: &Host<'_>, mut out: &mut (dyn Write + Send)) -
         patience: Duration::from_secs(args.shrink_seconds),
     };
     let chosen: Vec<&'static dyn AnyGame> = match &args.game {
-        Some(name) => GAMES.into_iter().filter(|game| game.name() == name).collect(),
+        Some(name) => GAMES.iter().copied().filter(|game| game.name() == name).collect(),
         None => GAMES.to_vec(),
     };
     if let Some(source) = &args.replay {
         return replay(source, chosen[0], args, &report, host, out);
     }
     if let Some(bug) = &args.planted {
-        return mutation_score(args, &chosen, bug, host.elapsed, out);
+        let seeds = args.seeds.range(1);
+        return mutation_score(&chosen, bug, seeds, args.minutes, args.threads, host.elapsed, out);
     }
     if let Some(replicas) = args.exhaustive {
-        return exhaustive::print(replicas, args, &report, host, out);
+        let bounds = Bounds { both: true, threads: args.threads, keep_going: args.keep_going };
+        return exhaustive::print(replicas, bounds, args.shrink, &report, host.elapsed, out);
     }
     let search = Search {
         games: &chosen,
@@ -164,7 +166,7 @@ fn replay(
     let mut game = chosen;
     if let Source::File(path) = source {
         let name = game_of(path).map_err(std::io::Error::other)?;
-        let named = GAMES.into_iter().find(|game| game.name() == name || name.is_empty());
+        let named = GAMES.iter().copied().find(|game| game.name() == name || name.is_empty());
         game = named.ok_or_else(|| std::io::Error::other(format!("there is no game {name:?}")))?;
     }
     let bug = match &args.planted {
