@@ -260,23 +260,7 @@ impl game::Scenario for Scenario {
     }
 
     fn check(&self) -> Result<(), String> {
-        let known = |kind: usize| kind < KINDS.len();
-        let fits = |act: &Act| match *act {
-            Act::Create { kind, .. } | Act::OfKind(_, kind, _) => known(kind),
-            Act::CreatePair(_, pair) | Act::BlockUnseen(_, pair) => pair.into_iter().all(known),
-            _ => true,
-        };
-        let is_known = match &self.scope {
-            Scope::Only(kinds) => kinds.iter().copied().all(known),
-            Scope::AllBut(kind) => known(*kind),
-            _ => true,
-        };
-        match self.acts.iter().find(|(_, act)| !fits(act)) {
-            _ if !is_known => Err("scope: there is no such kind".into()),
-            Some((_, act)) => Err(format!("acts: there is no such kind: {act:?}")),
-            None if self.qps >= 1.0 => Ok(()),
-            None => Err("qps: must be at least 1".into()),
-        }
+        if self.qps >= 1.0 { Ok(()) } else { Err("qps: must be at least 1".into()) }
     }
 }
 

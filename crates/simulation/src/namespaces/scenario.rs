@@ -115,23 +115,6 @@ impl game::Scenario for Scenario {
     fn with_bug(self, bug: &'static str) -> Self {
         Scenario { bug, ..self }
     }
-
-    fn check(&self) -> Result<(), String> {
-        let fits = |act: &Act| match *act {
-            Act::CreateNamespace { namespace, .. }
-            | Act::DeleteNamespace(namespace)
-            | Act::Delete(namespace, ..)
-            | Act::Release(namespace)
-            | Act::ReleaseNamespace(namespace) => namespace < NAMES.len(),
-            Act::Create { kind, namespace, .. } => kind < KINDS.len() && namespace < NAMES.len(),
-            Act::BreakKind(kind, _) | Act::SplitCollections(kind, _) => kind < KINDS.len(),
-            _ => true,
-        };
-        match self.acts.iter().find(|(_, act)| !fits(act)) {
-            Some((_, act)) => Err(format!("acts: there is no such namespace or kind: {act:?}")),
-            None => Ok(()),
-        }
-    }
 }
 
 fn act(rng: &mut fastrand::Rng) -> Act {

@@ -203,34 +203,6 @@ impl game::Scenario for Scenario {
     fn with_bug(self, bug: &'static str) -> Self {
         Scenario { bug, ..self }
     }
-
-    fn check(&self) -> Result<(), String> {
-        let one = |one: usize| one < NAMES.len();
-        let both = |pair: (usize, usize)| one(pair.0) && one(pair.1);
-        let fits = |act: &Act| match act {
-            Act::Update(request) => both(request.pair),
-            Act::Drive(pair, _) => both(*pair),
-            Act::Demand(old, new, _) => both((*old, *new)),
-            Act::Corrupt(of, nth) => one(*of) && *nth < BREAKABLE.len(),
-            Act::Pause(of, _)
-            | Act::TakeBack(of, _)
-            | Act::Abort(of)
-            | Act::Bounds(of, ..)
-            | Act::Scale(of, _)
-            | Act::Image(of, _)
-            | Act::MinReady(of, _)
-            | Act::Delete(of, _)
-            | Act::Create(of)
-            | Act::Touch(of)
-            | Act::Rival(of) => one(*of),
-            _ => true,
-        };
-        match self.acts.iter().find(|(_, act)| !fits(act)) {
-            _ if !both(self.last.pair) => Err("last.pair: there is no such controller".into()),
-            Some((_, act)) => Err(format!("acts: there is no such controller: {act:?}")),
-            None => Ok(()),
-        }
-    }
 }
 
 impl Scenario {
