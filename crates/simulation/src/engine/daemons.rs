@@ -9,6 +9,8 @@ use tokio_util::sync::CancellationToken;
 use super::network::{Cluster, Judge};
 use windlass::app::{Controllers, Parts};
 use windlass::config::{ControllerConfig, Enabled, OnConflict};
+use windlass::controllers::registry;
+use windlass::engine::entry::Registry;
 use windlass::metrics::Metrics;
 
 /// How often a killed daemon is looked for.
@@ -25,6 +27,7 @@ struct Daemon {
 pub struct Daemons<J: Judge> {
     cluster: Arc<Cluster<J>>,
     config: ControllerConfig,
+    registry: Registry,
     seed: fn(u64, u32) -> u64,
     scenario: u64,
     life: u32,
@@ -42,8 +45,18 @@ pub fn unlimited(enabled: Enabled) -> ControllerConfig {
     }
 }
 
-/// Runs the controllers of a client until they are aborted.
+/// Runs the daemon's controllers as a client until they are aborted.
 pub fn controllers<J: Judge>(
+    cluster: &Arc<Cluster<J>>,
+    agent: &str,
+    config: ControllerConfig,
+    seed: u64,
+) -> JoinHandle<anyhow::Result<()>> {
+    run(&registry::standard(), cluster, agent, config, seed)
+}
+
+fn run<J: Judge>(
+    registry: &Registry,
     cluster: &Arc<Cluster<J>>,
     agent: &str,
     config: ControllerConfig,
@@ -57,7 +70,8 @@ pub fn controllers<J: Judge>(
         metrics: Metrics::new(),
         election: None,
     };
-    tokio::spawn(Controllers::new(config, parts).run(CancellationToken::new(), Duration::from_secs(10)))
+    let controllers = Controllers::with(registry, config, parts);
+    tokio::spawn(controllers.run(CancellationToken::new(), Duration::from_secs(10)))
 }
 
 impl<J: Judge> Daemons<J> {
@@ -68,7 +82,14 @@ impl<J: Judge> Daemons<J> {
         scenario: u64,
         seed: fn(u64, u32) -> u64,
     ) -> Self {
-        Daemons { cluster, config, seed, scenario, life: 0, running: Vec::new() }
+        let registry = registry::standard();
+        Daemons { cluster, config, registry, seed, scenario, life: 0, running: Vec::new() }
+    }
+
+    /// The same with the controllers of this registry.
+    #[must_use]
+    pub fn of(self, registry: Registry) -> Self {
+        Daemons { registry, ..self }
     }
 
     /// Starts another.
@@ -77,7 +98,7 @@ impl<J: Judge> Daemons<J> {
         let (agent, now) = (format!("d{}", self.life), self.cluster.elapsed());
         self.cluster.with_judge(|judge| judge.daemon_started(&agent, now));
         let seed = (self.seed)(self.scenario, self.life);
-        let task = controllers(&self.cluster, &agent, self.config.clone(), seed).abort_handle();
+        let task = run(&self.registry, &self.cluster, &agent, self.config.clone(), seed).abort_handle();
         self.running.push(Daemon { agent, task, ends: None });
     }
 
