@@ -163,5 +163,9 @@ fn response_kind(kind: &Kind, sub: Subresource) -> (&'static str, &'static str, 
         Subresource::Scale => ("autoscaling", "v1", "Scale"),
         Subresource::Binding => ("", "v1", "Binding"),
         Subresource::Eviction => ("policy", "v1", "Eviction"),
+        Subresource::Log => ("", "v1", "Pod"),
+        Subresource::Exec => ("", "v1", "PodExecOptions"),
+        Subresource::Attach => ("", "v1", "PodAttachOptions"),
+        Subresource::PortForward => ("", "v1", "PodPortForwardOptions"),
     }
 }

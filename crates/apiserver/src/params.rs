@@ -57,6 +57,16 @@ pub(crate) struct Params {
     /// Whether an apply takes what others own.
     pub(crate) force: Option<bool>,
     pub(crate) pretty: bool,
+    pub(crate) log: LogOptions,
+}
+
+/// The parameters of the log of a container.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LogOptions {
+    pub(crate) container: String,
+    pub(crate) previous: bool,
+    pub(crate) timestamps: bool,
+    pub(crate) tail: Option<usize>,
 }
 
 impl Params {
@@ -95,6 +105,10 @@ impl Params {
                     other => return Err(unsupported("ListOptions", name, other, &["Exact", "NotOlderThan"])),
                 }
             }
+            "container" => self.log.container = value,
+            "previous" => self.log.previous = boolean(&value),
+            "timestamps" => self.log.timestamps = boolean(&value),
+            "tailLines" => self.log.tail = Some(number(name, &value)?),
             "limit" => self.limit = number(name, &value)?,
             "continue" => self.continue_token = value,
             "allowWatchBookmarks" => self.allow_watch_bookmarks = boolean(&value),

@@ -173,15 +173,13 @@ pub(crate) fn verb(method: &Method, place: &Place, watch: bool) -> Result<Verb, 
         ("PUT", false, None) => Verb::Update,
         ("PATCH", false, None) => Verb::Patch,
         ("DELETE", false, None) => Verb::Delete,
-        ("GET", false, Some(Subresource::Approval | Subresource::Status | Subresource::Scale)) => Verb::Get,
-        ("PUT", false, Some(Subresource::Binding | Subresource::Eviction)) => {
+        ("GET", false, Some(sub)) if sub.verbs().contains(&"get") => Verb::Get,
+        ("PUT", false, Some(sub)) if !sub.verbs().contains(&"update") => {
             return Err(Failure::method_not_allowed());
         }
         ("PUT", false, Some(_)) => Verb::Update,
-        ("PATCH", false, Some(Subresource::Approval | Subresource::Status | Subresource::Scale)) => {
-            Verb::Patch
-        }
-        ("POST", false, Some(Subresource::Binding | Subresource::Eviction)) => Verb::Create,
+        ("PATCH", false, Some(sub)) if sub.verbs().contains(&"patch") => Verb::Patch,
+        ("POST", false, Some(sub)) if sub.verbs().contains(&"create") => Verb::Create,
         _ => return Err(Failure::method_not_allowed()),
     };
     let served = place.subresource.is_some() || place.kind.verbs.contains(&verb.name());

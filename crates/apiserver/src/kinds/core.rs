@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::lists;
-use super::row::Subresource::{Binding, Eviction, Finalize, Scale, Status};
+use super::row::Subresource::{Attach, Binding, Eviction, Exec, Finalize, Log, PortForward, Scale, Status};
 use super::row::{By, Generation, Kind, Nulls, of};
 use crate::rest::{counts, strategy};
 use crate::validate::{batch, endpoints, limits, names, node, objects, pod, storage, workload};
@@ -132,7 +132,7 @@ pub(super) static ROWS: &[Kind] = &[
     Kind {
         short_names: &["po"],
         categories: &["all"],
-        subresources: &[Binding, Eviction, Status],
+        subresources: &[Attach, Binding, Eviction, Exec, Log, PortForward, Status],
         generation: Generation::Spec,
         returns_deleted: true,
         protobuf: true,

@@ -28,6 +28,14 @@ pub(crate) enum Subresource {
     Approval,
     /// `/eviction`: a graceful deletion that a disruption budget may refuse (there are none here).
     Eviction,
+    /// `/log`: the lines of a container.
+    Log,
+    /// `/exec`: a command in a container, which no container here has.
+    Exec,
+    /// `/attach`, the same.
+    Attach,
+    /// `/portforward`, the same.
+    PortForward,
 }
 
 impl Subresource {
@@ -39,6 +47,10 @@ impl Subresource {
             Subresource::Approval => "approval",
             Subresource::Binding => "binding",
             Subresource::Eviction => "eviction",
+            Subresource::Log => "log",
+            Subresource::Exec => "exec",
+            Subresource::Attach => "attach",
+            Subresource::PortForward => "portforward",
         }
     }
 
@@ -48,6 +60,8 @@ impl Subresource {
             Subresource::Approval | Subresource::Status | Subresource::Scale => &["get", "patch", "update"],
             Subresource::Finalize => &["update"],
             Subresource::Binding | Subresource::Eviction => &["create"],
+            Subresource::Log => &["get"],
+            Subresource::Exec | Subresource::Attach | Subresource::PortForward => &["create", "get"],
         }
     }
 }

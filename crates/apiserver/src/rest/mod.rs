@@ -11,6 +11,7 @@ mod create;
 mod definitions;
 mod delete;
 mod documents;
+mod logs;
 mod patch;
 mod read;
 mod reply;
@@ -259,6 +260,10 @@ fn object_reply(
             let content_type = request.form.watch_content_type();
             Ok(Reply { code: 200, content_type, content, warnings: Vec::new(), etag: None })
         }
+        (_, Some(sub @ (Subresource::Exec | Subresource::Attach | Subresource::PortForward))) => {
+            Err(logs::refuse(sub))
+        }
+        (Verb::Get, Some(Subresource::Log)) => logs::log(server, request),
         (Verb::Get, Some(Subresource::Scale)) => scale::get(server, request),
         (Verb::Get, _) => read::get(server, request),
         (Verb::List, _) => read::list(server, request),

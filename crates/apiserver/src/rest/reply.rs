@@ -41,6 +41,18 @@ impl Reply {
         Reply { code, content_type, content: Content::Text(text), warnings: Vec::new(), etag: None }
     }
 
+    /// Lines of text.
+    pub(super) fn plain(text: String) -> Self {
+        let content_type = "text/plain; charset=utf-8";
+        Reply {
+            code: 200,
+            content_type,
+            content: Content::Text(text.into()),
+            warnings: Vec::new(),
+            etag: None,
+        }
+    }
+
     pub(super) fn value(code: u16, value: &Value) -> Self {
         Self::json(code, to_bytes(value))
     }

@@ -105,7 +105,7 @@ async fn a_client_can_ask_for_health_and_version() {
 #[tokio::test(start_paused = true)]
 async fn a_missing_object_is_not_found() {
     let sandbox = sandbox();
-    for path in ["/", "/apis/batch/v1/works", "/api/v1/pods/a/b/c/d", "/api/v1/namespaces/x/pods/y/log"] {
+    for path in ["/", "/apis/batch/v1/works", "/api/v1/pods/a/b/c/d", "/api/v1/namespaces/x/pods/y/nothing"] {
         let message = sandbox.get(path).await.refused(404);
         assert_eq!(message, "the server could not find the requested resource", "{path}");
     }

@@ -10,6 +10,7 @@ mod deletion;
 mod documents;
 mod faults;
 mod lists;
+mod logs;
 mod patches;
 mod quotas;
 mod replicationcontrollers;

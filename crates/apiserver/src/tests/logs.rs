@@ -1,0 +1,73 @@
+//! `kubectl logs`, `exec`, `attach` and `port-forward`.
+
+use super::*;
+
+async fn log(sandbox: &Sandbox, query: &str) -> (u16, String) {
+    let request = Request::get(format!("{PODS}/web/log{query}")).body(Body::empty()).unwrap();
+    let response = sandbox.router().oneshot(request).await.unwrap();
+    let code = response.status().as_u16();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    let text = String::from_utf8(bytes.to_vec()).unwrap();
+    match serde_json::from_str::<Value>(&text) {
+        Ok(status) => (code, status["message"].as_str().unwrap().to_owned()),
+        Err(_) => (code, text),
+    }
+}
+
+/// A pod with two containers, of which the first has this state and last state.
+async fn with_a_pod(state: Value, last: Value) -> Sandbox {
+    let sandbox = sandbox();
+    let metadata = json!({"name": "web", "annotations": {"windlass.dev/pod-log": "listening\non port 80"}});
+    let containers = json!([{"name": "main", "image": "a"}, {"name": "side", "image": "b"}]);
+    sandbox.post(PODS, json!({"metadata": metadata, "spec": {"containers": containers}})).await.ok();
+    let status = json!({"name": "main", "image": "a", "imageID": "", "ready": false, "restartCount": 1,
+                        "state": state, "lastState": last});
+    let status = json!({"status": {"containerStatuses": [status]}});
+    sandbox.patch(&format!("{PODS}/web/status"), MERGE, status).await.ok();
+    sandbox
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_has_the_start_the_end_and_the_lines_of_the_annotation() {
+    let running = json!({"running": {"startedAt": "2026-01-01T00:00:07Z"}});
+    let ended = json!({"terminated": {"startedAt": "2026-01-01T00:00:01Z", "finishedAt": "2026-01-01T00:00:03Z",
+                                      "exitCode": 3}});
+    let sandbox = with_a_pod(running, ended).await;
+    let start = "started (simulated: no process runs here)\n";
+    let lines = format!("{start}listening\non port 80\n");
+    assert_eq!(log(&sandbox, "?container=main").await, (200, lines.clone()));
+    let before = format!("{lines}ended with exit code 3\n");
+    assert_eq!(log(&sandbox, "?container=main&previous=true").await, (200, before));
+    let last = "2026-01-01T00:00:07Z on port 80\n";
+    assert_eq!(log(&sandbox, "?container=main&tailLines=1&timestamps=true").await, (200, last.into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_is_not_there_is_refused_as_by_a_real_server() {
+    let sandbox = with_a_pod(json!({"waiting": {"reason": "ImagePullBackOff"}}), json!({})).await;
+    for (query, said) in [
+        ("", "a container name must be specified for pod web, choose one of: [main side]"),
+        ("?container=x", "container x is not valid for pod web"),
+        ("?container=main", "container \"main\" in pod \"web\" is waiting to start: ImagePullBackOff"),
+        ("?container=side", "container \"side\" in pod \"web\" is waiting to start: ContainerCreating"),
+        ("?container=main&previous=true", "previous terminated container \"main\" in pod \"web\" not found"),
+    ] {
+        assert_eq!(log(&sandbox, query).await, (400, said.to_owned()), "{query}");
+    }
+    assert_eq!(sandbox.get(&format!("{PODS}/gone/log")).await.refused(404), "pods \"gone\" not found");
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_is_no_process_to_reach() {
+    let sandbox = with_a_pod(json!({}), json!({})).await;
+    for (sub, what) in [
+        ("exec", "there is no process in which a command could run"),
+        ("attach", "there is no process to attach to"),
+        ("portforward", "there is no process that listens on a port"),
+    ] {
+        let said = format!("the containers of this API server are simulated: {what}");
+        let path = format!("{PODS}/web/{sub}?command=ls");
+        assert_eq!(sandbox.get(&path).await.refused(501), said);
+        assert_eq!(sandbox.post(&path, json!({})).await.refused(501), said);
+    }
+}
