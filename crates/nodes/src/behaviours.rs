@@ -23,6 +23,7 @@ use super::{
 
 mod nodes;
 mod pods;
+mod scheduling;
 
 /// A cluster in virtual time, with some of its controllers running.
 struct Rig {
@@ -97,6 +98,15 @@ impl Rig {
     async fn patch(&self, path: &str, name: &str, patch: Value) -> Value {
         let request = Request::new(path).patch(name, &PatchParams::default(), &Patch::Merge(patch));
         send(&self.client, request).await.unwrap()
+    }
+
+    /// The reasons and messages of the events about a pod.
+    async fn events(&self, name: &str) -> Vec<String> {
+        let events = self.list("/api/v1/namespaces/default/events").await;
+        let about = events.iter().filter(|event| event["involvedObject"]["name"] == name);
+        about
+            .map(|e| format!("{} {}", e["reason"].as_str().unwrap(), e["message"].as_str().unwrap()))
+            .collect()
     }
 
     async fn phase(&self, name: &str) -> String {

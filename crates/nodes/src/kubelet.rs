@@ -12,6 +12,7 @@ mod heartbeats;
 pub mod lifecycle;
 pub mod nodes;
 mod options;
+pub mod quantity;
 pub mod record;
 mod registration;
 pub mod status;

@@ -55,11 +55,13 @@ async fn a_daemon_pod_is_bound_to_its_node_only() {
     assert_eq!(node_of(&rig, "three").await, "sandbox-node-3", "cordoned, and tolerated");
     assert_eq!(
         complaint(&rig, "refused").await,
-        "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+        "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. \
+         preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
     );
     assert_eq!(
         complaint(&rig, "nowhere").await,
-        "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+        "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity]. preemption: 0/3 nodes are \
+         available: 3 Preemption is not helpful for scheduling."
     );
     // A node with that name is created: its pod has waited for it.
     rig.create(NODES, json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "sandbox-node-9"}}))

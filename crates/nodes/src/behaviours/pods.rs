@@ -109,7 +109,11 @@ async fn an_unschedulable_pod_reports_it_and_is_bound_when_a_node_becomes_suitab
     let pod = rig.get(PODS, "web").await.unwrap();
     let condition = &pod["status"]["conditions"][0];
     assert_eq!((&condition["type"], &condition["reason"]), (&json!("PodScheduled"), &json!("Unschedulable")));
-    assert_eq!(condition["message"], "0/3 nodes are available: 3 node(s) were unschedulable.");
+    assert_eq!(
+        condition["message"],
+        "0/3 nodes are available: 3 node(s) were unschedulable. preemption: 0/3 nodes are \
+        available: 3 Preemption is not helpful for scheduling."
+    );
     let events = rig.list("/api/v1/namespaces/default/events").await;
     assert!(events.iter().any(|event| event["reason"] == "FailedScheduling"), "{events:#?}");
     rig.patch(NODES, "sandbox-node-2", json!({"spec": {"unschedulable": false}})).await;

@@ -78,8 +78,12 @@ pub struct Lifecycle {
     sequence: u64,
     /// The unschedulable pods; only they are retried when capacity is freed.
     stuck: BTreeSet<String>,
+    /// Those of them that may fit when another pod is placed.
+    stuck_on_others: BTreeSet<String>,
     /// The number of times that capacity may have been freed.
     offers: u64,
+    /// The number of times that the company of other pods has changed.
+    companies: u64,
 }
 
 impl Lifecycle {
@@ -95,7 +99,9 @@ impl Lifecycle {
             queued: BTreeMap::new(),
             sequence: 0,
             stuck: BTreeSet::new(),
+            stuck_on_others: BTreeSet::new(),
             offers: 0,
+            companies: 0,
         }
     }
 
@@ -151,12 +157,16 @@ impl Lifecycle {
         if let Some(node) = pod.node() {
             self.on_node.entry(node.to_owned()).or_default().insert(uid.clone());
         }
-        tracked.pod = pod;
-        let freed = !was_terminal && tracked.pod.is_terminal();
-        self.count(&uid);
+        let was_ending = tracked.pod.metadata.deletion_timestamp.is_some();
+        let freed = !was_terminal && pod.is_terminal();
+        let is_ending = pod.metadata.deletion_timestamp.is_some();
+        self.count(&uid, Some(pod));
         self.decide(&uid, now);
         if freed {
             self.offer_room(now);
+        } else if was_ending != is_ending {
+            // It does not count for topology spread constraints any more.
+            self.offer_company(now);
         }
     }
 
@@ -173,8 +183,9 @@ impl Lifecycle {
             }
             self.unqueue(uid);
             self.stuck.remove(uid);
+            self.stuck_on_others.remove(uid);
             if let Some(node) = tracked.place {
-                self.vacate(&node);
+                self.load.pod_removed(&tracked.pod, &node);
                 self.offer_room(now);
             }
         }
@@ -200,11 +211,23 @@ impl Lifecycle {
 
     /// Chooses a node and counts the pod on it from now on, before the server has confirmed it.
     pub fn assume(&mut self, uid: &str) -> Result<String, String> {
-        let Some(tracked) = self.pods.get_mut(uid) else { return Err("the pod is gone".to_owned()) };
-        tracked.tried = self.offers;
-        let node = scheduler::choose(&tracked.pod, &self.nodes.present, &self.load)?;
-        tracked.place = Some(node.clone());
-        self.load.pod_added(&node);
+        let offers = self.offers_for(uid);
+        if let Some(tracked) = self.pods.get_mut(uid) {
+            tracked.tried = offers;
+        }
+        let Some(tracked) = self.pods.get(uid) else { return Err("the pod is gone".to_owned()) };
+        let each_placed = |count: &mut dyn FnMut(&Pod, &str)| {
+            for other in self.pods.values() {
+                if let Some(node) = &other.place {
+                    count(&other.pod, node);
+                }
+            }
+        };
+        let node = scheduler::choose(&tracked.pod, &self.nodes.present, &mut self.load, &each_placed)?;
+        self.load.pod_added(&tracked.pod, &node);
+        if let Some(tracked) = self.pods.get_mut(uid) {
+            tracked.place = Some(node.clone());
+        }
         Ok(node)
     }
 
@@ -218,6 +241,7 @@ impl Lifecycle {
 
     /// Takes in how a step ended.
     pub fn settle(&mut self, uid: &str, step: Step, outcome: Outcome, now: Instant) {
+        let offers = self.offers_for(uid);
         let Some(tracked) = self.pods.get_mut(uid) else { return };
         tracked.busy = false;
         match outcome {
@@ -227,8 +251,11 @@ impl Lifecycle {
             }
             Outcome::Moot => tracked.reached = tracked.reached.max(Some(step)),
             // A node may have become suitable while the pod was being marked as unschedulable.
-            Outcome::Unplaced if tracked.tried == self.offers => {
+            Outcome::Unplaced if tracked.tried == offers => {
                 self.stuck.insert(uid.to_owned());
+                if tracked.pod.depends_on_others() {
+                    self.stuck_on_others.insert(uid.to_owned());
+                }
             }
             Outcome::Unplaced => {}
             Outcome::Failed => {
@@ -240,39 +267,54 @@ impl Lifecycle {
             }
         }
         if step == Step::Place && matches!(outcome, Outcome::Failed | Outcome::Moot) {
-            self.count(uid);
+            self.count(uid, None);
         }
         self.decide(uid, now);
+        if step == Step::Place && outcome == Outcome::Done {
+            self.offer_company(now);
+        }
+    }
+
+    /// How often something has changed that may make room for this pod.
+    fn offers_for(&self, uid: &str) -> u64 {
+        let depends = self.pods.get(uid).is_some_and(|tracked| tracked.pod.depends_on_others());
+        if depends { self.offers + self.companies } else { self.offers }
     }
 
     /// Unschedulable pods may fit now.
     fn offer_room(&mut self, now: Instant) {
         self.offers += 1;
+        self.stuck_on_others.clear();
         for uid in std::mem::take(&mut self.stuck) {
             self.decide(&uid, now);
         }
     }
 
-    /// Makes `place` agree with the pod: its node while it may still run there.
-    fn count(&mut self, uid: &str) {
-        let Some(tracked) = self.pods.get_mut(uid) else { return };
-        let placed = tracked.busy || tracked.reached >= Some(Step::Place);
-        let assumed = tracked.place.clone().filter(|_| placed);
-        let actual = tracked.pod.node().map(str::to_owned).or(assumed);
-        let wanted = actual.filter(|_| !tracked.pod.is_terminal());
-        let before = std::mem::replace(&mut tracked.place, wanted.clone());
-        if before != wanted {
-            if let Some(node) = before {
-                self.vacate(&node);
-            }
-            if let Some(node) = wanted {
-                self.load.pod_added(&node);
-            }
+    /// Unschedulable pods that depend on where others are may fit now.
+    fn offer_company(&mut self, now: Instant) {
+        self.companies += 1;
+        for uid in std::mem::take(&mut self.stuck_on_others) {
+            self.stuck.remove(&uid);
+            self.decide(&uid, now);
         }
     }
 
-    fn vacate(&mut self, node: &str) {
-        self.load.pod_removed(node);
+    /// Makes `place` agree with the pod, which may have changed: its node while it may still run there.
+    fn count(&mut self, uid: &str, changed: Option<Pod>) {
+        let Some(tracked) = self.pods.get_mut(uid) else { return };
+        if let Some(node) = &tracked.place {
+            self.load.pod_removed(&tracked.pod, node);
+        }
+        if let Some(pod) = changed {
+            tracked.pod = pod;
+        }
+        let placed = tracked.busy || tracked.reached >= Some(Step::Place);
+        let assumed = tracked.place.clone().filter(|_| placed);
+        let actual = tracked.pod.node().map(str::to_owned).or(assumed);
+        tracked.place = actual.filter(|_| !tracked.pod.is_terminal());
+        if let Some(node) = &tracked.place {
+            self.load.pod_added(&tracked.pod, node);
+        }
     }
 
     fn decide(&mut self, uid: &str, now: Instant) {

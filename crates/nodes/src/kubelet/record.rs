@@ -5,15 +5,17 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use k8s_openapi::{
     NamespaceResourceScope,
-    api::core::v1::{Affinity, PodReadinessGate, Toleration},
+    api::core::v1::{Affinity, PodAffinityTerm, PodReadinessGate, Toleration, TopologySpreadConstraint},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
 use kube::Resource;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+
+use super::quantity::Amount;
 
 /// A pod, as far as placing and running it needs.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(from = "Watched")]
 pub struct Pod {
     /// Its name, and the state of its deletion.
     pub metadata: Metadata,
@@ -23,9 +25,8 @@ pub struct Pod {
     pub status: PodStatus,
 }
 
-/// The metadata that are read; all of them are twice as large, without the labels, annotations and owners.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+/// The metadata that are read; all of them are twice as large, without annotations and owners.
+#[derive(Clone, Debug, Default)]
 pub struct Metadata {
     /// The name.
     pub name: Option<String>,
@@ -41,6 +42,37 @@ pub struct Metadata {
     pub deletion_grace_period_seconds: Option<i64>,
     /// The finalizers that keep it once its containers have ended.
     pub finalizers: Option<Vec<String>>,
+    labels: Pairs<Box<str>>,
+}
+
+impl Metadata {
+    /// The value of a label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.labels.0.iter().find(|(known, _)| &**known == key).map(|(_, value)| &**value)
+    }
+}
+
+/// A map that takes no more room than what is in it.
+#[derive(Clone, Debug)]
+pub struct Pairs<V>(Box<[(Box<str>, V)]>);
+
+impl<V> Default for Pairs<V> {
+    fn default() -> Self {
+        Pairs(Box::default())
+    }
+}
+
+impl<V> FromIterator<(Box<str>, V)> for Pairs<V> {
+    fn from_iter<I: IntoIterator<Item = (Box<str>, V)>>(pairs: I) -> Self {
+        Pairs(pairs.into_iter().collect())
+    }
+}
+
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for Pairs<V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let pairs = Option::<BTreeMap<Box<str>, V>>::deserialize(deserializer)?;
+        Ok(pairs.into_iter().flatten().collect())
+    }
 }
 
 /// A pod as the watch reads it.
@@ -62,6 +94,12 @@ impl From<Watched> for Pod {
             deletion_timestamp: metadata.deletion_timestamp,
             deletion_grace_period_seconds: metadata.deletion_grace_period_seconds,
             finalizers: metadata.finalizers,
+            labels: metadata
+                .labels
+                .into_iter()
+                .flatten()
+                .map(|(key, value)| (key.into(), value.into()))
+                .collect(),
         };
         Pod { metadata, spec, status }
     }
@@ -79,8 +117,16 @@ pub struct PodSpec {
     pub scheduling_gates: Option<Vec<serde_json::Value>>,
     /// Labels its node must have.
     pub node_selector: Option<BTreeMap<String, String>>,
-    /// Only the required node affinity is read.
+    /// Only what is required is read.
     pub affinity: Option<Box<Affinity>>,
+    /// Only those with `DoNotSchedule` are read.
+    pub topology_spread_constraints: Option<Box<[TopologySpreadConstraint]>>,
+    /// `Never` or absent.
+    pub preemption_policy: Option<Box<str>>,
+    /// What the pod needs in addition to its containers.
+    pub overhead: Pairs<Amount>,
+    /// What the pod needs in all.
+    pub resources: Option<Box<Resources>>,
     /// The taints it may ignore.
     pub tolerations: Option<Vec<Toleration>>,
     /// Run to completion before the others start, unless they are sidecars.
@@ -103,6 +149,45 @@ pub struct Container {
     pub image: Option<String>,
     /// `Always` on an init container makes it a sidecar.
     pub restart_policy: Option<String>,
+    /// What it needs.
+    pub resources: Option<Box<Resources>>,
+    /// The ports that it names.
+    pub ports: Option<Box<[Port]>>,
+}
+
+/// The resources of a container, or of a pod. The API server writes the requests that follow from limits.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Resources {
+    requests: Pairs<Amount>,
+}
+
+/// A port of a container.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Port {
+    container_port: i64,
+    host_port: Option<i64>,
+    #[serde(rename = "hostIP")]
+    host_ip: Option<Box<str>>,
+    protocol: Option<Box<str>>,
+}
+
+/// A port of a node that a pod takes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HostPort {
+    port: i64,
+    protocol: Box<str>,
+    ip: Box<str>,
+}
+
+impl HostPort {
+    /// Whether no node can have both.
+    pub fn conflicts(&self, other: &Self) -> bool {
+        const ANY: &str = "0.0.0.0";
+        let same_ip = self.ip == other.ip || &*self.ip == ANY || &*other.ip == ANY;
+        self.port == other.port && self.protocol == other.protocol && same_ip
+    }
 }
 
 impl Container {
@@ -169,6 +254,91 @@ impl Pod {
     /// The containers that run to completion first, and the sidecars.
     pub fn init_containers(&self) -> &[Container] {
         self.spec.init_containers.as_deref().unwrap_or_default()
+    }
+
+    /// The terms of its required pod affinity.
+    pub fn required_affinity(&self) -> impl Iterator<Item = &PodAffinityTerm> {
+        let affinity = self.spec.affinity.as_ref().and_then(|affinity| affinity.pod_affinity.as_ref());
+        affinity
+            .into_iter()
+            .flat_map(|all| all.required_during_scheduling_ignored_during_execution.iter())
+            .flatten()
+    }
+
+    /// The terms of its required pod anti-affinity.
+    pub fn required_anti_affinity(&self) -> impl Iterator<Item = &PodAffinityTerm> {
+        let affinity = self.spec.affinity.as_ref().and_then(|affinity| affinity.pod_anti_affinity.as_ref());
+        affinity
+            .into_iter()
+            .flat_map(|all| all.required_during_scheduling_ignored_during_execution.iter())
+            .flatten()
+    }
+
+    /// Whether where other pods are decides where it may run.
+    pub fn depends_on_others(&self) -> bool {
+        self.spec.topology_spread_constraints.is_some() || self.required_affinity().next().is_some()
+    }
+
+    /// The ports of its node that it takes. In the network of the node every port is one of the node.
+    pub fn host_ports(&self) -> impl Iterator<Item = HostPort> {
+        let in_host_network = self.spec.host_network == Some(true);
+        let sidecars = self.init_containers().iter().filter(|container| container.is_sidecar());
+        let ports = self
+            .spec
+            .containers
+            .iter()
+            .chain(sidecars)
+            .flat_map(|container| container.ports.iter().flatten());
+        ports.filter_map(move |port| {
+            let own = in_host_network.then_some(port.container_port);
+            Some(HostPort {
+                port: port.host_port.or(own).filter(|port| *port > 0)?,
+                protocol: port.protocol.clone().unwrap_or_else(|| "TCP".into()),
+                ip: port.host_ip.clone().filter(|ip| !ip.is_empty()).unwrap_or_else(|| "0.0.0.0".into()),
+            })
+        })
+    }
+
+    /// What the pod asks of its node, in billionths: what its containers and sidecars need together, or one of its init
+    /// containers beside the sidecars before it, if that is more (KEP-753); or what the pod says of itself; and the
+    /// overhead.
+    pub fn requests(&self) -> BTreeMap<Box<str>, i128> {
+        type Sum = BTreeMap<Box<str>, i128>;
+        fn add(sum: &mut Sum, amounts: &Pairs<Amount>) {
+            for (resource, amount) in &amounts.0 {
+                let sum = sum.entry(resource.clone()).or_default();
+                *sum = sum.saturating_add(amount.0.max(0));
+            }
+        }
+        let mut sum = Sum::new();
+        for resources in self.spec.containers.iter().filter_map(|container| container.resources.as_ref()) {
+            add(&mut sum, &resources.requests);
+        }
+        let (mut sidecars, mut most) = (Sum::new(), Sum::new());
+        for container in self.init_containers() {
+            let Some(resources) = &container.resources else { continue };
+            let mut beside = sidecars.clone();
+            add(&mut beside, &resources.requests);
+            if container.is_sidecar() {
+                add(&mut sum, &resources.requests);
+                sidecars.clone_from(&beside);
+            }
+            for (resource, amount) in beside {
+                let most = most.entry(resource).or_default();
+                *most = amount.max(*most);
+            }
+        }
+        for (resource, amount) in most {
+            let sum = sum.entry(resource).or_default();
+            *sum = amount.max(*sum);
+        }
+        for (resource, amount) in self.spec.resources.iter().flat_map(|resources| &resources.requests.0) {
+            if matches!(&**resource, "cpu" | "memory") || resource.starts_with("hugepages-") {
+                sum.insert(resource.clone(), amount.0.max(0));
+            }
+        }
+        add(&mut sum, &self.spec.overhead);
+        sum
     }
 
     /// The condition of that type.
