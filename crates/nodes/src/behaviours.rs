@@ -21,6 +21,7 @@ use super::{
     kubelet,
 };
 
+mod configuration;
 mod nodes;
 mod pods;
 mod scheduling;
@@ -115,6 +116,7 @@ impl Rig {
     }
 }
 
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const NODES: &str = "/api/v1/nodes";
 

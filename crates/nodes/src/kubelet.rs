@@ -8,19 +8,25 @@
 //! The decisions are in [`lifecycle`] and [`status`](mod@status), both pure; this file carries them out.
 
 mod calls;
+mod faults;
 mod heartbeats;
+mod image_name;
 pub mod lifecycle;
 pub mod nodes;
 mod options;
 pub mod quantity;
 pub mod record;
+pub mod references;
 mod registration;
+pub mod resources;
 pub mod status;
 mod tracked;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use futures::{
+    FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStream, stream::FuturesUnordered,
+};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 use serde_json::json;
@@ -31,8 +37,9 @@ pub use self::options::{NodeLabel, NodeTaint, Options};
 use self::{
     calls::{Call, Calls, pods_path},
     lifecycle::{Delays, Lifecycle, Outcome, Step},
-    record::{Pod, Watched},
-    status::{Place, Stage},
+    record::{Container, Pod, Watched},
+    references::{ConfigChange, Configs},
+    status::{Fault, Place, Stage},
 };
 use super::{
     api_client::rfc3339,
@@ -70,6 +77,7 @@ struct Simulator {
     event_names: u64,
     /// The nodes that others have created, each with a number for its address.
     others: BTreeMap<String, usize>,
+    configs: Configs,
     /// Both kinds have been listed: before that a pod without a node is no sign of anything.
     synced: (bool, bool),
 }
@@ -87,6 +95,7 @@ impl Simulator {
             addresses: BTreeSet::new(),
             event_names: 0,
             others: BTreeMap::new(),
+            configs: Configs::default(),
             synced: (false, false),
         }
     }
@@ -94,6 +103,8 @@ impl Simulator {
     async fn run(mut self) {
         let mut nodes = follow(Api::<Node>::all(self.client.clone()), for_a_day());
         let mut pods = follow(Api::<Watched>::all(self.client.clone()), for_a_day());
+        // Followed from the first pod that needs one.
+        let mut configs: Option<BoxStream<'static, ConfigChange>> = None;
         let mut running = Running::new();
         let mut reporting = FuturesUnordered::new();
         loop {
@@ -120,6 +131,9 @@ impl Simulator {
                     Change::Put(pod) => {
                         let pod = Pod::from(pod);
                         self.addresses.extend(pod.status.pod_ip.clone());
+                        if configs.is_none() && pod.needs(None) {
+                            configs = Some(Configs::follow(&self.client));
+                        }
                         self.life.pod_changed(pod, Instant::now());
                     }
                     Change::Deleted(pod) => {
@@ -131,6 +145,10 @@ impl Simulator {
                     }
                     Change::Synced => self.synced.1 = true,
                 },
+                Some(change) = next(&mut configs), if configs.is_some() => {
+                    let is_meant = self.configs.observe(change);
+                    self.life.configs_changed(is_meant, Instant::now());
+                }
                 () = sleep_until(due), if due.is_some() => {
                     if let Some((uid, step)) = self.life.take(Instant::now()) {
                         running.push(self.step(uid, step));
@@ -162,11 +180,7 @@ impl Simulator {
         let calls = match step {
             Step::Place => self.place(&uid, &pod),
             Step::Start => self.report(&pod, Stage::Starting),
-            Step::Run => {
-                let mut calls = self.report(&pod, Stage::Running);
-                self.record_run_events(&pod, &mut calls);
-                calls
-            }
+            Step::Run => self.start(&uid, &pod),
             Step::Regate => self.report(&pod, Stage::Running),
             Step::Evict => self.evict(&pod),
             Step::Finish => self.finish(&pod),
@@ -197,7 +211,7 @@ impl Simulator {
             }
             Err(why) => {
                 let mut calls = Calls::new(Outcome::Unplaced);
-                if self.life.record_unschedulable(uid, &why) {
+                if self.life.record_complaint(uid, &why) {
                     let patch = status::unschedulable(pod, &why, (self.options.now)());
                     calls.needed.push(Call::PatchStatus(patch));
                     self.record_event(pod, &mut calls, SCHEDULER, "Warning", "FailedScheduling", &why);
@@ -205,6 +219,47 @@ impl Simulator {
                 calls
             }
         }
+    }
+
+    /// Starts the containers, as far as they can start.
+    fn start(&mut self, uid: &str, pod: &Pod) -> Calls {
+        self.life.judge_by_configs(uid);
+        if pod.needs(None) && !self.configs.are_known() {
+            return Calls::new(Outcome::Blocked);
+        }
+        if let Some(why) = self.configs.missing_volume(pod) {
+            let mut calls = Calls::new(Outcome::Blocked);
+            if self.life.record_complaint(uid, &why) {
+                calls = self.report(pod, Stage::Starting).with(Outcome::Blocked);
+                self.record_event(pod, &mut calls, KUBELET, "Warning", "FailedMount", &why);
+            }
+            return calls;
+        }
+        let containers = pod.init_containers().iter().chain(&pod.spec.containers);
+        let faults: Vec<(&Container, Fault)> =
+            containers.filter_map(|container| Some((container, self.fault(pod, container)?))).collect();
+        let heals = faults.iter().any(|(_, fault)| faults::heals(fault));
+        if heals && !self.life.record_complaint(uid, &format!("{faults:?}")) {
+            return Calls::new(Outcome::Blocked);
+        }
+        let outcome = if heals { Outcome::Blocked } else { Outcome::Done };
+        let mut calls = self.report(pod, Stage::Running).with(outcome);
+        if faults.is_empty() {
+            for container in &pod.spec.containers {
+                let message = format!("Started container {}", container.name);
+                self.record_event(pod, &mut calls, KUBELET, "Normal", "Started", &message);
+            }
+        }
+        for (container, fault) in &faults {
+            for (kind, reason, message) in faults::events(container, fault) {
+                self.record_event(pod, &mut calls, KUBELET, kind, reason, &message);
+            }
+        }
+        calls
+    }
+
+    fn fault(&self, pod: &Pod, container: &Container) -> Option<Fault> {
+        faults::of(pod, container, &self.configs, self.options.never_ready.as_ref())
     }
 
     fn report(&mut self, pod: &Pod, stage: Stage) -> Calls {
@@ -215,11 +270,11 @@ impl Simulator {
             (None, _) if stage == Stage::Running => self.address(),
             (None, _) => String::new(),
         };
-        let broken = |image: &str| self.is_broken(image);
+        let fault = |container: &Container| self.fault(pod, container);
         let node = pod.node().and_then(|name| self.life.nodes().get(name));
         let node_ready = node.is_none_or(|node| nodes::Condition::of(node) == nodes::Condition::Ready);
         let place = Place { host_ip: &host_ip, pod_ip: &pod_ip, node_ready };
-        let patch = status::patch(pod, stage, place, &broken, (self.options.now)());
+        let patch = status::patch(pod, stage, place, &fault, (self.options.now)());
         let mut calls = Calls::new(Outcome::Done);
         calls.needed.push(Call::PatchStatus(patch));
         calls
@@ -260,24 +315,6 @@ impl Simulator {
         calls
     }
 
-    fn record_run_events(&mut self, pod: &Pod, calls: &mut Calls) {
-        let broken = status::broken_images(pod, &|image| self.is_broken(image));
-        if broken.is_empty() {
-            for container in &pod.spec.containers {
-                let message = format!("Started container {}", container.name);
-                self.record_event(pod, calls, KUBELET, "Normal", "Started", &message);
-            }
-        }
-        for image in broken {
-            let message = format!(
-                "Failed to pull image \"{image}\": the image matches the never-ready pattern of the pod simulator"
-            );
-            self.record_event(pod, calls, KUBELET, "Warning", "Failed", &message);
-            let message = format!("Back-off pulling image \"{image}\"");
-            self.record_event(pod, calls, KUBELET, "Normal", "BackOff", &message);
-        }
-    }
-
     /// Adds an event. Its name consists of the time and a counter: unique and reproducible.
     fn record_event(
         &mut self,
@@ -313,10 +350,6 @@ impl Simulator {
         calls.events.push(Call::Post(format!("/api/v1/namespaces/{}/events", pod.namespace()), event));
     }
 
-    fn is_broken(&self, image: &str) -> bool {
-        self.options.never_ready.as_ref().is_some_and(|pattern| pattern.is_match(image))
-    }
-
     fn host_ip(&self, pod: &Pod) -> String {
         let node = pod.node().and_then(|name| self.life.nodes().get(name));
         node.and_then(|node| node.status.as_ref()?.addresses.as_ref())
@@ -346,4 +379,9 @@ async fn sleep_until(due: Option<Instant>) {
     if let Some(due) = due {
         tokio::time::sleep_until(due).await;
     }
+}
+
+/// The next change, of what is followed already.
+async fn next<T>(changes: &mut Option<BoxStream<'static, T>>) -> Option<T> {
+    changes.as_mut()?.next().await
 }

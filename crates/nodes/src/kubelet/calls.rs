@@ -42,6 +42,11 @@ impl Calls {
         Calls { needed: Vec::new(), events: Vec::new(), result }
     }
 
+    /// The same with another outcome.
+    pub(super) fn with(self, result: Outcome) -> Self {
+        Calls { result, ..self }
+    }
+
     pub(super) async fn carry_out(self, client: &Client, pod: &Pod) -> Outcome {
         for call in self.needed {
             if let Err(error) = call.send(client, pod).await {

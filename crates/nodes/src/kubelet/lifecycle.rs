@@ -46,6 +46,8 @@ pub enum Outcome {
     Done,
     /// No node is suitable at present.
     Unplaced,
+    /// A ConfigMap or Secret that the pod needs does not exist.
+    Blocked,
     /// The pod has changed: deleted, replaced, or bound by another scheduler. Nothing more to do here.
     Moot,
     /// Retry later.
@@ -80,6 +82,10 @@ pub struct Lifecycle {
     stuck: BTreeSet<String>,
     /// Those of them that may fit when another pod is placed.
     stuck_on_others: BTreeSet<String>,
+    /// The pods that a ConfigMap or Secret keeps from running; they are retried when it changes.
+    blocked: BTreeSet<String>,
+    /// The number of changes of ConfigMaps and Secrets.
+    config_changes: u64,
     /// The number of times that capacity may have been freed.
     offers: u64,
     /// The number of times that the company of other pods has changed.
@@ -100,6 +106,8 @@ impl Lifecycle {
             sequence: 0,
             stuck: BTreeSet::new(),
             stuck_on_others: BTreeSet::new(),
+            blocked: BTreeSet::new(),
+            config_changes: 0,
             offers: 0,
             companies: 0,
         }
@@ -184,6 +192,7 @@ impl Lifecycle {
             self.unqueue(uid);
             self.stuck.remove(uid);
             self.stuck_on_others.remove(uid);
+            self.blocked.remove(uid);
             if let Some(node) = tracked.place {
                 self.load.pod_removed(&tracked.pod, &node);
                 self.offer_room(now);
@@ -231,12 +240,31 @@ impl Lifecycle {
         Ok(node)
     }
 
-    /// Records the reason why the pod has no node. False if the same reason is recorded already.
-    pub fn record_unschedulable(&mut self, uid: &str, why: &str) -> bool {
+    /// Records why the pod has no node or does not run. False if the same is recorded already.
+    pub fn record_complaint(&mut self, uid: &str, why: &str) -> bool {
         let Some(tracked) = self.pods.get_mut(uid) else { return false };
-        let is_new = tracked.unschedulable_reason.as_deref() != Some(why);
-        tracked.unschedulable_reason = Some(why.to_owned());
+        let is_new = tracked.complaint.as_deref() != Some(why);
+        tracked.complaint = Some(why.into());
         is_new
+    }
+
+    /// The pod is judged by the ConfigMaps and Secrets as they are now.
+    pub fn judge_by_configs(&mut self, uid: &str) {
+        if let Some(tracked) = self.pods.get_mut(uid) {
+            tracked.judged = self.config_changes;
+        }
+    }
+
+    /// ConfigMaps or Secrets changed; the pods that are meant may run now.
+    pub fn configs_changed(&mut self, is_meant: impl Fn(&Pod) -> bool, now: Instant) {
+        self.config_changes += 1;
+        let is_meant = |uid: &String| self.pods.get(uid).is_some_and(|tracked| is_meant(&tracked.pod));
+        let (freed, blocked) = std::mem::take(&mut self.blocked).into_iter().partition(is_meant);
+        self.blocked = blocked;
+        let freed: BTreeSet<String> = freed;
+        for uid in freed {
+            self.decide(&uid, now);
+        }
     }
 
     /// Takes in how a step ended.
@@ -257,7 +285,11 @@ impl Lifecycle {
                     self.stuck_on_others.insert(uid.to_owned());
                 }
             }
-            Outcome::Unplaced => {}
+            // What it needs may have been created while that was reported.
+            Outcome::Blocked if tracked.judged == self.config_changes => {
+                self.blocked.insert(uid.to_owned());
+            }
+            Outcome::Unplaced | Outcome::Blocked => {}
             Outcome::Failed => {
                 tracked.failures = tracked.failures.saturating_add(1);
                 if step == Step::Regate {
@@ -322,8 +354,8 @@ impl Lifecycle {
         if tracked.busy {
             return;
         }
-        let stuck = self.stuck.contains(uid);
-        let next = tracked.next(&self.nodes, stuck, self.delays, now);
+        let held = self.stuck.contains(uid) || self.blocked.contains(uid);
+        let next = tracked.next(&self.nodes, held, self.delays, now);
         // A step that is planned already keeps its time: changes of the pod must not delay it.
         let planned = tracked.due;
         let due = match (planned, next) {
@@ -438,12 +470,12 @@ mod tests {
         life.pod_changed(pod("p", "", json!({})), start);
         assert_eq!(life.take(start), Some(("p".to_owned(), Step::Place)));
         assert!(life.assume("p").is_err());
-        assert!(life.record_unschedulable("p", "no nodes"));
+        assert!(life.record_complaint("p", "no nodes"));
         life.settle("p", Step::Place, Outcome::Unplaced, start);
         assert_eq!(life.next_due(), None);
         life.node_changed(node("n1"), start);
         assert_eq!(life.take(start), Some(("p".to_owned(), Step::Place)));
-        assert!(!life.record_unschedulable("p", "no nodes"), "the same reason is reported once");
+        assert!(!life.record_complaint("p", "no nodes"), "the same reason is reported once");
     }
 
     #[tokio::test(start_paused = true)]

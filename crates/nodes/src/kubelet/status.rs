@@ -31,16 +31,31 @@ pub struct Place<'a> {
     pub node_ready: bool,
 }
 
-/// The patch of the pod's status for `stage`. `broken` says which images never come up. It names the
+/// Why a container does not start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The reason that kubectl shows.
+    pub reason: &'static str,
+    /// The details; empty if there are none.
+    pub message: String,
+}
+
+impl Fault {
+    fn waiting(reason: &'static str) -> Self {
+        Fault { reason, message: String::new() }
+    }
+}
+
+/// The patch of the pod's status for `stage`. `fault` says which containers do not start. It names the
 /// pod's UID, so that a successor under the same name is not described by mistake.
 pub fn patch(
     pod: &Pod,
     stage: Stage,
     place: Place<'_>,
-    broken: &dyn Fn(&str) -> bool,
+    fault: &dyn Fn(&Container) -> Option<Fault>,
     now: Timestamp,
 ) -> Value {
-    let report = Report::new(pod, stage, place.node_ready, broken);
+    let report = Report::new(pod, stage, place.node_ready, fault);
     let at = rfc3339(now);
     let mut status = json!({
         "phase": report.phase(),
@@ -74,22 +89,16 @@ pub fn orphaned(pod: &Pod, now: Timestamp) -> Value {
     json!({"metadata": {"uid": pod.uid()}, "status": {"phase": "Failed", "conditions": [condition]}})
 }
 
-/// The images of the pod that never come up.
-pub fn broken_images(pod: &Pod, broken: &dyn Fn(&str) -> bool) -> Vec<String> {
-    let all = pod.init_containers().iter().chain(&pod.spec.containers);
-    all.map(Container::image).filter(|image| broken(image)).map(str::to_owned).collect()
-}
-
 /// Whether every readiness gate of the pod has its condition.
 pub fn gates_are_open(pod: &Pod) -> bool {
     pod.spec.readiness_gates.iter().flatten().all(|gate| pod.is_true(&gate.condition_type))
 }
 
 /// The behaviour of one container.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 enum State {
-    /// Not started yet, with the reason kubectl shows.
-    Waiting(&'static str),
+    /// Not started yet.
+    Waiting(Fault),
     Running,
     /// Ended with exit code 0.
     Completed,
@@ -108,12 +117,13 @@ impl Reported<'_> {
 
     fn status(&self, pod: &Pod, at: &str) -> Value {
         let image = self.container.image();
-        let state = match self.state {
-            State::Waiting("ImagePullBackOff") => json!({"waiting": {
-                "reason": "ImagePullBackOff",
-                "message": format!("Back-off pulling image \"{image}\""),
-            }}),
-            State::Waiting(reason) => json!({"waiting": {"reason": reason}}),
+        let state = match &self.state {
+            State::Waiting(Fault { reason, message }) if message.is_empty() => {
+                json!({"waiting": {"reason": reason}})
+            }
+            State::Waiting(Fault { reason, message }) => {
+                json!({"waiting": {"reason": reason, "message": message}})
+            }
             State::Running => json!({"running": {"startedAt": at}}),
             State::Completed => json!({"terminated": {
                 "exitCode": 0, "reason": "Completed", "startedAt": at, "finishedAt": at,
@@ -152,15 +162,21 @@ struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    fn new(pod: &'a Pod, stage: Stage, node_ready: bool, broken: &dyn Fn(&str) -> bool) -> Self {
+    fn new(
+        pod: &'a Pod,
+        stage: Stage,
+        node_ready: bool,
+        fault: &dyn Fn(&Container) -> Option<Fault>,
+    ) -> Self {
         let mut initialized = true;
+        let running = stage == Stage::Running;
         let init = pod.init_containers().iter().map(|container| {
+            let done = if running && container.is_sidecar() { State::Running } else { State::Completed };
             let state = match stage {
-                _ if !initialized => State::Waiting("PodInitializing"),
-                Stage::Starting => State::Waiting("PodInitializing"),
-                Stage::Running if broken(container.image()) => State::Waiting("ImagePullBackOff"),
-                Stage::Running if container.is_sidecar() => State::Running,
-                Stage::Running | Stage::Ended => State::Completed,
+                _ if !initialized => State::Waiting(Fault::waiting("PodInitializing")),
+                Stage::Starting => State::Waiting(Fault::waiting("PodInitializing")),
+                Stage::Running => fault(container).map_or(done, State::Waiting),
+                Stage::Ended => done,
             };
             initialized &= !matches!(state, State::Waiting(_));
             Reported { container, state }
@@ -169,10 +185,9 @@ impl<'a> Report<'a> {
         let main = pod.spec.containers.iter().map(|container| {
             let state = match stage {
                 Stage::Ended => State::Completed,
-                _ if !initialized => State::Waiting("PodInitializing"),
-                Stage::Starting => State::Waiting("ContainerCreating"),
-                Stage::Running if broken(container.image()) => State::Waiting("ImagePullBackOff"),
-                Stage::Running => State::Running,
+                _ if !initialized => State::Waiting(Fault::waiting("PodInitializing")),
+                Stage::Starting => State::Waiting(Fault::waiting("ContainerCreating")),
+                Stage::Running => fault(container).map_or(State::Running, State::Waiting),
             };
             Reported { container, state }
         });
@@ -280,7 +295,11 @@ mod tests {
     }
 
     fn status(pod: &Pod, stage: Stage, broken: &str) -> Value {
-        patch(pod, stage, HERE, &|image| image == broken, now())["status"].take()
+        let fault = |container: &Container| {
+            let fault = Fault { reason: "ImagePullBackOff", message: "not there".to_owned() };
+            (container.image() == broken).then_some(fault)
+        };
+        patch(pod, stage, HERE, &fault, now())["status"].take()
     }
 
     fn condition_of<'a>(status: &'a Value, type_: &str) -> &'a Value {
@@ -381,7 +400,7 @@ mod tests {
     #[test]
     fn the_patch_names_the_pod_by_its_uid() {
         let pod = pod(json!({}), json!({}));
-        assert_eq!(patch(&pod, Stage::Ended, HERE, &|_| false, now())["metadata"]["uid"], "u1");
+        assert_eq!(patch(&pod, Stage::Ended, HERE, &|_| None, now())["metadata"]["uid"], "u1");
         assert_eq!(unschedulable(&pod, "no room", now())["metadata"]["uid"], "u1");
     }
 }

@@ -47,14 +47,23 @@ pub(super) struct Tracked {
     pub(super) gates_open: bool,
     /// The count of capacity changes at the last scheduling attempt.
     pub(super) tried: u64,
-    /// The last reported reason why it has no node.
-    pub(super) unschedulable_reason: Option<String>,
+    /// The count of changes of ConfigMaps and Secrets when the pod was judged by them.
+    pub(super) judged: u64,
+    /// The last reported reason why it has no node or does not run.
+    pub(super) complaint: Option<Box<str>>,
 }
 
 impl Tracked {
     /// The state of a pod that ran before this process started: a pod that is ready already is not started again.
     pub(super) fn new(pod: &Pod) -> Self {
         let reached = match () {
+            // What it needs may exist by now.
+            () if pod.status.phase.as_deref() == Some("Pending")
+                && pod.status.start_time.is_some()
+                && pod.needs(None) =>
+            {
+                Some(Step::Start)
+            }
             () if pod.is_true("Ready") || pod.status.pod_ip.is_some() => Some(Step::Run),
             () if pod.status.start_time.is_some() => Some(Step::Start),
             () => None,
@@ -70,14 +79,15 @@ impl Tracked {
             tainted_since: None,
             gates_open: super::status::gates_are_open(pod),
             tried: 0,
-            unschedulable_reason: None,
+            judged: 0,
+            complaint: None,
         }
     }
 
     pub(super) fn next(
         &mut self,
         nodes: &Nodes,
-        stuck: bool,
+        held: bool,
         delays: Delays,
         now: Instant,
     ) -> Option<(Instant, Step)> {
@@ -107,12 +117,12 @@ impl Tracked {
             let ours =
                 matches!(self.pod.spec.scheduler_name.as_deref(), None | Some("" | "default-scheduler"));
             let gated = self.pod.spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty());
-            let waiting = ours && !gated && !stuck && self.reached < Some(Step::Place);
+            let waiting = ours && !gated && !held && self.reached < Some(Step::Place);
             return waiting.then_some((retry, Step::Place));
         }
         let node = node?;
         let evicted = self.eviction(node, now).map(|at| (at.max(retry), Step::Evict));
-        let run = self.run(node, delays, now, retry);
+        let run = self.run(node, delays, now, retry).filter(|(_, step)| *step != Step::Run || !held);
         [run, evicted].into_iter().flatten().min()
     }
 

@@ -13,7 +13,8 @@ use super::{
 };
 use crate::kubelet::{
     quantity::{NANOS, nanos},
-    record::{HostPort, Pod},
+    record::Pod,
+    resources::HostPort,
 };
 
 /// Why a node cannot take a pod.

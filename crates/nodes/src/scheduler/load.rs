@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::{api::core::v1::PodAffinityTerm, apimachinery::pkg::apis::meta::v1::LabelSelector};
 
 use super::selectors;
-use crate::kubelet::record::{HostPort, Pod};
+use crate::kubelet::{record::Pod, resources::HostPort};
 
 /// How many selectors are counted at most. Beyond that all are forgotten, and counted anew when a pod has them.
 const MOST_TALLIES: usize = 256;
