@@ -22,6 +22,7 @@ use super::{
 };
 
 mod configuration;
+mod endings;
 mod nodes;
 mod pods;
 mod scheduling;
@@ -58,6 +59,11 @@ impl Rig {
     fn with_pods_that(self, options: kubelet::Options) -> Self {
         tokio::spawn(kubelet::run(self.client.clone(), options, self.shutdown.clone()));
         self
+    }
+
+    fn with_pods_that_run_on(self, nodes: usize) -> Self {
+        let options = kubelet::Options { nodes, ..kubelet::Options::new(self.now.clone()) };
+        self.with_pods_that(options)
     }
 
     async fn create(&self, path: &str, object: Value) -> Value {

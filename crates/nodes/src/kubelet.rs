@@ -14,11 +14,13 @@ mod image_name;
 pub mod lifecycle;
 pub mod nodes;
 mod options;
+pub mod outcomes;
 pub mod quantity;
 pub mod record;
 pub mod references;
 mod registration;
 pub mod resources;
+pub mod runs;
 pub mod status;
 mod tracked;
 
@@ -39,6 +41,7 @@ use self::{
     lifecycle::{Delays, Lifecycle, Outcome, Step},
     record::{Container, Pod, Watched},
     references::{ConfigChange, Configs},
+    runs::{Change as RunChange, ContainerRuns},
     status::{Fault, Place, Stage},
 };
 use super::{
@@ -181,6 +184,7 @@ impl Simulator {
             Step::Place => self.place(&uid, &pod),
             Step::Start => self.report(&pod, Stage::Starting),
             Step::Run => self.start(&uid, &pod),
+            Step::Exit => self.report_exits(&uid, &pod),
             Step::Regate => self.report(&pod, Stage::Running),
             Step::Evict => self.evict(&pod),
             Step::Finish => self.finish(&pod),
@@ -243,6 +247,9 @@ impl Simulator {
             return Calls::new(Outcome::Blocked);
         }
         let outcome = if heals { Outcome::Blocked } else { Outcome::Done };
+        if !heals {
+            self.start_runs(uid, pod);
+        }
         let mut calls = self.report(pod, Stage::Running).with(outcome);
         if faults.is_empty() {
             for container in &pod.spec.containers {
@@ -250,10 +257,54 @@ impl Simulator {
                 self.record_event(pod, &mut calls, KUBELET, "Normal", "Started", &message);
             }
         }
+        let outcome = pod.metadata.outcome.as_deref().map(str::parse::<outcomes::PodOutcome>);
+        if let Some(Err(why)) = outcome {
+            let message = format!("The annotation {} is ignored: {why}", outcomes::ANNOTATION);
+            self.record_event(pod, &mut calls, KUBELET, "Warning", "InvalidPodOutcome", &message);
+        }
         for (container, fault) in &faults {
             for (kind, reason, message) in faults::events(container, fault) {
                 self.record_event(pod, &mut calls, KUBELET, kind, reason, &message);
             }
+        }
+        calls
+    }
+
+    /// Starts the clocks of the main containers, if one of them ends.
+    fn start_runs(&mut self, uid: &str, pod: &Pod) {
+        let outcomes = pod.spec.containers.iter().map(|container| {
+            let starts = self.fault(pod, container).is_none();
+            starts.then(|| outcomes::of(pod, container, &self.options.pod_outcomes)).flatten()
+        });
+        let outcomes: Vec<_> = outcomes.collect();
+        if outcomes.iter().all(Option::is_none) {
+            return;
+        }
+        let (now, at) = (Instant::now(), (self.options.now)());
+        let runs = pod.spec.containers.iter().zip(outcomes).map(|(container, outcome)| {
+            let policy = outcomes::restart_policy(pod, container);
+            ContainerRuns::new(outcome, policy, pod.restarts(&container.name), now, at)
+        });
+        self.life.start_runs(uid, runs.collect());
+    }
+
+    fn report_exits(&mut self, uid: &str, pod: &Pod) -> Calls {
+        let changes = self.life.advance_runs(uid, Instant::now(), (self.options.now)());
+        let mut calls = self.report(pod, Stage::Running);
+        for (index, change) in changes {
+            let Some(name) = pod.spec.containers.get(index).map(|container| &container.name) else {
+                continue;
+            };
+            let (kind, reason, message) = match change {
+                RunChange::Ended => continue,
+                RunChange::Restarted => ("Normal", "Started", format!("Started container {name}")),
+                RunChange::BackedOff => {
+                    let pod = status::pod_text(pod);
+                    let message = format!("Back-off restarting failed container {name} in pod {pod}");
+                    ("Warning", "BackOff", message)
+                }
+            };
+            self.record_event(pod, &mut calls, KUBELET, kind, reason, &message);
         }
         calls
     }
@@ -274,7 +325,7 @@ impl Simulator {
         let node = pod.node().and_then(|name| self.life.nodes().get(name));
         let node_ready = node.is_none_or(|node| nodes::Condition::of(node) == nodes::Condition::Ready);
         let place = Place { host_ip: &host_ip, pod_ip: &pod_ip, node_ready };
-        let patch = status::patch(pod, stage, place, &fault, (self.options.now)());
+        let patch = status::patch(pod, stage, place, &fault, self.life.runs(pod.uid()), (self.options.now)());
         let mut calls = Calls::new(Outcome::Done);
         calls.needed.push(Call::PatchStatus(patch));
         calls

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use regex_lite::Regex;
+use windlass_nodes::kubelet::outcomes::ImageOutcome;
 use windlass_nodes::kubelet::{NodeLabel, NodeTaint};
 
 use super::node_flags;
@@ -45,6 +46,10 @@ pub struct Args {
     /// Containers whose image matches never start: they wait in ImagePullBackOff.
     #[arg(long, value_name = "REGEX", value_parser = Regex::new)]
     pub never_ready: Option<Regex>,
+
+    /// How containers end whose image matches: ^job=exit:3,after:2s. May be repeated; the first that matches counts.
+    #[arg(long = "pod-outcome", value_name = "REGEX=OUTCOME", value_parser = node_flags::pod_outcome)]
+    pub pod_outcomes: Vec<ImageOutcome>,
 
     /// Run without the controllers of workloads, for use with another controller manager. The API server, the pod
     /// simulator, the garbage collector and the namespace controller still run.
@@ -151,6 +156,7 @@ mod tests {
             (["--ready-delay", "5"], "--ready-delay"),
             (["--timeout", "1000y"], "--timeout"),
             (["--never-ready", "("], "--never-ready"),
+            (["--pod-outcome", "job=never"], "--pod-outcome"),
             (["--nodes", "5001"], "--nodes"),
             (["--node-label", "2"], "--node-label"),
             (["--node-taint", "2=gpu:Never"], "--node-taint"),

@@ -1,9 +1,11 @@
-//! `--node-label` and `--node-taint`: labels and taints of the simulated nodes.
+//! `--node-label`, `--node-taint` and `--pod-outcome`: the simulated nodes, and how containers end on them.
 
 use std::collections::BTreeSet;
 
 use anyhow::bail;
+use regex_lite::Regex;
 use windlass_apiserver::validate::names;
+use windlass_nodes::kubelet::outcomes::ImageOutcome;
 use windlass_nodes::kubelet::{NodeLabel, NodeTaint, nodes};
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
@@ -30,6 +32,15 @@ pub fn taint(text: &str) -> Result<NodeTaint, String> {
     let (key, value) = taint.split_once('=').unwrap_or((taint, ""));
     let (node, key, value) = (self::node(node)?, self::key(key)?, self::value(value)?);
     Ok(NodeTaint { node, key, value, effect: effect.to_owned() })
+}
+
+/// Parses `REGEX=exit:3,after:2s`.
+pub fn pod_outcome(text: &str) -> Result<ImageOutcome, String> {
+    let (image, outcome) = text
+        .rsplit_once('=')
+        .ok_or_else(|| "not of the form REGEX=OUTCOME; write it like ^job=exit:3,after:2s".to_owned())?;
+    let image = Regex::new(image).map_err(|error| error.to_string())?;
+    Ok(ImageOutcome { image, outcome: outcome.parse()? })
 }
 
 /// The name of the selected node; `None` is every node.
@@ -132,6 +143,20 @@ mod tests {
         ] {
             let error = taint(text).unwrap_err();
             assert!(error.starts_with(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_outcome_is_given_for_images_that_match() {
+        let given = pod_outcome("^a=b:=exit:3,after:2s").unwrap();
+        assert_eq!((given.image.as_str(), given.outcome), ("^a=b:", "exit:3,after:2s".parse().unwrap()));
+        for (text, expected) in [
+            ("job", "not of the form REGEX=OUTCOME; write it like ^job=exit:3,after:2s"),
+            ("job=soon", "\"soon\" is neither exit:CODE nor after:DURATION; write it like"),
+            ("(=exit:3", "open group"),
+        ] {
+            let error = pod_outcome(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 

@@ -12,6 +12,7 @@ use regex_lite::Regex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use windlass_nodes::api_client::{Now, send};
+use windlass_nodes::kubelet::outcomes::ImageOutcome;
 use windlass_nodes::kubelet::{self, NodeLabel, NodeTaint};
 
 use super::event_lines::plain;
@@ -61,6 +62,10 @@ pub struct NodesArgs {
     #[arg(long, value_name = "REGEX", value_parser = Regex::new)]
     pub never_ready: Option<Regex>,
 
+    /// How containers end whose image matches: ^job=exit:3,after:2s. May be repeated; the first that matches counts.
+    #[arg(long = "pod-outcome", value_name = "REGEX=OUTCOME", value_parser = node_flags::pod_outcome)]
+    pub pod_outcomes: Vec<ImageOutcome>,
+
     /// Do not write the events that `kubectl describe pod` shows. They double the number of requests.
     #[arg(long)]
     pub no_events: bool,
@@ -99,6 +104,7 @@ async fn nodes(
         ready_delay,
         shutdown_delay,
         never_ready,
+        pod_outcomes,
         no_events,
     } = args;
     node_flags::check(nodes, &node_labels, &node_taints)?;
@@ -116,6 +122,7 @@ async fn nodes(
         ready_delay,
         shutdown_delay,
         never_ready,
+        pod_outcomes,
         events: !no_events,
         ..kubelet::Options::new(now)
     };

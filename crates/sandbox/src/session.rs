@@ -107,6 +107,7 @@ async fn session(
             ready_delay: args.ready_delay,
             shutdown_delay: args.shutdown_delay,
             never_ready: args.never_ready.clone(),
+            pod_outcomes: args.pod_outcomes.clone(),
             ..kubelet::Options::new(now)
         };
         let simulator = kubelet::run(client.clone(), options, shutdown.clone());

@@ -10,12 +10,14 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use tokio::time::Instant;
 
 use super::{
     nodes::Condition,
     record::Pod,
+    runs::{Change, ContainerRuns},
     tracked::{Nodes, Tracked},
 };
 use crate::scheduler;
@@ -31,6 +33,8 @@ pub enum Step {
     Run,
     /// Report once more, because a readiness gate opened or closed.
     Regate,
+    /// Report that a container ended, or was started again.
+    Exit,
     /// Its node has a taint that it does not tolerate: delete it.
     Evict,
     /// The containers have terminated: delete the pod.
@@ -248,6 +252,26 @@ impl Lifecycle {
         is_new
     }
 
+    /// The main containers of a pod, if one of them ends.
+    pub fn runs(&self, uid: &str) -> &[ContainerRuns] {
+        self.pods.get(uid).and_then(|tracked| tracked.runs.as_deref()).unwrap_or_default()
+    }
+
+    /// The main containers of a pod are started; one of them ends.
+    pub fn start_runs(&mut self, uid: &str, runs: Vec<ContainerRuns>) {
+        if let Some(tracked) = self.pods.get_mut(uid) {
+            tracked.runs = Some(runs.into());
+        }
+    }
+
+    /// What has happened to the main containers of a pod, by their index. It is to be reported.
+    pub fn advance_runs(&mut self, uid: &str, now: Instant, at: Timestamp) -> Vec<(usize, Change)> {
+        let Some(tracked) = self.pods.get_mut(uid) else { return Vec::new() };
+        tracked.unreported = true;
+        let runs = tracked.runs.iter_mut().flatten().enumerate();
+        runs.filter_map(|(index, runs)| Some((index, runs.advance(now, at)?))).collect()
+    }
+
     /// The pod is judged by the ConfigMaps and Secrets as they are now.
     pub fn judge_by_configs(&mut self, uid: &str) {
         if let Some(tracked) = self.pods.get_mut(uid) {
@@ -272,6 +296,7 @@ impl Lifecycle {
         let offers = self.offers_for(uid);
         let Some(tracked) = self.pods.get_mut(uid) else { return };
         tracked.busy = false;
+        tracked.unreported &= step != Step::Exit || outcome == Outcome::Failed;
         match outcome {
             Outcome::Done => {
                 tracked.failures = 0;

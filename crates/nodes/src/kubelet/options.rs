@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::outcomes::ImageOutcome;
 use crate::api_client::Now;
 
 /// How the simulated cluster behaves.
@@ -25,6 +26,8 @@ pub struct Options {
     pub shutdown_delay: Duration,
     /// Containers whose image matches never start: ImagePullBackOff for ever.
     pub never_ready: Option<regex_lite::Regex>,
+    /// How the containers end that run certain images; the first that matches counts.
+    pub pod_outcomes: Vec<ImageOutcome>,
     /// Whether to write the events that `kubectl describe pod` shows. They double the number of writes.
     pub events: bool,
 }
@@ -65,6 +68,7 @@ impl std::fmt::Debug for Options {
             ready_delay,
             shutdown_delay,
             never_ready,
+            pod_outcomes,
             events,
         } = self;
         f.debug_struct("Options")
@@ -76,6 +80,7 @@ impl std::fmt::Debug for Options {
             .field("ready_delay", ready_delay)
             .field("shutdown_delay", shutdown_delay)
             .field("never_ready", never_ready)
+            .field("pod_outcomes", pod_outcomes)
             .field("events", events)
             .finish_non_exhaustive()
     }
@@ -94,6 +99,7 @@ impl Options {
             ready_delay: Duration::from_millis(500),
             shutdown_delay: Duration::from_millis(500),
             never_ready: None,
+            pod_outcomes: Vec::new(),
             events: true,
         }
     }

@@ -12,6 +12,7 @@ use kube::Resource;
 use serde::Deserialize;
 
 use super::{
+    outcomes,
     quantity::Amount,
     references::{EnvFrom, EnvVar, Volume},
     resources::{Pairs, Port, Resources},
@@ -46,6 +47,8 @@ pub struct Metadata {
     pub deletion_grace_period_seconds: Option<i64>,
     /// The finalizers that keep it once its containers have ended.
     pub finalizers: Option<Vec<String>>,
+    /// The annotation that says how its containers end.
+    pub outcome: Option<Box<str>>,
     labels: Pairs<Box<str>>,
 }
 
@@ -67,6 +70,7 @@ pub(crate) struct Watched {
 
 impl From<Watched> for Pod {
     fn from(Watched { metadata, spec, status }: Watched) -> Self {
+        let mut annotations = metadata.annotations.unwrap_or_default();
         let metadata = Metadata {
             name: metadata.name,
             namespace: metadata.namespace,
@@ -75,6 +79,7 @@ impl From<Watched> for Pod {
             deletion_timestamp: metadata.deletion_timestamp,
             deletion_grace_period_seconds: metadata.deletion_grace_period_seconds,
             finalizers: metadata.finalizers,
+            outcome: annotations.remove(outcomes::ANNOTATION).map(Into::into),
             labels: metadata
                 .labels
                 .into_iter()
@@ -116,6 +121,8 @@ pub struct PodSpec {
     pub containers: Box<[Container]>,
     /// What its containers may mount.
     pub volumes: Option<Box<[Volume]>>,
+    /// Whether its containers are started again: `Always`, `OnFailure` or `Never`.
+    pub restart_policy: Option<Box<str>>,
     /// Conditions set by others that must be true before the pod counts as ready.
     pub readiness_gates: Option<Vec<PodReadinessGate>>,
     /// Whether the pod has its node's address.
@@ -130,7 +137,7 @@ pub struct Container {
     pub name: String,
     /// The image that it runs.
     pub image: Option<String>,
-    /// `Always` on an init container makes it a sidecar.
+    /// Instead of that of the pod. `Always` on an init container makes it a sidecar.
     pub restart_policy: Option<String>,
     /// What it needs.
     pub resources: Option<Box<Resources>>,
@@ -167,6 +174,16 @@ pub struct PodStatus {
     pub pod_ip: Option<String>,
     /// When a kubelet took the pod on.
     pub start_time: Option<Time>,
+    /// Its main containers.
+    pub container_statuses: Option<Box<[ContainerStatus]>>,
+}
+
+/// A container, as far as it has to be remembered.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ContainerStatus {
+    name: Box<str>,
+    restart_count: i64,
 }
 
 /// A condition of a pod, without the reason and the message.
@@ -239,6 +256,12 @@ impl Pod {
     /// Whether the condition of that type is true.
     pub fn is_true(&self, type_: &str) -> bool {
         self.condition(type_).is_some_and(|condition| &*condition.status == "True")
+    }
+
+    /// How often the container has been restarted.
+    pub fn restarts(&self, container: &str) -> i64 {
+        let mut statuses = self.status.container_statuses.iter().flatten();
+        statuses.find(|status| &*status.name == container).map_or(0, |status| status.restart_count)
     }
 
     /// Whether every container has ended for good.

@@ -3,10 +3,15 @@
 //! A strategic merge patch touches only the conditions it names. Replacing the whole list would erase
 //! those of others: readiness gates, `DisruptionTarget`.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::record::{Container, Pod};
+use super::{
+    record::{Container, Pod},
+    runs::{ContainerRuns, Ended, RunState},
+};
 use crate::api_client::rfc3339;
 
 /// The stage of a pod on its node.
@@ -46,16 +51,17 @@ impl Fault {
     }
 }
 
-/// The patch of the pod's status for `stage`. `fault` says which containers do not start. It names the
-/// pod's UID, so that a successor under the same name is not described by mistake.
+/// The patch of the pod's status for `stage`. `fault` says which containers do not start, and `runs` what those do that
+/// end, in the order of the main containers; without it all run for ever. It names the pod's UID, so that a successor under the same name is not described by mistake.
 pub fn patch(
     pod: &Pod,
     stage: Stage,
     place: Place<'_>,
     fault: &dyn Fn(&Container) -> Option<Fault>,
+    runs: &[ContainerRuns],
     now: Timestamp,
 ) -> Value {
-    let report = Report::new(pod, stage, place.node_ready, fault);
+    let report = Report::new(pod, stage, place.node_ready, fault, runs);
     let at = rfc3339(now);
     let mut status = json!({
         "phase": report.phase(),
@@ -102,11 +108,16 @@ enum State {
     Running,
     /// Ended with exit code 0.
     Completed,
+    /// Ended, and is started again after this time.
+    BackOff(Duration),
+    /// Ended for good.
+    Ended(Ended),
 }
 
 struct Reported<'a> {
     container: &'a Container,
     state: State,
+    runs: Option<&'a ContainerRuns>,
 }
 
 impl Reported<'_> {
@@ -124,7 +135,14 @@ impl Reported<'_> {
             State::Waiting(Fault { reason, message }) => {
                 json!({"waiting": {"reason": reason, "message": message}})
             }
-            State::Running => json!({"running": {"startedAt": at}}),
+            State::Running => json!({"running": {"startedAt": self.started_at(at)}}),
+            State::BackOff(wait) => {
+                let (container, wait) = (&self.container.name, go_duration(*wait));
+                let message =
+                    format!("back-off {wait} restarting failed container={container} pod={}", pod_text(pod));
+                json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}})
+            }
+            State::Ended(ended) => self.terminated(pod, ended),
             State::Completed => json!({"terminated": {
                 "exitCode": 0, "reason": "Completed", "startedAt": at, "finishedAt": at,
                 "containerID": self.container_id(pod),
@@ -137,14 +155,29 @@ impl Reported<'_> {
             "imageID": if started { format!("sandbox://{image}") } else { String::new() },
             "ready": self.is_ready(),
             "started": self.state == State::Running,
-            "restartCount": 0,
+            "restartCount": self.runs.map_or(0, |runs| runs.restarts),
             "state": state,
-            "lastState": {},
+            "lastState": self.runs.and_then(|runs| runs.last).map_or(json!({}), |last| self.terminated(pod, &last)),
         });
         if started {
             status["containerID"] = json!(self.container_id(pod));
         }
         status
+    }
+
+    fn started_at(&self, at: &str) -> String {
+        match self.runs.map(|runs| runs.state) {
+            Some(RunState::Running { since, .. }) => rfc3339(since),
+            _ => at.to_owned(),
+        }
+    }
+
+    fn terminated(&self, pod: &Pod, ended: &Ended) -> Value {
+        let reason = if ended.exit_code == 0 { "Completed" } else { "Error" };
+        json!({"terminated": {
+            "exitCode": ended.exit_code, "reason": reason, "startedAt": rfc3339(ended.started),
+            "finishedAt": rfc3339(ended.finished), "containerID": self.container_id(pod),
+        }})
     }
 
     /// An identity that is stable over repeated reports and unique in the cluster.
@@ -167,9 +200,12 @@ impl<'a> Report<'a> {
         stage: Stage,
         node_ready: bool,
         fault: &dyn Fn(&Container) -> Option<Fault>,
+        runs: &'a [ContainerRuns],
     ) -> Self {
         let mut initialized = true;
-        let running = stage == Stage::Running;
+        // Sidecars end with the last of the main containers.
+        let is_over = !runs.is_empty() && runs.iter().all(|runs| matches!(runs.state, RunState::Ended(_)));
+        let running = stage == Stage::Running && !is_over;
         let init = pod.init_containers().iter().map(|container| {
             let done = if running && container.is_sidecar() { State::Running } else { State::Completed };
             let state = match stage {
@@ -179,26 +215,45 @@ impl<'a> Report<'a> {
                 Stage::Ended => done,
             };
             initialized &= !matches!(state, State::Waiting(_));
-            Reported { container, state }
+            Reported { container, state, runs: None }
         });
         let init: Vec<Reported<'a>> = init.collect();
-        let main = pod.spec.containers.iter().map(|container| {
+        let main = pod.spec.containers.iter().enumerate().map(|(index, container)| {
+            let runs = runs.get(index);
             let state = match stage {
                 Stage::Ended => State::Completed,
                 _ if !initialized => State::Waiting(Fault::waiting("PodInitializing")),
                 Stage::Starting => State::Waiting(Fault::waiting("ContainerCreating")),
-                Stage::Running => fault(container).map_or(State::Running, State::Waiting),
+                Stage::Running => {
+                    fault(container).map_or(runs.map_or(State::Running, of_runs), State::Waiting)
+                }
             };
-            Reported { container, state }
+            Reported { container, state, runs }
         });
         Report { pod, stage, node_ready, main: main.collect(), init }
+    }
+
+    /// Succeeded or Failed once all containers have ended for good.
+    fn end(&self) -> Option<&'static str> {
+        if self.stage == Stage::Ended {
+            return Some("Succeeded");
+        }
+        let mut end = "Succeeded";
+        for reported in &self.main {
+            match reported.state {
+                State::Ended(ended) if ended.exit_code == 0 => {}
+                State::Ended(_) => end = "Failed",
+                _ => return None,
+            }
+        }
+        (!self.main.is_empty()).then_some(end)
     }
 
     /// As long as one container has never run, the pod is Pending, even beside running ones.
     fn phase(&self) -> &'static str {
         let mut all = self.init.iter().chain(&self.main);
-        if self.stage == Stage::Ended {
-            "Succeeded"
+        if let Some(end) = self.end() {
+            end
         } else if all.any(|reported| matches!(reported.state, State::Waiting(_))) {
             "Pending"
         } else {
@@ -216,14 +271,16 @@ impl<'a> Report<'a> {
             .collect();
         let incomplete = format!("containers with incomplete status: [{}]", waiting.join(" "));
         let unready_message = format!("containers with unready status: [{}]", unready.join(" "));
-        let ended = self.stage == Stage::Ended;
+        let end = self.end();
+        let reason = if end == Some("Failed") { "PodFailed" } else { "PodCompleted" };
+        let ended = end.is_some();
         let initialized = match () {
-            () if ended => Some(("PodCompleted", "")),
+            () if end == Some("Succeeded") => Some((reason, "")),
             () if waiting.is_empty() => None,
             () => Some(("ContainersNotInitialized", incomplete.as_str())),
         };
         let containers = match () {
-            () if ended => Some(("PodCompleted", "")),
+            () if ended => Some((reason, "")),
             () if unready.is_empty() => None,
             () => Some(("ContainersNotReady", unready_message.as_str())),
         };
@@ -233,7 +290,7 @@ impl<'a> Report<'a> {
             None if !gates.is_empty() => Some(("ReadinessGatesNotReady", gate_message.as_str())),
             containers => containers,
         };
-        let running = self.stage == Stage::Running;
+        let running = self.stage == Stage::Running && !ended;
         vec![
             condition(self.pod, "PodReadyToStartContainers", running, None, at),
             condition(self.pod, "Initialized", ended || initialized.is_none(), initialized, at),
@@ -255,6 +312,27 @@ impl<'a> Report<'a> {
                 None => format!("corresponding condition of pod readiness gate \"{gate}\" does not exist."),
             })
             .collect()
+    }
+}
+
+fn of_runs(runs: &ContainerRuns) -> State {
+    match runs.state {
+        RunState::Running { .. } => State::Running,
+        RunState::BackOff { wait, .. } => State::BackOff(wait),
+        RunState::Ended(ended) => State::Ended(ended),
+    }
+}
+
+/// A pod as a kubelet names it in its messages.
+pub(super) fn pod_text(pod: &Pod) -> String {
+    format!("{}_{}({})", pod.name(), pod.namespace(), pod.uid())
+}
+
+/// Whole seconds as Go writes them: `40s`, `2m40s`.
+fn go_duration(time: Duration) -> String {
+    match (time.as_secs() / 60, time.as_secs() % 60) {
+        (0, seconds) => format!("{seconds}s"),
+        (minutes, seconds) => format!("{minutes}m{seconds}s"),
     }
 }
 
@@ -299,7 +377,7 @@ mod tests {
             let fault = Fault { reason: "ImagePullBackOff", message: "not there".to_owned() };
             (container.image() == broken).then_some(fault)
         };
-        patch(pod, stage, HERE, &fault, now())["status"].take()
+        patch(pod, stage, HERE, &fault, &[], now())["status"].take()
     }
 
     fn condition_of<'a>(status: &'a Value, type_: &str) -> &'a Value {
@@ -400,7 +478,7 @@ mod tests {
     #[test]
     fn the_patch_names_the_pod_by_its_uid() {
         let pod = pod(json!({}), json!({}));
-        assert_eq!(patch(&pod, Stage::Ended, HERE, &|_| None, now())["metadata"]["uid"], "u1");
+        assert_eq!(patch(&pod, Stage::Ended, HERE, &|_| None, &[], now())["metadata"]["uid"], "u1");
         assert_eq!(unschedulable(&pod, "no room", now())["metadata"]["uid"], "u1");
     }
 }

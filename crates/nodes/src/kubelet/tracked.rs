@@ -9,6 +9,7 @@ use super::{
     lifecycle::{Delays, Step},
     nodes::Condition,
     record::Pod,
+    runs::ContainerRuns,
 };
 use crate::{api_client::backoff, scheduler::tolerates};
 
@@ -51,19 +52,18 @@ pub(super) struct Tracked {
     pub(super) judged: u64,
     /// The last reported reason why it has no node or does not run.
     pub(super) complaint: Option<Box<str>>,
+    /// Its main containers, if one of them ends.
+    pub(super) runs: Option<Box<[ContainerRuns]>>,
+    /// Something happened to one of them that is still to be reported.
+    pub(super) unreported: bool,
 }
 
 impl Tracked {
     /// The state of a pod that ran before this process started: a pod that is ready already is not started again.
     pub(super) fn new(pod: &Pod) -> Self {
         let reached = match () {
-            // What it needs may exist by now.
-            () if pod.status.phase.as_deref() == Some("Pending")
-                && pod.status.start_time.is_some()
-                && pod.needs(None) =>
-            {
-                Some(Step::Start)
-            }
+            // What it needs may exist by now, and containers that end begin anew.
+            () if pod.status.start_time.is_some() && (waits(pod) || may_end(pod)) => Some(Step::Start),
             () if pod.is_true("Ready") || pod.status.pod_ip.is_some() => Some(Step::Run),
             () if pod.status.start_time.is_some() => Some(Step::Start),
             () => None,
@@ -81,6 +81,8 @@ impl Tracked {
             tried: 0,
             judged: 0,
             complaint: None,
+            runs: None,
+            unreported: false,
         }
     }
 
@@ -142,9 +144,21 @@ impl Tracked {
                 let turned = open != self.gates_open;
                 self.gates_open = open;
                 let planned = self.due.is_some_and(|(_, step)| step == Step::Regate);
-                (turned || planned).then_some((retry, Step::Regate))
+                let regate = (turned || planned).then_some((retry, Step::Regate));
+                let exit = self.next_exit(retry).filter(|_| condition != Condition::Unknown);
+                [regate, exit].into_iter().flatten().min()
             }
         }
+    }
+
+    /// When something happens to a container, or what happened is to be reported.
+    fn next_exit(&self, retry: Instant) -> Option<(Instant, Step)> {
+        let next = if self.unreported {
+            Some(retry)
+        } else {
+            self.runs.iter().flatten().filter_map(ContainerRuns::next).min()
+        };
+        next.map(|at| (at.max(retry), Step::Exit))
     }
 
     /// When the taints of the node drive the pod away, as upstream's taint eviction controller does.
@@ -171,6 +185,17 @@ impl Tracked {
             return None;
         };
         let since = *self.tainted_since.get_or_insert(now);
-        (self.reached < Some(Step::Evict)).then_some(since + wait)
+        since.checked_add(wait).filter(|_| self.reached < Some(Step::Evict))
     }
+}
+
+/// Whether a pod has not started because of something that it needs.
+fn waits(pod: &Pod) -> bool {
+    pod.status.phase.as_deref() == Some("Pending") && pod.needs(None)
+}
+
+/// Whether containers of a pod end by what the pod says.
+fn may_end(pod: &Pod) -> bool {
+    pod.metadata.outcome.is_some()
+        || matches!(pod.spec.restart_policy.as_deref(), Some("Never" | "OnFailure"))
 }

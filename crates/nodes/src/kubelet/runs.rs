@@ -1,0 +1,180 @@
+//! A container that ends: its present run, the one before, and when it is started again. Pure.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::outcomes::PodOutcome;
+
+/// The first restart is made at once; the next one waits so long, and each after it twice as long as the one before
+/// (`backOffPeriod` and `MaxContainerBackOff` of upstream's kubelet).
+const FIRST_BACKOFF: Duration = Duration::from_secs(10);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(300);
+
+/// A container that ran longer than this begins anew with its restarts.
+const RECOVERED: Duration = Duration::from_secs(600);
+
+/// The end of a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub(super) exit_code: u8,
+    pub(super) started: Timestamp,
+    pub(super) finished: Timestamp,
+}
+
+/// What a container does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunState {
+    /// It runs.
+    Running {
+        /// Since this time.
+        since: Timestamp,
+        /// It ends then, if ever.
+        until: Option<Instant>,
+    },
+    /// It has ended, and is started again later.
+    BackOff {
+        /// Then.
+        until: Instant,
+        /// After this time in all.
+        wait: Duration,
+    },
+    /// It has ended for good.
+    Ended(Ended),
+}
+
+/// Something that happened to a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It ended for good.
+    Ended,
+    /// It was started again.
+    Restarted,
+    /// It ended, and is started again later.
+    BackedOff,
+}
+
+/// The runs of one container.
+#[derive(Clone, Debug)]
+pub struct ContainerRuns {
+    outcome: Option<PodOutcome>,
+    /// `Always`, `OnFailure` or `Never`.
+    policy: Box<str>,
+    pub(super) restarts: i64,
+    pub(super) state: RunState,
+    /// The end before the present state.
+    pub(super) last: Option<Ended>,
+    backoff: Duration,
+}
+
+impl ContainerRuns {
+    /// A container that is started now, and has been restarted so often before.
+    pub fn new(
+        outcome: Option<PodOutcome>,
+        policy: &str,
+        restarts: i64,
+        now: Instant,
+        at: Timestamp,
+    ) -> Self {
+        let state = RunState::Running { since: at, until: outcome.map(|outcome| now + outcome.after) };
+        ContainerRuns { outcome, policy: policy.into(), restarts, state, last: None, backoff: Duration::ZERO }
+    }
+
+    /// When something happens to it.
+    pub fn next(&self) -> Option<Instant> {
+        match self.state {
+            RunState::Running { until, .. } => until,
+            RunState::BackOff { until, .. } => Some(until),
+            RunState::Ended(_) => None,
+        }
+    }
+
+    /// What has happened to it by `now`.
+    pub fn advance(&mut self, now: Instant, at: Timestamp) -> Option<Change> {
+        let outcome = self.outcome?;
+        match self.state {
+            RunState::Running { since, until: Some(until) } if until <= now => {
+                let ended = Ended { exit_code: outcome.exit_code, started: since, finished: at };
+                let restarts = match &*self.policy {
+                    "Never" => false,
+                    "OnFailure" => outcome.exit_code != 0,
+                    _ => true,
+                };
+                if !restarts {
+                    self.state = RunState::Ended(ended);
+                    return Some(Change::Ended);
+                }
+                self.last = Some(ended);
+                if outcome.after > RECOVERED || self.backoff.is_zero() {
+                    self.backoff = FIRST_BACKOFF;
+                    return self.restart(outcome, now, at);
+                }
+                let wait = self.backoff;
+                self.backoff = (wait * 2).min(LONGEST_BACKOFF);
+                self.state = RunState::BackOff { until: now + wait, wait };
+                Some(Change::BackedOff)
+            }
+            RunState::BackOff { until, .. } if until <= now => self.restart(outcome, now, at),
+            _ => None,
+        }
+    }
+
+    fn restart(&mut self, outcome: PodOutcome, now: Instant, at: Timestamp) -> Option<Change> {
+        self.restarts = self.restarts.saturating_add(1);
+        self.state = RunState::Running { since: at, until: Some(now + outcome.after) };
+        Some(Change::Restarted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(policy: &str, exit_code: u8, after: u64, now: Instant) -> ContainerRuns {
+        let outcome = PodOutcome { exit_code, after: Duration::from_secs(after) };
+        ContainerRuns::new(Some(outcome), policy, 0, now, Timestamp::UNIX_EPOCH)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn restarts_wait_ten_seconds_and_then_twice_as_long_up_to_five_minutes() {
+        let mut now = Instant::now();
+        let mut runs = runs("OnFailure", 1, 2, now);
+        let mut waits = Vec::new();
+        while waits.len() < 8 {
+            now = runs.next().unwrap();
+            if runs.advance(now, Timestamp::UNIX_EPOCH) == Some(Change::BackedOff) {
+                waits.push((runs.next().unwrap() - now).as_secs());
+            }
+        }
+        assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300, 300]);
+        assert_eq!(runs.restarts, 8, "the first one did not wait, and the last one has not been made");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_container_that_ran_for_long_is_restarted_at_once() {
+        let mut runs = runs("Always", 0, 601, Instant::now());
+        for _ in 0..5 {
+            let now = runs.next().unwrap();
+            assert_eq!(runs.advance(now, Timestamp::UNIX_EPOCH), Some(Change::Restarted));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_restart_policy_says_which_end_is_the_last() {
+        let now = Instant::now();
+        for (policy, exit_code, change) in [
+            ("Never", 0, Change::Ended),
+            ("Never", 1, Change::Ended),
+            ("OnFailure", 0, Change::Ended),
+            ("OnFailure", 1, Change::Restarted),
+            ("Always", 0, Change::Restarted),
+        ] {
+            let mut runs = runs(policy, exit_code, 0, now);
+            assert_eq!(runs.advance(now, Timestamp::UNIX_EPOCH), Some(change), "{policy} {exit_code}");
+            assert_eq!(runs.next().is_none(), change == Change::Ended);
+        }
+        let mut for_ever = ContainerRuns::new(None, "Never", 0, now, Timestamp::UNIX_EPOCH);
+        assert_eq!((for_ever.next(), for_ever.advance(now, Timestamp::UNIX_EPOCH)), (None, None));
+    }
+}
