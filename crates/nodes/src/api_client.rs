@@ -108,10 +108,27 @@ async fn answer<T: DeserializeOwned>(
 
 /// A request with a JSON body to a path that kube has no builder for, such as `pods/x/binding`.
 pub fn post(path: String, body: &Value) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
+    with_body(http::Method::POST, path, "application/json", body)
+}
+
+/// A merge patch of the object at a path.
+pub(crate) fn merge_patch(
+    path: String,
+    body: &Value,
+) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
+    with_body(http::Method::PATCH, path, "application/merge-patch+json", body)
+}
+
+fn with_body(
+    method: http::Method,
+    path: String,
+    content_type: &str,
+    body: &Value,
+) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
     http::Request::builder()
-        .method(http::Method::POST)
+        .method(method)
         .uri(path)
-        .header(http::header::CONTENT_TYPE, "application/json")
+        .header(http::header::CONTENT_TYPE, content_type)
         .body(body.to_string().into_bytes())
         .map_err(kube::core::request::Error::BuildRequest)
 }

@@ -26,6 +26,7 @@ mod endings;
 mod nodes;
 mod pods;
 mod scheduling;
+mod volumes;
 
 /// A cluster in virtual time, with some of its controllers running.
 struct Rig {

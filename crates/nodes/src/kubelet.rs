@@ -8,6 +8,7 @@
 //! The decisions are in [`lifecycle`] and [`status`](mod@status), both pure; this file carries them out.
 
 mod calls;
+mod claims;
 mod faults;
 mod heartbeats;
 mod image_name;
@@ -15,6 +16,7 @@ pub mod lifecycle;
 pub mod nodes;
 mod options;
 pub mod outcomes;
+mod placing;
 pub mod quantity;
 pub mod record;
 pub mod references;
@@ -37,7 +39,8 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::options::{NodeLabel, NodeTaint, Options};
 use self::{
-    calls::{Call, Calls, pods_path},
+    calls::{Call, Calls},
+    claims::{ClaimChange, Claims},
     lifecycle::{Delays, Lifecycle, Outcome, Step},
     record::{Container, Pod, Watched},
     references::{ConfigChange, Configs},
@@ -45,8 +48,9 @@ use self::{
     status::{Fault, Place, Stage},
 };
 use super::{
-    api_client::rfc3339,
+    events::{self, Text, event},
     reflector::{Change, follow, for_a_day},
+    volumes,
 };
 
 /// The maximum number of concurrent steps.
@@ -65,7 +69,12 @@ pub fn run(client: Client, options: Options, shutdown: CancellationToken) -> Box
                 None => std::future::pending().await,
             }
         };
-        let simulating = futures::future::join(simulating, beating);
+        let binding = async {
+            if options.volumes {
+                volumes::run(&client, &options.now, options.events).await;
+            }
+        };
+        let simulating = futures::future::join3(simulating, beating, binding);
         shutdown.run_until_cancelled(simulating).await;
     })
 }
@@ -81,6 +90,7 @@ struct Simulator {
     /// The nodes that others have created, each with a number for its address.
     others: BTreeMap<String, usize>,
     configs: Configs,
+    claims: Claims,
     /// Both kinds have been listed: before that a pod without a node is no sign of anything.
     synced: (bool, bool),
 }
@@ -99,6 +109,7 @@ impl Simulator {
             event_names: 0,
             others: BTreeMap::new(),
             configs: Configs::default(),
+            claims: Claims::default(),
             synced: (false, false),
         }
     }
@@ -106,8 +117,9 @@ impl Simulator {
     async fn run(mut self) {
         let mut nodes = follow(Api::<Node>::all(self.client.clone()), for_a_day());
         let mut pods = follow(Api::<Watched>::all(self.client.clone()), for_a_day());
-        // Followed from the first pod that needs one.
+        // Followed from the first pod that needs them.
         let mut configs: Option<BoxStream<'static, ConfigChange>> = None;
+        let mut claims: Option<BoxStream<'static, ClaimChange>> = None;
         let mut running = Running::new();
         let mut reporting = FuturesUnordered::new();
         loop {
@@ -137,6 +149,9 @@ impl Simulator {
                         if configs.is_none() && pod.needs(None) {
                             configs = Some(Configs::follow(&self.client));
                         }
+                        if claims.is_none() && self.waits_for_claims(&pod) {
+                            claims = Some(Claims::follow(&self.client));
+                        }
                         self.life.pod_changed(pod, Instant::now());
                     }
                     Change::Deleted(pod) => {
@@ -150,7 +165,11 @@ impl Simulator {
                 },
                 Some(change) = next(&mut configs), if configs.is_some() => {
                     let is_meant = self.configs.observe(change);
-                    self.life.configs_changed(is_meant, Instant::now());
+                    self.life.needs_changed(is_meant, Instant::now());
+                }
+                Some(change) = next(&mut claims), if claims.is_some() => {
+                    let is_meant = self.claims.observe(change);
+                    self.life.needs_changed(is_meant, Instant::now());
                 }
                 () = sleep_until(due), if due.is_some() => {
                     if let Some((uid, step)) = self.life.take(Instant::now()) {
@@ -198,40 +217,15 @@ impl Simulator {
         .boxed()
     }
 
-    fn place(&mut self, uid: &str, pod: &Pod) -> Calls {
-        match self.life.assume(uid) {
-            Ok(node) => {
-                let (namespace, name) = (pod.namespace(), pod.name());
-                let binding = json!({
-                    "apiVersion": "v1", "kind": "Binding",
-                    "metadata": {"name": name, "namespace": namespace, "uid": uid},
-                    "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-                });
-                let mut calls = Calls::new(Outcome::Done);
-                calls.needed.push(Call::Post(format!("{}/{name}/binding", pods_path(namespace)), binding));
-                let message = format!("Successfully assigned {namespace}/{name} to {node}");
-                self.record_event(pod, &mut calls, SCHEDULER, "Normal", "Scheduled", &message);
-                calls
-            }
-            Err(why) => {
-                let mut calls = Calls::new(Outcome::Unplaced);
-                if self.life.record_complaint(uid, &why) {
-                    let patch = status::unschedulable(pod, &why, (self.options.now)());
-                    calls.needed.push(Call::PatchStatus(patch));
-                    self.record_event(pod, &mut calls, SCHEDULER, "Warning", "FailedScheduling", &why);
-                }
-                calls
-            }
-        }
-    }
-
     /// Starts the containers, as far as they can start.
     fn start(&mut self, uid: &str, pod: &Pod) -> Calls {
-        self.life.judge_by_configs(uid);
-        if pod.needs(None) && !self.configs.are_known() {
+        self.life.judge_by_needs(uid);
+        let waits_for_claims = self.waits_for_claims(pod);
+        if (pod.needs(None) && !self.configs.are_known()) || (waits_for_claims && !self.claims.are_known()) {
             return Calls::new(Outcome::Blocked);
         }
-        if let Some(why) = self.configs.missing_volume(pod) {
+        let unmountable = || self.claims.unmountable(pod).filter(|_| waits_for_claims);
+        if let Some(why) = self.configs.missing_volume(pod).or_else(unmountable) {
             let mut calls = Calls::new(Outcome::Blocked);
             if self.life.record_complaint(uid, &why) {
                 calls = self.report(pod, Stage::Starting).with(Outcome::Blocked);
@@ -381,24 +375,15 @@ impl Simulator {
         }
         self.event_names += 1;
         let now = (self.options.now)();
-        let at = rfc3339(now);
         let number = now.as_nanosecond().wrapping_add(i128::from(self.event_names)) as u64;
-        let mut source = json!({"component": from});
-        if let Some(node) = pod.node().filter(|_| from == KUBELET) {
-            source["host"] = json!(node);
-        }
-        let event = json!({
-            "apiVersion": "v1", "kind": "Event",
-            "metadata": {"name": format!("{}.{number:016x}", pod.name()), "namespace": pod.namespace()},
-            "involvedObject": {
-                "apiVersion": "v1", "kind": "Pod", "name": pod.name(), "namespace": pod.namespace(),
-                "uid": pod.uid(), "resourceVersion": pod.metadata.resource_version,
-            },
-            "type": kind, "reason": reason, "message": message,
-            "source": source, "reportingComponent": from, "reportingInstance": "",
-            "firstTimestamp": at, "lastTimestamp": at, "count": 1,
+        let about = json!({
+            "apiVersion": "v1", "kind": "Pod", "name": pod.name(), "namespace": pod.namespace(),
+            "uid": pod.uid(), "resourceVersion": pod.metadata.resource_version,
         });
-        calls.events.push(Call::Post(format!("/api/v1/namespaces/{}/events", pod.namespace()), event));
+        let host = pod.node().filter(|_| from == KUBELET);
+        let text = Text { from, kind, reason, message };
+        let event = event(format!("{}.{number:016x}", pod.name()), &about, host, &text, now);
+        calls.events.push(Call::Post(events::path(pod.namespace()), event));
     }
 
     fn host_ip(&self, pod: &Pod) -> String {
@@ -422,7 +407,6 @@ impl Simulator {
     }
 }
 
-const SCHEDULER: &str = "default-scheduler";
 const KUBELET: &str = "kubelet";
 const TAINT_EVICTION: &str = "taint-eviction-controller";
 

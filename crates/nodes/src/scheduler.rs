@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Node;
 
 use self::filters::Demand;
 pub use self::load::{EachPlaced, Load, NodeLoad};
-pub(crate) use self::selectors::tolerates;
+pub(crate) use self::selectors::{matches as labels_match, tolerates};
 use super::kubelet::record::Pod;
 
 /// Chooses the node for `pod`, or returns the reason why there is none in the words of kube-scheduler. `load` knows the

@@ -8,7 +8,7 @@ use kube::{
 use serde_json::Value;
 
 use super::{lifecycle::Outcome, record::Pod};
-use crate::api_client::{CallError, post, send_only};
+use crate::api_client::{CallError, merge_patch, post, send_only};
 
 /// The path of the pods of a namespace.
 pub(super) fn pods_path(namespace: &str) -> String {
@@ -21,6 +21,8 @@ pub(super) enum Call {
     Post(String, Value),
     /// Of the pod.
     PatchStatus(Value),
+    /// A merge patch of another object, at a path.
+    Patch(String, Value),
     /// Of the pod: at once, and only this one.
     Delete,
     /// Of the pod, with its own grace period.
@@ -49,7 +51,12 @@ impl Calls {
 
     pub(super) async fn carry_out(self, client: &Client, pod: &Pod) -> Outcome {
         for call in self.needed {
+            let of_another = matches!(call, Call::Patch(..));
             if let Err(error) = call.send(client, pod).await {
+                // Its change makes the pod be looked at again.
+                if of_another && (error.is_not_found() || error.is_conflict()) {
+                    continue;
+                }
                 if error.is_not_found() || error.is_conflict() {
                     return Outcome::Moot;
                 }
@@ -73,6 +80,7 @@ impl Call {
         let at_once = matches!(self, Call::Delete);
         match self {
             Call::Post(path, body) => send_only(client, post(path, &body)).await,
+            Call::Patch(path, body) => send_only(client, merge_patch(path, &body)).await,
             Call::PatchStatus(body) => {
                 let parameters = PatchParams::default();
                 let patch = Patch::Strategic(body);

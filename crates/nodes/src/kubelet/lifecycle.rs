@@ -50,7 +50,7 @@ pub enum Outcome {
     Done,
     /// No node is suitable at present.
     Unplaced,
-    /// A ConfigMap or Secret that the pod needs does not exist.
+    /// A ConfigMap, a Secret or a claim that the pod needs does not exist or is not bound.
     Blocked,
     /// The pod has changed: deleted, replaced, or bound by another scheduler. Nothing more to do here.
     Moot,
@@ -86,10 +86,10 @@ pub struct Lifecycle {
     stuck: BTreeSet<String>,
     /// Those of them that may fit when another pod is placed.
     stuck_on_others: BTreeSet<String>,
-    /// The pods that a ConfigMap or Secret keeps from running; they are retried when it changes.
+    /// The pods that wait for a ConfigMap, a Secret or a claim; they are retried when it changes.
     blocked: BTreeSet<String>,
-    /// The number of changes of ConfigMaps and Secrets.
-    config_changes: u64,
+    /// The number of changes of these objects.
+    need_changes: u64,
     /// The number of times that capacity may have been freed.
     offers: u64,
     /// The number of times that the company of other pods has changed.
@@ -111,7 +111,7 @@ impl Lifecycle {
             stuck: BTreeSet::new(),
             stuck_on_others: BTreeSet::new(),
             blocked: BTreeSet::new(),
-            config_changes: 0,
+            need_changes: 0,
             offers: 0,
             companies: 0,
         }
@@ -272,16 +272,16 @@ impl Lifecycle {
         runs.filter_map(|(index, runs)| Some((index, runs.advance(now, at)?))).collect()
     }
 
-    /// The pod is judged by the ConfigMaps and Secrets as they are now.
-    pub fn judge_by_configs(&mut self, uid: &str) {
+    /// The pod is judged by the objects that it needs as they are now.
+    pub fn judge_by_needs(&mut self, uid: &str) {
         if let Some(tracked) = self.pods.get_mut(uid) {
-            tracked.judged = self.config_changes;
+            tracked.judged = self.need_changes;
         }
     }
 
-    /// ConfigMaps or Secrets changed; the pods that are meant may run now.
-    pub fn configs_changed(&mut self, is_meant: impl Fn(&Pod) -> bool, now: Instant) {
-        self.config_changes += 1;
+    /// Objects that pods need changed; the pods that are meant may run now.
+    pub fn needs_changed(&mut self, is_meant: impl Fn(&Pod) -> bool, now: Instant) {
+        self.need_changes += 1;
         let is_meant = |uid: &String| self.pods.get(uid).is_some_and(|tracked| is_meant(&tracked.pod));
         let (freed, blocked) = std::mem::take(&mut self.blocked).into_iter().partition(is_meant);
         self.blocked = blocked;
@@ -311,7 +311,7 @@ impl Lifecycle {
                 }
             }
             // What it needs may have been created while that was reported.
-            Outcome::Blocked if tracked.judged == self.config_changes => {
+            Outcome::Blocked if tracked.judged == self.need_changes => {
                 self.blocked.insert(uid.to_owned());
             }
             Outcome::Unplaced | Outcome::Blocked => {}
@@ -323,7 +323,7 @@ impl Lifecycle {
                 }
             }
         }
-        if step == Step::Place && matches!(outcome, Outcome::Failed | Outcome::Moot) {
+        if step == Step::Place && matches!(outcome, Outcome::Failed | Outcome::Moot | Outcome::Blocked) {
             self.count(uid, None);
         }
         self.decide(uid, now);

@@ -28,6 +28,8 @@ pub struct Options {
     pub never_ready: Option<regex_lite::Regex>,
     /// How the containers end that run certain images; the first that matches counts.
     pub pod_outcomes: Vec<ImageOutcome>,
+    /// Whether claims are bound to volumes, made up where a StorageClass has a provisioner, and pods wait for their claims.
+    pub volumes: bool,
     /// Whether to write the events that `kubectl describe pod` shows. They double the number of writes.
     pub events: bool,
 }
@@ -69,6 +71,7 @@ impl std::fmt::Debug for Options {
             shutdown_delay,
             never_ready,
             pod_outcomes,
+            volumes,
             events,
         } = self;
         f.debug_struct("Options")
@@ -81,13 +84,14 @@ impl std::fmt::Debug for Options {
             .field("shutdown_delay", shutdown_delay)
             .field("never_ready", never_ready)
             .field("pod_outcomes", pod_outcomes)
+            .field("volumes", volumes)
             .field("events", events)
             .finish_non_exhaustive()
     }
 }
 
 impl Options {
-    /// Three nodes, half a second until ready and to end, every image good, events written, no heartbeats.
+    /// Three nodes, half a second until ready and to end, every image good, events written, no heartbeats, no volumes.
     pub fn new(now: Now) -> Self {
         Options {
             now,
@@ -100,6 +104,7 @@ impl Options {
             shutdown_delay: Duration::from_millis(500),
             never_ready: None,
             pod_outcomes: Vec::new(),
+            volumes: false,
             events: true,
         }
     }

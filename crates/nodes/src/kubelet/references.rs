@@ -53,6 +53,13 @@ pub struct Volume {
     config_map: Option<Box<Files>>,
     secret: Option<Box<Files>>,
     projected: Option<Box<Projected>>,
+    persistent_volume_claim: Option<Box<ClaimSource>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ClaimSource {
+    claim_name: Box<str>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -130,6 +137,11 @@ impl Container {
 }
 
 impl Volume {
+    /// The name of its claim.
+    pub fn claim(&self) -> Option<&str> {
+        self.persistent_volume_claim.as_ref().map(|source| &*source.claim_name)
+    }
+
     fn references(&self) -> impl Iterator<Item = Reference<'_>> {
         let whole = [(Kind::ConfigMap, self.config_map.as_deref()), (Kind::Secret, self.secret.as_deref())];
         let projections = self.projected.iter().flat_map(|projected| projected.sources.iter().flatten());
@@ -146,6 +158,11 @@ impl Volume {
 }
 
 impl Pod {
+    /// The names of its claims.
+    pub fn claims(&self) -> impl Iterator<Item = &str> {
+        self.spec.volumes.iter().flatten().filter_map(Volume::claim)
+    }
+
     /// Whether it needs the object, or with `None` whether it needs any.
     pub fn needs(&self, object: Option<(Kind, &str)>) -> bool {
         let containers = self.init_containers().iter().chain(&self.spec.containers);

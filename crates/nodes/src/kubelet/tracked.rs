@@ -48,7 +48,7 @@ pub(super) struct Tracked {
     pub(super) gates_open: bool,
     /// The count of capacity changes at the last scheduling attempt.
     pub(super) tried: u64,
-    /// The count of changes of ConfigMaps and Secrets when the pod was judged by them.
+    /// The count of changes of the objects that pods need when the pod was judged by them.
     pub(super) judged: u64,
     /// The last reported reason why it has no node or does not run.
     pub(super) complaint: Option<Box<str>>,

@@ -95,7 +95,7 @@ pub(super) fn is_empty(selector: &LabelSelector) -> bool {
 }
 
 /// Whether the label selector matches labels, of which `label` gives the value of a key.
-pub(super) fn matches<'a>(selector: &LabelSelector, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+pub(crate) fn matches<'a>(selector: &LabelSelector, label: impl Fn(&str) -> Option<&'a str>) -> bool {
     selector.match_labels.iter().flatten().all(|(key, value)| label(key) == Some(value))
         && selector.match_expressions.iter().flatten().all(|requirement| {
             let values = requirement.values.as_deref().unwrap_or_default();
