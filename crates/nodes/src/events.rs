@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::api_client::rfc3339;
 
-/// What an event says.
+/// The text of an event.
 pub(crate) struct Text<'a> {
     /// The component that says it.
     pub(crate) from: &'a str,

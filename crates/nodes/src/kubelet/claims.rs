@@ -21,7 +21,7 @@ pub(super) enum ClaimChange {
     Synced,
 }
 
-/// What a pod has to know of a claim.
+/// A claim, as far as pods depend on it.
 pub(super) struct Claim {
     class: Option<String>,
     /// The volume, once it is bound.
@@ -36,7 +36,7 @@ pub(super) struct Class {
     has_provisioner: bool,
 }
 
-/// What a pod's claims allow.
+/// Whether a pod's claims let it be placed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The pod can be placed.

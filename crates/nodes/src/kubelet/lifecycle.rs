@@ -264,7 +264,7 @@ impl Lifecycle {
         }
     }
 
-    /// What has happened to the main containers of a pod, by their index. It is to be reported.
+    /// The changes that have happened to the main containers of a pod, by their index. They are to be reported.
     pub fn advance_runs(&mut self, uid: &str, now: Instant, at: Timestamp) -> Vec<(usize, Change)> {
         let Some(tracked) = self.pods.get_mut(uid) else { return Vec::new() };
         tracked.unreported = true;
@@ -310,7 +310,7 @@ impl Lifecycle {
                     self.stuck_on_others.insert(uid.to_owned());
                 }
             }
-            // What it needs may have been created while that was reported.
+            // The object may have been created while that was reported.
             Outcome::Blocked if tracked.judged == self.need_changes => {
                 self.blocked.insert(uid.to_owned());
             }

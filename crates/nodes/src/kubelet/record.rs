@@ -109,9 +109,9 @@ pub struct PodSpec {
     pub topology_spread_constraints: Option<Box<[TopologySpreadConstraint]>>,
     /// `Never` or absent.
     pub preemption_policy: Option<Box<str>>,
-    /// What the pod needs in addition to its containers.
+    /// The resources that the pod needs in addition to its containers.
     pub overhead: Pairs<Amount>,
-    /// What the pod needs in all.
+    /// The resources that the pod needs in all.
     pub resources: Option<Box<Resources>>,
     /// The taints it may ignore.
     pub tolerations: Option<Vec<Toleration>>,
@@ -119,7 +119,7 @@ pub struct PodSpec {
     pub init_containers: Option<Vec<Container>>,
     /// The main containers of the pod.
     pub containers: Box<[Container]>,
-    /// What its containers may mount.
+    /// The volumes that its containers may mount.
     pub volumes: Option<Box<[Volume]>>,
     /// Whether its containers are started again: `Always`, `OnFailure` or `Never`.
     pub restart_policy: Option<Box<str>>,
@@ -139,7 +139,7 @@ pub struct Container {
     pub image: Option<String>,
     /// Instead of that of the pod. `Always` on an init container makes it a sidecar.
     pub restart_policy: Option<String>,
-    /// What it needs.
+    /// The resources that it needs.
     pub resources: Option<Box<Resources>>,
     /// The ports that it names.
     pub ports: Option<Box<[Port]>>,

@@ -244,7 +244,7 @@ impl Configs {
         self.synced.len() == 2
     }
 
-    /// What the environment of a container lacks, in the words of a kubelet.
+    /// The first thing that the environment of a container lacks, in the words of a kubelet.
     pub fn missing_env(&self, pod: &Pod, container: &Container) -> Option<String> {
         container.references().find_map(|reference| {
             self.missing(pod, reference, |key| {

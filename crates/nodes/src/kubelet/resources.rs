@@ -1,4 +1,4 @@
-//! What a pod asks of its node: resources and ports.
+//! The resources and ports of its node that a pod asks for.
 
 use std::collections::BTreeMap;
 
@@ -85,7 +85,7 @@ impl Pod {
         })
     }
 
-    /// What the pod asks of its node, in billionths: what its containers and sidecars need together, or one of its init
+    /// The resources that the pod asks for, in billionths: what its containers and sidecars need together, or one of its init
     /// containers beside the sidecars before it, if that is more (KEP-753); or what the pod says of itself; and the
     /// overhead.
     pub fn requests(&self) -> BTreeMap<Box<str>, i128> {

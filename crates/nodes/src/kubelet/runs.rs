@@ -23,7 +23,7 @@ pub struct Ended {
     pub(super) finished: Timestamp,
 }
 
-/// What a container does.
+/// The state of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {
     /// It runs.
@@ -90,7 +90,7 @@ impl ContainerRuns {
         }
     }
 
-    /// What has happened to it by `now`.
+    /// The change that has happened to it by `now`.
     pub fn advance(&mut self, now: Instant, at: Timestamp) -> Option<Change> {
         let outcome = self.outcome?;
         match self.state {

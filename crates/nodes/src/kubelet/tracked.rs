@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::{
     lifecycle::{Delays, Step},
     nodes::Condition,
+    outcomes,
     record::Pod,
     runs::ContainerRuns,
 };
@@ -62,7 +63,7 @@ impl Tracked {
     /// The state of a pod that ran before this process started: a pod that is ready already is not started again.
     pub(super) fn new(pod: &Pod) -> Self {
         let reached = match () {
-            // What it needs may exist by now, and containers that end begin anew.
+            // The objects that it needs may exist by now, and containers that end begin anew.
             () if pod.status.start_time.is_some() && (waits(pod) || may_end(pod)) => Some(Step::Start),
             () if pod.is_true("Ready") || pod.status.pod_ip.is_some() => Some(Step::Run),
             () if pod.status.start_time.is_some() => Some(Step::Start),
@@ -196,6 +197,5 @@ fn waits(pod: &Pod) -> bool {
 
 /// Whether containers of a pod end by what the pod says.
 fn may_end(pod: &Pod) -> bool {
-    pod.metadata.outcome.is_some()
-        || matches!(pod.spec.restart_policy.as_deref(), Some("Never" | "OnFailure"))
+    pod.spec.containers.iter().any(|container| outcomes::of(pod, container, &[]).is_some())
 }

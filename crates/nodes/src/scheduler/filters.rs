@@ -43,7 +43,7 @@ struct Spread {
     fewest: usize,
 }
 
-/// What a pod asks of its node, computed once for all nodes.
+/// The demands of a pod on its node, computed once for all nodes.
 pub(super) struct Demand<'a> {
     pod: &'a Pod,
     requests: BTreeMap<Box<str>, i128>,

@@ -12,7 +12,7 @@ use crate::kubelet::{record::Pod, resources::HostPort};
 /// How many selectors are counted at most. Beyond that all are forgotten, and counted anew when a pod has them.
 const MOST_TALLIES: usize = 256;
 
-/// What the pods of one node take.
+/// The resources and ports that the pods of one node take.
 #[derive(Clone, Debug, Default)]
 pub struct NodeLoad {
     /// The number of pods.
@@ -119,7 +119,7 @@ impl Load {
         self.nodes.get(node).map_or(0, |load| load.pods)
     }
 
-    /// What the pods of a node take; `None` if it has none.
+    /// The load of one node; `None` if it has none.
     pub fn node(&self, name: &str) -> Option<&NodeLoad> {
         self.nodes.get(name)
     }

@@ -442,3 +442,24 @@ fn what_is_kept_of_selectors_is_bounded() {
     let joins = json!({"affinity": {"podAffinity": term("zone", "web")}});
     assert_eq!(cluster.place(json!({"app": "web"}), joins).unwrap(), "a");
 }
+
+#[test]
+fn ten_thousand_pods_are_placed_without_a_look_at_each_other() {
+    let room = json!({"cpu": "1000", "pods": "10000"});
+    let nodes = nodes(&(0..20).map(|number| sized(&format!("n{number}"), room.clone())).collect::<Vec<_>>());
+    let mut load = load(&nodes, &[]);
+    let mut spec = spread("kubernetes.io/hostname", json!({}));
+    spec["affinity"] = json!({"podAntiAffinity": term("kubernetes.io/hostname", "other")});
+    spec["containers"] = json!([asking(json!({"cpu": "100m"}))]);
+    let metadata = json!({"name": "p", "namespace": "shop", "labels": {"app": "web"}});
+    let pod: Pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
+    let scans = std::cell::Cell::new(0);
+    for _ in 0..10_000 {
+        let each = |_: &mut dyn FnMut(&Pod, &str)| scans.set(scans.get() + 1);
+        let node = super::choose(&pod, &nodes, &mut load, &each).unwrap();
+        load.pod_added(&pod, &node);
+    }
+    assert_eq!(scans.get(), 2, "one for each of its two selectors");
+    assert!(nodes.keys().all(|name| load.of(name) == 500));
+    assert_eq!(load.node("n7").unwrap().requested["cpu"], 50_000_000_000);
+}

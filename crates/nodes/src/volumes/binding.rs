@@ -44,7 +44,7 @@ pub(super) enum Write {
     Delete { name: String, uid: String, claim: ClaimKey, claim_uid: String },
 }
 
-/// What becomes of a claim.
+/// The decision about a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Due {
     Nothing,
@@ -62,7 +62,7 @@ pub(super) struct Storage {
 }
 
 impl Storage {
-    /// What is due about a claim.
+    /// The decision about a claim.
     pub(super) fn claim(&self, key: &ClaimKey) -> Due {
         let Some(claim) = self.claims.get(key) else { return Due::Nothing };
         let Some(spec) = claim.spec.as_ref().filter(|_| claim.metadata.deletion_timestamp.is_none()) else {
@@ -116,7 +116,7 @@ impl Storage {
         }
     }
 
-    /// What is due about a claim that names its volume.
+    /// The decision about a claim that names its volume.
     fn named(&self, claim: &PersistentVolumeClaim, name: &str) -> Due {
         let Some(volume) = self.volumes.get(name) else { return Due::Nothing };
         let uid = claim.metadata.uid.as_deref().unwrap_or_default();
@@ -140,7 +140,7 @@ impl Storage {
         Due::Write(Write::Claim { status: true, patch })
     }
 
-    /// What is due about a volume: its phase, or its end if it was made up for a claim that is gone.
+    /// The write that is due about a volume: of its phase, or of its end if it was made up for a claim that is gone.
     pub(super) fn volume(&self, name: &str) -> Option<Write> {
         let volume = self.volumes.get(name).filter(|volume| volume.metadata.deletion_timestamp.is_none())?;
         let claimed = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
