@@ -69,6 +69,11 @@ pub struct Args {
     #[arg(long)]
     pub no_pod_simulator: bool,
 
+    /// Do not bind claims to volumes, and do not let pods wait for their claims: for use with another volume binder, or
+    /// without any StorageClass.
+    #[arg(long)]
+    pub no_volumes: bool,
+
     /// Exit with code 0 as soon as every Deployment and DaemonSet of the manifests is rolled out, or with code 1
     /// and the reason if a Deployment exceeds its progress deadline or --timeout expires.
     #[arg(long, requires = "filenames")]

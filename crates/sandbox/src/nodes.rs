@@ -66,6 +66,11 @@ pub struct NodesArgs {
     #[arg(long = "pod-outcome", value_name = "REGEX=OUTCOME", value_parser = node_flags::pod_outcome)]
     pub pod_outcomes: Vec<ImageOutcome>,
 
+    /// Do not bind claims to volumes, and do not let pods wait for their claims: for use with another volume binder, or
+    /// without any StorageClass.
+    #[arg(long)]
+    pub no_volumes: bool,
+
     /// Do not write the events that `kubectl describe pod` shows. They double the number of requests.
     #[arg(long)]
     pub no_events: bool,
@@ -105,6 +110,7 @@ async fn nodes(
         shutdown_delay,
         never_ready,
         pod_outcomes,
+        no_volumes,
         no_events,
     } = args;
     node_flags::check(nodes, &node_labels, &node_taints)?;
@@ -123,6 +129,7 @@ async fn nodes(
         shutdown_delay,
         never_ready,
         pod_outcomes,
+        volumes: !no_volumes,
         events: !no_events,
         ..kubelet::Options::new(now)
     };

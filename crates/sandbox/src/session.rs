@@ -108,6 +108,7 @@ async fn session(
             shutdown_delay: args.shutdown_delay,
             never_ready: args.never_ready.clone(),
             pod_outcomes: args.pod_outcomes.clone(),
+            volumes: !args.no_volumes,
             ..kubelet::Options::new(now)
         };
         let simulator = kubelet::run(client.clone(), options, shutdown.clone());

@@ -38,6 +38,8 @@ pub struct TestOptions {
     pub shutdown_delay: Duration,
     /// Containers whose image matches never start. The default is none.
     pub never_ready: Option<regex_lite::Regex>,
+    /// Whether claims are bound where a StorageClass allows it, and pods wait for their claims. The default is true.
+    pub volumes: bool,
     /// How long [`TestCluster::rolled_out`] waits. The default is 10 minutes.
     pub patience: Duration,
 }
@@ -52,6 +54,7 @@ impl Default for TestOptions {
             ready_delay: Duration::from_millis(500),
             shutdown_delay: Duration::from_millis(500),
             never_ready: None,
+            volumes: true,
             patience: Duration::from_secs(600),
         }
     }
@@ -97,6 +100,7 @@ impl TestCluster {
             ready_delay,
             shutdown_delay,
             never_ready,
+            volumes,
             patience,
         } = options;
         let clock = Clock::virtual_from(start);
@@ -112,6 +116,7 @@ impl TestCluster {
             ready_delay,
             shutdown_delay,
             never_ready,
+            volumes,
             ..kubelet::Options::new(now.clone())
         };
         tokio::spawn(kubelet::run(client.clone(), nodes, end.clone()));
@@ -268,6 +273,44 @@ spec:
         assert_eq!(missing, "not within 600s: DaemonSet default/web does not exist");
         let other = cluster.rolled_out("Pod", "default", "web").await.unwrap_err().to_string();
         assert_eq!(other, "Pod default/web: only Deployments and DaemonSets are rolled out");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pods_wait_for_claims_that_a_class_has_bound() {
+        const CLAIM: &str = "
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: default}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+";
+        const CLASS: &str = "
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: standard, annotations: {storageclass.kubernetes.io/is-default-class: 'true'}}
+provisioner: example.com/made-up
+volumeBindingMode: WaitForFirstConsumer
+";
+        let volumes = "volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]";
+        let web = WEB.replace("spec: {containers", &format!("spec: {{{volumes}, containers"));
+        let start = |volumes: bool| {
+            let patience = Duration::from_secs(30);
+            TestCluster::with(TestOptions { volumes, patience, ..TestOptions::default() })
+        };
+        let cluster = start(true);
+        cluster.apply(CLAIM).await.unwrap();
+        cluster.apply(&web).await.unwrap();
+        let why = cluster.rolled_out("Deployment", "default", "web").await.unwrap_err().to_string();
+        assert!(why.contains("pod has unbound immediate PersistentVolumeClaims"), "{why}");
+        cluster.apply(CLASS).await.unwrap();
+        cluster.rolled_out("Deployment", "default", "web").await.unwrap();
+        let claim = cluster.api_server().object("PersistentVolumeClaim", "default", "data").unwrap();
+        assert_eq!(
+            (&claim["status"]["phase"], &claim["spec"]["storageClassName"]),
+            (&"Bound".into(), &"standard".into())
+        );
+        let carefree = start(false);
+        carefree.apply(&web).await.unwrap();
+        carefree.rolled_out("Deployment", "default", "web").await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
