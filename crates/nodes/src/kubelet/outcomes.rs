@@ -7,7 +7,7 @@ use std::{str::FromStr, time::Duration};
 
 use regex_lite::Regex;
 
-use super::record::{Container, Pod};
+use super::record::{Container, Pod, RestartPolicy};
 
 /// The annotation of a pod: `exit:3,after:2s`.
 pub const ANNOTATION: &str = "windlass.dev/pod-outcome";
@@ -73,7 +73,7 @@ pub(super) fn of(pod: &Pod, container: &Container, by_image: &[ImageOutcome]) ->
     let annotated = pod.metadata.outcome.as_deref().and_then(|text| text.parse().ok());
     let given = || by_image.iter().find(|given| given.image.is_match(image)).map(|given| given.outcome);
     let by_default = || {
-        let ends = matches!(restart_policy(pod, container), "Never" | "OnFailure");
+        let ends = restart_policy(pod, container) != RestartPolicy::Always;
         ends.then_some(PodOutcome { exit_code: 0, after: AFTER })
     };
     annotated.or_else(given).or_else(|| of_tag(image)).or_else(by_default)
@@ -89,9 +89,10 @@ fn of_tag(image: &str) -> Option<PodOutcome> {
     Some(PodOutcome { exit_code, after })
 }
 
-/// `Always`, `OnFailure` or `Never`.
-pub(super) fn restart_policy<'a>(pod: &'a Pod, container: &'a Container) -> &'a str {
-    container.restart_policy.as_deref().or(pod.spec.restart_policy.as_deref()).unwrap_or("Always")
+/// Whether a container is started again once it has ended.
+pub(super) fn restart_policy(pod: &Pod, container: &Container) -> RestartPolicy {
+    let own = container.restart_policy.clone();
+    own.map_or(pod.spec.restart_policy, |own| RestartPolicy::from(Some(own)))
 }
 
 #[cfg(test)]

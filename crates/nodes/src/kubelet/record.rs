@@ -69,7 +69,9 @@ pub(crate) struct Watched {
 }
 
 impl From<Watched> for Pod {
-    fn from(Watched { metadata, spec, status }: Watched) -> Self {
+    fn from(Watched { metadata, spec, mut status }: Watched) -> Self {
+        let restarted = |status: &ContainerStatus| status.restart_count > 0;
+        status.container_statuses = status.container_statuses.filter(|all| all.iter().any(restarted));
         let mut annotations = metadata.annotations.unwrap_or_default();
         let metadata = Metadata {
             name: metadata.name,
@@ -121,12 +123,35 @@ pub struct PodSpec {
     pub containers: Box<[Container]>,
     /// The volumes that its containers may mount.
     pub volumes: Option<Box<[Volume]>>,
-    /// Whether its containers are started again: `Always`, `OnFailure` or `Never`.
-    pub restart_policy: Option<Box<str>>,
+    /// Whether its containers are started again.
+    pub restart_policy: RestartPolicy,
     /// Conditions set by others that must be true before the pod counts as ready.
     pub readiness_gates: Option<Vec<PodReadinessGate>>,
     /// Whether the pod has its node's address.
     pub host_network: Option<bool>,
+}
+
+/// Whether a container that ended is started again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "Option<String>")]
+pub enum RestartPolicy {
+    /// However it ended.
+    #[default]
+    Always,
+    /// Unless its exit code was 0.
+    OnFailure,
+    /// It is not.
+    Never,
+}
+
+impl From<Option<String>> for RestartPolicy {
+    fn from(text: Option<String>) -> Self {
+        match text.as_deref() {
+            Some("OnFailure") => RestartPolicy::OnFailure,
+            Some("Never") => RestartPolicy::Never,
+            _ => RestartPolicy::Always,
+        }
+    }
 }
 
 /// One container of a pod.
@@ -174,7 +199,7 @@ pub struct PodStatus {
     pub pod_ip: Option<String>,
     /// When a kubelet took the pod on.
     pub start_time: Option<Time>,
-    /// Its main containers.
+    /// Those of its main containers that have been restarted.
     pub container_statuses: Option<Box<[ContainerStatus]>>,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::outcomes::PodOutcome;
+use super::{outcomes::PodOutcome, record::RestartPolicy};
 
 /// The first restart is made at once; the next one waits so long, and each after it twice as long as the one before
 /// (`backOffPeriod` and `MaxContainerBackOff` of upstream's kubelet).
@@ -59,8 +59,7 @@ pub enum Change {
 #[derive(Clone, Debug)]
 pub struct ContainerRuns {
     outcome: Option<PodOutcome>,
-    /// `Always`, `OnFailure` or `Never`.
-    policy: Box<str>,
+    policy: RestartPolicy,
     pub(super) restarts: i64,
     pub(super) state: RunState,
     /// The end before the present state.
@@ -72,13 +71,13 @@ impl ContainerRuns {
     /// A container that is started now, and has been restarted so often before.
     pub fn new(
         outcome: Option<PodOutcome>,
-        policy: &str,
+        policy: RestartPolicy,
         restarts: i64,
         now: Instant,
         at: Timestamp,
     ) -> Self {
         let state = RunState::Running { since: at, until: outcome.map(|outcome| now + outcome.after) };
-        ContainerRuns { outcome, policy: policy.into(), restarts, state, last: None, backoff: Duration::ZERO }
+        ContainerRuns { outcome, policy, restarts, state, last: None, backoff: Duration::ZERO }
     }
 
     /// When something happens to it.
@@ -96,10 +95,10 @@ impl ContainerRuns {
         match self.state {
             RunState::Running { since, until: Some(until) } if until <= now => {
                 let ended = Ended { exit_code: outcome.exit_code, started: since, finished: at };
-                let restarts = match &*self.policy {
-                    "Never" => false,
-                    "OnFailure" => outcome.exit_code != 0,
-                    _ => true,
+                let restarts = match self.policy {
+                    RestartPolicy::Never => false,
+                    RestartPolicy::OnFailure => outcome.exit_code != 0,
+                    RestartPolicy::Always => true,
                 };
                 if !restarts {
                     self.state = RunState::Ended(ended);
@@ -131,7 +130,7 @@ impl ContainerRuns {
 mod tests {
     use super::*;
 
-    fn runs(policy: &str, exit_code: u8, after: u64, now: Instant) -> ContainerRuns {
+    fn runs(policy: RestartPolicy, exit_code: u8, after: u64, now: Instant) -> ContainerRuns {
         let outcome = PodOutcome { exit_code, after: Duration::from_secs(after) };
         ContainerRuns::new(Some(outcome), policy, 0, now, Timestamp::UNIX_EPOCH)
     }
@@ -139,7 +138,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn restarts_wait_ten_seconds_and_then_twice_as_long_up_to_five_minutes() {
         let mut now = Instant::now();
-        let mut runs = runs("OnFailure", 1, 2, now);
+        let mut runs = runs(RestartPolicy::OnFailure, 1, 2, now);
         let mut waits = Vec::new();
         while waits.len() < 8 {
             now = runs.next().unwrap();
@@ -153,7 +152,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_container_that_ran_for_long_is_restarted_at_once() {
-        let mut runs = runs("Always", 0, 601, Instant::now());
+        let mut runs = runs(RestartPolicy::Always, 0, 601, Instant::now());
         for _ in 0..5 {
             let now = runs.next().unwrap();
             assert_eq!(runs.advance(now, Timestamp::UNIX_EPOCH), Some(Change::Restarted));
@@ -164,17 +163,17 @@ mod tests {
     async fn the_restart_policy_says_which_end_is_the_last() {
         let now = Instant::now();
         for (policy, exit_code, change) in [
-            ("Never", 0, Change::Ended),
-            ("Never", 1, Change::Ended),
-            ("OnFailure", 0, Change::Ended),
-            ("OnFailure", 1, Change::Restarted),
-            ("Always", 0, Change::Restarted),
+            (RestartPolicy::Never, 0, Change::Ended),
+            (RestartPolicy::Never, 1, Change::Ended),
+            (RestartPolicy::OnFailure, 0, Change::Ended),
+            (RestartPolicy::OnFailure, 1, Change::Restarted),
+            (RestartPolicy::Always, 0, Change::Restarted),
         ] {
             let mut runs = runs(policy, exit_code, 0, now);
-            assert_eq!(runs.advance(now, Timestamp::UNIX_EPOCH), Some(change), "{policy} {exit_code}");
+            assert_eq!(runs.advance(now, Timestamp::UNIX_EPOCH), Some(change), "{policy:?} {exit_code}");
             assert_eq!(runs.next().is_none(), change == Change::Ended);
         }
-        let mut for_ever = ContainerRuns::new(None, "Never", 0, now, Timestamp::UNIX_EPOCH);
+        let mut for_ever = ContainerRuns::new(None, RestartPolicy::Never, 0, now, Timestamp::UNIX_EPOCH);
         assert_eq!((for_ever.next(), for_ever.advance(now, Timestamp::UNIX_EPOCH)), (None, None));
     }
 }
