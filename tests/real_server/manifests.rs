@@ -84,13 +84,13 @@ async fn play(real: &Client, file: &Path) -> Vec<String> {
     let mut created = Vec::new();
     for (index, document) in documents(&name, &text).into_iter().enumerate() {
         let document = match document {
-            Ok(document) => document.into_iter(),
+            Ok(document) => document.value,
             Err(error) => {
                 lines.push(format!("not read: {error}"));
                 continue;
             }
         };
-        for object in document.flat_map(|document| expand(&Origin::new(&name, index), document)).flatten() {
+        for object in expand(&Origin::new(&name, index), document).into_iter().flatten() {
             let object = object.body;
             let [left, right] = [path_of(real, &object).await, path_of(&here, &object).await];
             if left != right {

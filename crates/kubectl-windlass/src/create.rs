@@ -192,7 +192,7 @@ impl Run<'_> {
     /// Creates the objects of a source before the next is read.
     async fn one_by_one(&mut self, sources: &[Source], output: &mut Output) -> Result<(), Stop> {
         for source in sources {
-            for found in read::read(source, self.ends_at_defect()).await {
+            for found in read::read(source, self.ends_at_defect(), output).await {
                 match found {
                     Err(failure) => self.failures.push(failure),
                     Ok(found) => {

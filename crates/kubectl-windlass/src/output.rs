@@ -2,8 +2,11 @@
 
 use std::io::{IsTerminal as _, Write};
 
+use windlass_manifest::Origin;
+
 use crate::cli::{Color, GlobalArgs};
 use crate::exit::CommandError;
+use crate::text::harmless;
 
 /// Where a command writes, and how.
 pub struct Output {
@@ -58,6 +61,13 @@ impl Output {
     /// Writes a note on stderr. Whether somebody reads it makes no difference.
     pub fn note(&mut self, note: &str) {
         let _ = writeln!(self.notes, "{note}");
+    }
+
+    /// Warns of what a document has that kubectl takes without a word, such as a key that occurs twice.
+    pub fn warn_of(&mut self, origin: &Origin, notes: &[String]) {
+        for note in notes {
+            self.note(&format!("warning: {origin}: {}", harmless(note)));
+        }
     }
 
     /// Writes an error on stderr.

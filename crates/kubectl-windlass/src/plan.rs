@@ -88,7 +88,7 @@ pub async fn run(global: &GlobalArgs, args: PlanArgs, output: &mut Output) -> Re
     args.check().map_err(CommandError::Usage)?;
     let wanted = match &args.filename {
         Some(file) => {
-            let (deployments, others) = file::read(file).await?;
+            let (deployments, others) = file::read(file, output).await?;
             for other in others {
                 output.note(&format!("not previewed: {other}"));
             }

@@ -93,11 +93,11 @@ pub async fn run(
     let api = Arc::new(Api::new(connection, global.request_timeout));
     let cluster = Cluster { api: &api, namespace: &api.namespace, patience: args.timeout };
     let (old_name, new_name) = (&args.names[0], args.names.get(1).map(String::as_str));
-    let reporter = &mut Reporter::new(output, args.output, &api, old_name);
     let from_file = match &args.filename {
-        Some(file) => Some(read_file(file).await?),
+        Some(file) => Some(read_file(file, output).await?),
         None => None,
     };
+    let reporter = &mut Reporter::new(output, args.output, &api, old_name);
     let Some(old) = cluster.get(old_name).await? else {
         return finish_deleted(&cluster, from_file.as_ref(), &args, reporter).await;
     };

@@ -1,51 +1,58 @@
 //! Reads manifests of Kubernetes objects: decodes bytes ([`text`]), splits and parses documents ([`documents`]), and
 //! expands lists ([`expand`]). It opens no file and sends no request.
 //!
-//! kubectl reads YAML 1.1. The parser refuses `yes`, `on` and the like without quotes, which YAML 1.1 and YAML 1.2 read
-//! as different types.
+//! YAML has the meaning that it has for kubectl, tested against kubectl's own reader (`yaml.rs`).
+
+use serde::de::IgnoredAny;
+use serde_json::Deserializer;
 
 pub mod document;
 mod list;
+mod nesting;
+mod scalar;
 mod source;
+mod yaml;
 
+pub use document::Document;
 pub use list::{Defect, ManifestObject, Origin, expand};
 pub use source::{LARGEST_SOURCE, SourceError, text};
 
-use serde_json::Value;
-
-/// Parses the documents of a text. An empty document is `None`, so that the numbers of the others are right; parsing
-/// stops at the first error.
+/// Parses the documents of a text, empty ones too, so that the numbers of the others are right. Parsing stops at the first
+/// error.
 ///
-/// A text that begins with a brace or bracket is parsed as JSON, and as YAML if that fails and `name` does not end in
-/// `.json`.
-pub fn documents(name: &str, text: &str) -> Vec<Result<Option<Value>, String>> {
+/// As for kubectl, a text that begins with a brace is parsed as JSON, and as YAML from the first or second value on that is
+/// no JSON. If `name` ends in `.json`, it is not.
+pub fn documents(name: &str, text: &str) -> Vec<Result<Document, String>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    if !text.trim_start().starts_with(['{', '[']) {
+    if !text.trim_start().starts_with('{') {
         return document::yaml(text);
     }
-    let json = document::json(text);
-    if name.ends_with(".json") || json.iter().all(Result::is_ok) {
+    let mut json = document::json(text);
+    let read = json.iter().filter(|document| document.is_ok()).count();
+    if name.ends_with(".json") || read == json.len() || read > 1 {
         return json;
     }
-    let yaml = document::yaml(text);
-    let is_readable = |documents: &[Result<_, _>]| documents.first().is_some_and(Result::is_ok);
-    // Both parsers fail: the one that parsed the first document reports its error.
-    if is_readable(&json) && !is_readable(&yaml) { json } else { yaml }
+    let mut values = Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    values.by_ref().take(read).for_each(drop);
+    let (before, rest) = text.split_at(values.byte_offset());
+    json.truncate(read);
+    json.extend(document::yaml_behind(before.matches('\n').count() as u64, rest));
+    json
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
-    fn read(name: &str, text: &str) -> Vec<Result<Option<Value>, String>> {
-        documents(name, text)
+    fn read(name: &str, text: &str) -> Vec<Result<Value, String>> {
+        documents(name, text).into_iter().map(|document| document.map(|document| document.value)).collect()
     }
 
     #[test]
     fn json_is_recognized_by_its_first_character_or_its_file_name() {
-        let (a, b) = (Ok(Some(json!({"a": 1}))), Ok(Some(json!({"b": 2}))));
+        let (a, b) = (Ok(json!({"a": 1})), Ok(json!({"b": 2})));
         assert_eq!(read("-", "\u{feff} {\"a\": 1}\n{\"b\": 2}"), [a.clone(), b.clone()]);
         assert_eq!(read("x.yaml", "{a: 1}\n"), std::slice::from_ref(&a));
         assert_eq!(read("x.yaml", "{\"a\": 1}\n---\nb: 2\n"), [a.clone(), b]);
@@ -55,10 +62,24 @@ mod tests {
     }
 
     #[test]
+    fn the_yaml_of_kubectl_with_braces_and_quotes_is_read() {
+        // KYAML, as `kubectl get -o kyaml` prints it: comments, commas at the end, keys without quotes.
+        let text = "---\n# why\n{\n  kind: \"Pod\", # what\n  metadata: {\n    labels: {\n      \"no\": \"off\",\n    },\n  },\n}\n";
+        assert_eq!(
+            read("x.kyaml", text),
+            [Ok(json!({"kind": "Pod", "metadata": {"labels": {"no": "off"}}}))]
+        );
+        assert_eq!(read("-", &text[4..]), read("x.kyaml", text));
+    }
+
+    #[test]
     fn what_stands_in_front_of_an_error_is_read() {
-        let documents = read("x.yaml", "{\"a\": 1}\ngarbage");
-        assert_eq!(documents[0], Ok(Some(json!({"a": 1}))));
-        assert!(documents[1].is_err() && documents.len() == 2, "{documents:?}");
+        let rest = |rest: &str| read("x.yaml", &format!("{{\"a\": 1}}\n{rest}"));
+        assert_eq!(rest("words\n"), [Ok(json!({"a": 1})), Ok(json!("words"))]);
+        let error = "did not find expected ',' or ']' at line 4, column 1";
+        assert_eq!(rest("\n [a"), [Ok(json!({"a": 1})), Err(error.to_owned())]);
+        let error = "key must be a string at line 2 column 11";
+        assert_eq!(rest("{\"a\": 1} {a: 1}")[2], Err(error.to_owned()));
         assert_eq!(
             read("x.yaml", "a: 1\n---\nb: [\n---\nc: 3\n").iter().map(Result::is_ok).collect::<Vec<_>>(),
             [true, false]

@@ -62,12 +62,14 @@ pub struct Defect {
     pub problem: String,
 }
 
-/// Returns the objects of a document: the document itself, or the items of a list, nested lists included. As for kubectl,
+/// Returns the objects of a document: none of an empty one, the document itself, or the items of a list, nested lists included. As for kubectl,
 /// every object with an array `items` is a list. Items without kind and apiVersion inherit them from a typed list such as
 /// a `DeploymentList`.
 pub fn expand(origin: &Origin, document: Value) -> Vec<Result<ManifestObject, Defect>> {
     let mut all = Vec::new();
-    collect(origin.clone(), document, &mut all);
+    if !document.is_null() {
+        collect(origin.clone(), document, &mut all);
+    }
     all
 }
 

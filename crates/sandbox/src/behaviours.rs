@@ -34,7 +34,7 @@ impl Rig {
 }
 
 fn objects(text: &str) -> Vec<manifest::Object> {
-    manifest::read(&["-".into()], &mut text.as_bytes()).unwrap()
+    manifest::read(&["-".into()], &mut text.as_bytes()).unwrap().objects
 }
 
 const SHOP: &str = "

@@ -30,6 +30,15 @@ pub struct Object {
     is_of_new_kind: bool,
 }
 
+/// Manifests that were read.
+#[derive(Clone, Debug, Default)]
+pub struct Manifests {
+    /// Their objects.
+    pub objects: Vec<Object>,
+    /// One line for each thing that kubectl takes without a word and nobody means, such as a key that occurs twice.
+    pub warnings: Vec<String>,
+}
+
 /// A kind of which objects can be created.
 #[derive(Clone, Debug)]
 struct Creatable {
@@ -131,8 +140,8 @@ pub enum ManifestError {
 
 /// Reads `sources`: files, directories (`*.yaml`, `*.yml`, `*.json` in the order of their names), and `-` for `stdin`.
 /// One malformed document fails all of them.
-pub fn read(sources: &[PathBuf], stdin: &mut dyn std::io::Read) -> Result<Vec<Object>, ManifestError> {
-    let mut found: Vec<ManifestObject> = Vec::new();
+pub fn read(sources: &[PathBuf], stdin: &mut dyn std::io::Read) -> Result<Manifests, ManifestError> {
+    let mut found = Found::default();
     for source in sources {
         if source == Path::new("-") {
             let text = bounded(stdin, "standard input")?;
@@ -147,7 +156,8 @@ pub fn read(sources: &[PathBuf], stdin: &mut dyn std::io::Read) -> Result<Vec<Ob
             find(&name, &text, &mut found)?;
         }
     }
-    without_duplicates(objects(found, served_kinds())?)
+    let Found { objects: found, warnings } = found;
+    Ok(Manifests { objects: without_duplicates(objects(found, served_kinds())?)?, warnings })
 }
 
 /// The files of a source.
@@ -184,10 +194,11 @@ fn bounded(from: &mut dyn std::io::Read, name: &str) -> Result<String, ManifestE
 }
 
 /// Parses the documents of one text. `file` is its name in errors, `served` the kinds that the server has.
-pub fn parse(file: &str, text: &str, served: Vec<ServedKind>) -> Result<Vec<Object>, ManifestError> {
-    let mut found = Vec::new();
+pub fn parse(file: &str, text: &str, served: Vec<ServedKind>) -> Result<Manifests, ManifestError> {
+    let mut found = Found::default();
     find(file, text, &mut found)?;
-    objects(found, served)
+    let Found { objects: found, warnings } = found;
+    Ok(Manifests { objects: objects(found, served)?, warnings })
 }
 
 /// Looks the kinds of objects up: those that are served, and those that the objects themselves define.
@@ -234,13 +245,21 @@ fn defined(spec: &Value) -> Vec<Creatable> {
     new.collect()
 }
 
-fn find(file: &str, text: &str, all: &mut Vec<ManifestObject>) -> Result<(), ManifestError> {
+/// As [`Manifests`], before the kinds are looked up.
+#[derive(Default)]
+struct Found {
+    objects: Vec<ManifestObject>,
+    warnings: Vec<String>,
+}
+
+fn find(file: &str, text: &str, all: &mut Found) -> Result<(), ManifestError> {
     let wrong = |Defect { origin, problem }| ManifestError::Document { origin, problem };
     for (index, document) in windlass_manifest::documents(file, text).into_iter().enumerate() {
         let origin = Origin::new(file, index);
         let document = document.map_err(|problem| wrong(Defect { origin: origin.clone(), problem }))?;
-        for object in document.into_iter().flat_map(|document| windlass_manifest::expand(&origin, document)) {
-            all.push(object.map_err(wrong)?);
+        all.warnings.extend(document.notes.iter().map(|note| format!("{origin}: {note}")));
+        for object in windlass_manifest::expand(&origin, document.value) {
+            all.objects.push(object.map_err(wrong)?);
         }
     }
     Ok(())
@@ -336,7 +355,7 @@ kind: DeploymentList
 items:
 - metadata: {name: web, namespace: shop}
 ";
-        let objects = parse("x.yaml", text, served_kinds()).unwrap();
+        let objects = parse("x.yaml", text, served_kinds()).unwrap().objects;
         let origins: Vec<String> = objects.iter().map(|o| format!("{} | {o}", o.origin)).collect();
         assert_eq!(
             origins,
@@ -389,6 +408,7 @@ items:
         assert_eq!(
             parse("x.yaml", "{apiVersion: batch/v1, kind: Job, metadata: {name: a}}", served_kinds())
                 .unwrap()
+                .objects
                 .len(),
             1
         );
@@ -397,19 +417,33 @@ items:
     #[test]
     fn json_is_recognized_by_content_and_by_file_name() {
         let text = r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}"#;
-        assert_eq!(parse("a.json", text, served_kinds()).unwrap().len(), 1);
+        assert_eq!(parse("a.json", text, served_kinds()).unwrap().objects.len(), 1);
         assert_eq!(
-            parse("standard input", &format!("\u{feff}{text}\n{text}"), served_kinds()).unwrap().len(),
+            parse("standard input", &format!("\u{feff}{text}\n{text}"), served_kinds())
+                .unwrap()
+                .objects
+                .len(),
             2
         );
         assert_eq!(
             parse("a.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}", served_kinds())
                 .unwrap()
+                .objects
                 .len(),
             1
         );
         let error = parse("a.json", "{\"apiVersion\": \"v1\",\n}", served_kinds()).unwrap_err().to_string();
         assert!(error.starts_with("a.json: document 1: ") && error.contains("line 2"), "{error}");
+    }
+
+    #[test]
+    fn what_kubectl_takes_and_nobody_means_has_a_warning() {
+        let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: a, x: b}\n";
+        let Manifests { objects, warnings } = parse("a.yaml", text, served_kinds()).unwrap();
+        assert_eq!(objects[0].body["data"]["x"], "b");
+        let warning =
+            "a.yaml: document 1: data: the key \"x\" occurs twice in one mapping; the last one counts";
+        assert_eq!(warnings, [warning]);
     }
 
     #[test]
@@ -422,7 +456,7 @@ items:
         write("b.yml", "second");
         write("a.yaml", "first");
         write("notes.txt", "none");
-        let objects = read(&[directory.path().to_owned()], &mut std::io::empty()).unwrap();
+        let Manifests { objects, .. } = read(&[directory.path().to_owned()], &mut std::io::empty()).unwrap();
         let names: Vec<&str> = objects.iter().map(Object::name).collect();
         assert_eq!(names, ["first", "second"]);
     }
@@ -445,7 +479,7 @@ items:
             let text = format!("{web}---\n{second}");
             read(&[PathBuf::from("-")], &mut text.as_bytes())
         };
-        assert_eq!(both(web).unwrap().len(), 1);
+        assert_eq!(both(web).unwrap().objects.len(), 1);
         let error = both("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: z}\n").unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -22,9 +22,9 @@ use super::{
     cli::Args,
     cluster::{self, Cluster},
     controllers::Running,
-    event_lines::{EventLines, plain},
+    event_lines::{EventLines, plain, plain_lines},
     kubeconfig,
-    manifest::{self, Object},
+    manifest::{self, Manifests, Object},
     node_flags,
     progress::{Completion, Progress, Target},
     view,
@@ -70,6 +70,12 @@ pub fn run(
     Box::pin(session(args, environment, start_controllers))
 }
 
+/// Writes a line to standard error. The log is off beside the live view.
+#[allow(clippy::print_stderr)] // Nothing else is shown yet.
+fn warn(warning: &str) {
+    eprintln!("warning: {}", plain_lines(warning));
+}
+
 async fn session(
     args: Args,
     environment: Environment,
@@ -77,7 +83,8 @@ async fn session(
 ) -> anyhow::Result<()> {
     let Environment { now, mut input, output, terminal, colour, interrupted } = environment;
     node_flags::check(args.nodes, &args.node_labels, &args.node_taints)?;
-    let objects = manifest::read(&args.filenames, input.as_mut())?;
+    let Manifests { objects, warnings } = manifest::read(&args.filenames, input.as_mut())?;
+    warnings.iter().for_each(|warning| warn(warning));
 
     let mut options = Options::new(now.clone());
     options.seed = args.seed;

@@ -15,7 +15,7 @@ use windlass_nodes::{api_client::Now, kubelet};
 
 use super::cluster::{Cluster, Followed, ObjectChange};
 use super::controllers::{self, Running};
-use super::manifest::{self, ManifestError};
+use super::manifest::{self, ManifestError, Manifests};
 use super::progress::{Completion, Progress, Target};
 
 /// How often the state is looked at, in the time of the test.
@@ -150,7 +150,9 @@ impl TestCluster {
     /// # Errors
     /// The error names the document and its defect.
     pub async fn apply(&self, manifests: &str) -> Result<(), ManifestError> {
-        let objects = manifest::parse("the manifest", manifests, self.sandbox.served_kinds())?;
+        let Manifests { objects, warnings } =
+            manifest::parse("the manifest", manifests, self.sandbox.served_kinds())?;
+        warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         manifest::apply::check(&self.client, &objects).await?;
         manifest::apply::apply(&self.client, &objects, |_, _| {}).await
     }

@@ -42,6 +42,24 @@ fn check_manifest(change: impl FnOnce(&str) -> String, expected: &[&str]) {
 }
 
 #[test]
+fn a_key_that_occurs_twice_is_a_warning_on_standard_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("app.yaml");
+    fs::write(&file, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: a, x: b}\n").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_windlass-sandbox"))
+        .args(["--exit-when-complete", "-f"])
+        .arg(&file)
+        .arg("--write-kubeconfig")
+        .arg(dir.path().join("kubeconfig"))
+        .output()
+        .unwrap();
+    let problem = "data: the key \"x\" occurs twice in one mapping; the last one counts";
+    let warning = format!("warning: {}: document 1: {problem}\n", file.display());
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr)), (Some(0), warning.into()));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("ConfigMap default/a created"), "{output:?}");
+}
+
+#[test]
 fn an_invalid_manifest_gives_one_error_with_file_document_and_field() {
     check_manifest(|_| "a: [b\nc: d".into(), &["line"]);
     check_manifest(|bad| bad.replace("apps/v1", "apps/v1beta1"), &["apps/v1beta1", "use apps/v1"]);

@@ -4,11 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use windlass_manifest::document;
+use windlass_manifest::{Document, document};
 
-/// The objects in a text of YAML documents.
+/// The objects in a text of YAML documents. What kubectl takes and nobody means, such as a key that occurs twice, is a fault.
 pub fn objects(text: &str) -> Vec<Value> {
-    document::yaml(text).into_iter().filter_map(Result::unwrap).collect()
+    let value = |Document { value, notes }| {
+        assert!(notes.is_empty(), "{notes:?}");
+        value
+    };
+    document::yaml(text).into_iter().map(Result::unwrap).map(value).filter(|value| !value.is_null()).collect()
 }
 
 /// The one object of a YAML text, whatever it is.

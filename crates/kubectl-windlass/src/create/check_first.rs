@@ -16,7 +16,7 @@ impl Run<'_> {
     pub(super) async fn all_at_once(&mut self, sources: &[Source], output: &mut Output) -> Result<(), Stop> {
         let mut all = Vec::new();
         for source in sources {
-            for found in read(source, self.ends_at_defect()).await {
+            for found in read(source, self.ends_at_defect(), output).await {
                 match found {
                     Ok(found) => all.push(found),
                     Err(failure) => self.failures.push(failure),

@@ -7,25 +7,38 @@ use windlass_manifest::{ManifestObject, Origin, SourceError, documents, expand};
 use super::fetch::fetch;
 use super::sources::Source;
 use crate::interruption::on_a_thread;
+use crate::output::Output;
 use crate::text::harmless;
 
 /// Returns the objects of a source in order, and a message for each document or item that is no object. A syntax error
 /// ends the source. With `ends_at_defect`, so does a document that contains something else than objects; none of its
-/// objects is returned then.
-pub async fn read(source: &Source, ends_at_defect: bool) -> Vec<Result<ManifestObject, String>> {
+/// objects is returned then. Warnings are written at once.
+pub async fn read(
+    source: &Source,
+    ends_at_defect: bool,
+    output: &mut Output,
+) -> Vec<Result<ManifestObject, String>> {
     let name = source.name();
     match text(source).await {
-        Ok(text) => objects(&name, &text, ends_at_defect),
+        Ok(text) => objects(&name, &text, ends_at_defect, &mut |origin, notes| output.warn_of(origin, notes)),
         Err(error) => vec![Err(format!("{name}: {error}"))],
     }
 }
 
-fn objects(name: &str, text: &str, ends_at_defect: bool) -> Vec<Result<ManifestObject, String>> {
+fn objects(
+    name: &str,
+    text: &str,
+    ends_at_defect: bool,
+    warn_of: &mut dyn FnMut(&Origin, &[String]),
+) -> Vec<Result<ManifestObject, String>> {
     let mut all = Vec::new();
     for (index, document) in documents(name, text).into_iter().enumerate() {
         let origin = Origin::new(name, index);
         let objects = match document {
-            Ok(document) => document.map(|document| expand(&origin, document)).unwrap_or_default(),
+            Ok(document) => {
+                warn_of(&origin, &document.notes);
+                expand(&origin, document.value)
+            }
             Err(problem) => {
                 all.push(Err(format!("{origin}: {}", harmless(&problem))));
                 break;
@@ -72,7 +85,7 @@ mod tests {
     fn read(text: &str, ends_at_defect: bool) -> Vec<String> {
         let shown =
             |object: Result<ManifestObject, String>| object.map_or_else(|error| error, |found| found.kind);
-        objects("a.yaml", text, ends_at_defect).into_iter().map(shown).collect()
+        objects("a.yaml", text, ends_at_defect, &mut |_, _| {}).into_iter().map(shown).collect()
     }
 
     #[test]

@@ -5,6 +5,7 @@ use windlass_manifest::{ManifestObject, Origin};
 
 use crate::exit::CommandError;
 use crate::interruption::on_a_thread;
+use crate::output::Output;
 use crate::text::harmless;
 
 /// Where `kubectl apply` keeps what it applied last.
@@ -25,7 +26,7 @@ const MAPS: [&str; 7] = [
 ///
 /// # Errors
 /// When the file cannot be read, or holds no Deployment or one that is none.
-pub async fn read(file: &str) -> Result<(Vec<Value>, Vec<String>), CommandError> {
+pub async fn read(file: &str, output: &mut Output) -> Result<(Vec<Value>, Vec<String>), CommandError> {
     let wrong = |problem: String| CommandError::Argument(format!("-f {file}: {}", harmless(&problem)));
     let path = file.to_owned();
     // Ctrl-C ends the program while a pipe blocks.
@@ -37,8 +38,9 @@ pub async fn read(file: &str) -> Result<(Vec<Value>, Vec<String>), CommandError>
     let text = text.map_err(|error| wrong(error.to_string()))?;
     let (mut deployments, mut others) = (Vec::new(), Vec::new());
     for (index, document) in windlass_manifest::documents(file, &text).into_iter().enumerate() {
-        let Some(document) = document.map_err(wrong)? else { continue };
-        for found in windlass_manifest::expand(&Origin::new(file, index), document) {
+        let (document, origin) = (document.map_err(wrong)?, Origin::new(file, index));
+        output.warn_of(&origin, &document.notes);
+        for found in windlass_manifest::expand(&origin, document.value) {
             let ManifestObject { body, kind, origin, .. } =
                 found.map_err(|defect| wrong(defect.to_string()))?;
             let name = body["metadata"]["name"].as_str().map(harmless);

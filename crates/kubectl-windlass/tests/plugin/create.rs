@@ -70,6 +70,26 @@ fn what_is_refused_does_not_hold_up_the_others_and_is_told_at_the_end_in_order()
 }
 
 #[test]
+fn what_kubectl_takes_and_nobody_means_is_created_and_said() {
+    let sandbox = server();
+    let text =
+        format!("{}data:\n  text: 'first\n  second'\n  x: a\n  x: b\n---\n{}...\nrest\n", map("a"), map("b"));
+    let path = file(&sandbox, "a.yaml", &text);
+    let warnings = [
+        "document 1: data: the key \"x\" occurs twice in one mapping; the last one counts",
+        "document 2: the document ends before line 14; the rest up to the next --- is left out",
+    ];
+    let warnings = warnings.map(|warning| format!("warning: {path}: {warning}\n")).concat();
+    for more in [&["--dry-run=server"][..], &["--check-first"]] {
+        let ended = sandbox.plugin(&[&["create", "-f", &path], more].concat());
+        assert_eq!((ended.code, &ended.err), (Some(0), &warnings), "{ended:?}");
+    }
+    assert_eq!(maps(&sandbox), ["a", "b"]);
+    let data = &sandbox.get(&format!("{MAPS}/a"))["data"];
+    assert_eq!(*data, json!({"text": "first second", "x": "b"}));
+}
+
+#[test]
 fn an_invalid_object_has_a_line_for_each_cause() {
     let sandbox = server();
     let text =

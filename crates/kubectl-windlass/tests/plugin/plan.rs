@@ -192,6 +192,18 @@ fn a_file_is_compared_after_the_servers_defaults() {
 }
 
 #[test]
+fn a_key_that_occurs_twice_in_a_file_is_said() {
+    let sandbox = with_web();
+    let file = web_file(&sandbox, "web.json", |_| ());
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("\"replicas\":3", "\"replicas\":5,\"replicas\":3")).unwrap();
+    let ended = sandbox.plugin(&["plan", "-f", &file]);
+    let problem = "spec: the key \"replicas\" occurs twice in one mapping; the last one counts";
+    assert_eq!((ended.code, ended.err), (Some(0), format!("warning: {file}: document 1: {problem}\n")));
+    assert!(ended.out.contains("3 replicas"), "{}", ended.out);
+}
+
+#[test]
 fn what_a_file_no_longer_has_is_removed() {
     let sandbox = with_web();
     let labelled = json!({"spec": {"template": {"metadata": {"annotations": {"a": "1"}}}}});

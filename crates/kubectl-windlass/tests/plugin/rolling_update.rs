@@ -114,9 +114,13 @@ fn with_a_name_or_a_file_the_new_one_stays_and_the_old_one_is_deleted() {
     assert!(key.is_string());
     let file = sandbox.file("third.json");
     let third = controller("third", "app:3", &json!({"app": "web", "deployment": "third"}));
-    std::fs::write(&file, third.to_string()).unwrap();
+    let third = third.to_string().replacen("\"kind\":", "\"kind\":\"ReplicaSet\",\"kind\":", 1);
+    std::fs::write(&file, third).unwrap();
     let ended = update(&sandbox, &["next", "-f", file.to_str().unwrap()]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
+    let warning =
+        "third.json: document 1: the key \"kind\" occurs twice in one mapping; the last one counts\n";
+    assert!(ended.err.starts_with("warning: ") && ended.err.contains(warning), "{ended:?}");
     assert_eq!(names(&sandbox), ["third"]);
     check_survivor(&sandbox, "third", "app:3");
 }
