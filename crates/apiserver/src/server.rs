@@ -8,8 +8,9 @@ use parking_lot::{Mutex, RwLock};
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::quota;
+use crate::admission::services::Allocator;
 use crate::fault_injection::FaultInjector;
-use crate::kinds::{self, StrategyContext};
+use crate::kinds::{self, Kind, StrategyContext};
 use crate::names::Names;
 use crate::options::Options;
 use crate::registry::Registry;
@@ -26,6 +27,8 @@ pub(crate) struct Server {
     pub(crate) fault_injector: RwLock<Option<FaultInjector>>,
     /// Held from the check of a quota until the object is stored.
     pub(crate) quotas: Mutex<()>,
+    /// Held while a Service is given addresses and ports, until it is stored.
+    pub(crate) services: Mutex<()>,
     /// Cancelled to break the watches that are open.
     watches: Mutex<CancellationToken>,
     pub(crate) sweeps: Sweeps,
@@ -50,12 +53,29 @@ impl Server {
         let store = Store::new(limits(&options), kinds::all().map(|row| row.kind), quota::CHARGE);
         let names = Names::new(options.seed);
         let (registry, definitions) = (RwLock::default(), Mutex::default());
-        let (quotas, watches, sweeps) = (Mutex::default(), Mutex::default(), Sweeps::default());
-        Server { options, store, names, registry, definitions, fault_injector, quotas, watches, sweeps }
+        let (quotas, services) = (Mutex::default(), Mutex::default());
+        let (watches, sweeps) = (Mutex::default(), Sweeps::default());
+        Server {
+            options,
+            store,
+            names,
+            registry,
+            definitions,
+            fault_injector,
+            quotas,
+            services,
+            watches,
+            sweeps,
+        }
     }
 
     pub(crate) fn strategy_context(&self) -> StrategyContext<'_> {
         StrategyContext { now: (self.options.now)(), store: &self.store, names: &self.names }
+    }
+
+    /// Gives Services of this row what they need.
+    pub(crate) fn allocator<'a>(&'a self, kind: &'a Kind) -> Allocator<'a> {
+        Allocator { kind, store: &self.store, names: &self.names }
     }
 
     /// The token that breaks the watches open now.

@@ -9,6 +9,7 @@ mod change;
 mod log;
 mod quotas;
 mod revision;
+mod services;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -27,6 +28,8 @@ pub(crate) use log::{Cursor, Limits};
 pub(crate) use quotas::Charge;
 use quotas::{QUOTA, Written};
 pub(crate) use revision::Unreadable;
+pub(crate) use services::Held;
+use services::SERVICE;
 
 /// The stored object is not the one the write was computed from.
 #[derive(Debug, PartialEq)]
@@ -53,6 +56,7 @@ struct Shelf {
 struct State {
     revision: u64,
     shelves: BTreeMap<&'static str, Shelf>,
+    held: Held,
 }
 
 /// See the module.
@@ -68,7 +72,8 @@ impl Store {
     /// An empty store for these kinds that keeps so much of the history of each, and charges quotas so.
     pub(crate) fn new(limits: Limits, kinds: impl Iterator<Item = &'static str>, charge: Charge) -> Self {
         let shelves = kinds.map(|kind| (kind, Shelf::default())).collect();
-        Store { state: RwLock::new(State { revision: 1, shelves }), limits, charge, recent: Arc::default() }
+        let state = State { revision: 1, shelves, held: Held::default() };
+        Store { state: RwLock::new(state), limits, charge, recent: Arc::default() }
     }
 
     /// Has a place for the objects of a custom kind. What is there stays.
@@ -112,8 +117,8 @@ impl Store {
         let after = Arc::new(at_revision(value, revision, &self.recent));
         let before = shelf.objects.insert(key.clone(), after.clone());
         shelf.record(self.limits, revision, key.clone(), before.clone(), Some(after.clone()));
-        state.revision = revision;
         let (namespace, before) = (key.namespace.as_str(), before.as_ref());
+        state.written(revision, kind, before, Some(&after));
         let written = Written { kind, namespace, before, after: Some(&after) };
         state.charge(self.charge, self.limits, &self.recent, &written);
         Ok(after)
@@ -130,7 +135,7 @@ impl Store {
         }
         let (key, before) = shelf.objects.remove_entry(key).ok_or(Raced)?;
         let departed = shelf.record(self.limits, revision, key.clone(), Some(before.clone()), None);
-        state.revision = revision;
+        state.written(revision, kind, Some(&before), None);
         let written = Written { kind, namespace: &key.namespace, before: Some(&before), after: None };
         state.charge(self.charge, self.limits, &self.recent, &written);
         departed.ok_or(Raced)
@@ -220,6 +225,11 @@ impl Store {
         cursor
     }
 
+    /// What Services hold.
+    pub(crate) fn held<T>(&self, ask: impl FnOnce(&Held) -> T) -> T {
+        ask(&self.state.read().held)
+    }
+
     /// A receiver that is notified after each change of the kind.
     pub(crate) fn subscribe(&self, kind: &str) -> Option<tokio::sync::broadcast::Receiver<u64>> {
         Some(self.state.read().shelves.get(kind)?.bell.subscribe())
@@ -232,6 +242,23 @@ impl Store {
         let revision = state.revision;
         for shelf in state.shelves.values_mut() {
             shelf.log.clear(revision);
+        }
+    }
+}
+
+impl State {
+    /// Brings what follows from the objects in step with a write.
+    fn written(
+        &mut self,
+        revision: u64,
+        kind: &str,
+        before: Option<&Arc<Object>>,
+        after: Option<&Arc<Object>>,
+    ) {
+        self.revision = revision;
+        if kind == SERVICE {
+            let (before, after) = (before.map(|object| object.peek()), after.map(|object| object.peek()));
+            self.held.follow(before.as_deref(), after.as_deref());
         }
     }
 }

@@ -27,6 +27,7 @@ pub(crate) mod scaling;
 mod schedule;
 mod scheduling;
 mod security;
+pub(crate) mod service;
 pub(crate) mod storage;
 mod volume;
 pub(crate) mod webhooks;

@@ -6,3 +6,4 @@
 pub(crate) mod limit_range;
 mod pod_resources;
 pub(crate) mod quota;
+pub(crate) mod services;

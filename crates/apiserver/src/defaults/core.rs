@@ -46,19 +46,25 @@ pub(crate) fn service(object: &mut Object) {
         fill(spec, "type", "ClusterIP");
         fill(spec, "sessionAffinity", "None");
         let kind = spec.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
-        if spec.get("sessionAffinity").is_some_and(|affinity| affinity == "ClientIP")
+        if spec.get("sessionAffinity").is_some_and(|affinity| affinity == "None") {
+            spec.remove("sessionAffinityConfig");
+        } else if spec.get("sessionAffinity").is_some_and(|affinity| affinity == "ClientIP")
             && let Some(config) = ensure(spec, "sessionAffinityConfig")
             && let Some(client) = ensure(config, "clientIP")
         {
             fill(client, "timeoutSeconds", 10_800);
         }
-        if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
+        let has_external =
+            spec.get("externalIPs").and_then(Value::as_array).is_some_and(|all| !all.is_empty());
+        if matches!(kind.as_str(), "NodePort" | "LoadBalancer") || kind == "ClusterIP" && has_external {
             fill(spec, "externalTrafficPolicy", "Cluster");
         }
         if kind == "LoadBalancer" {
             fill(spec, "allocateLoadBalancerNodePorts", true);
         }
-        if kind != "ExternalName" {
+        if kind == "ExternalName" {
+            spec.remove("internalTrafficPolicy");
+        } else {
             fill(spec, "internalTrafficPolicy", "Cluster");
         }
         for port in objects(spec, "ports") {
@@ -71,8 +77,9 @@ pub(crate) fn service(object: &mut Object) {
             }
         }
     }
-    if let Some(status) = ensure(object, "status") {
-        ensure(status, "loadBalancer");
+    if let Some(balancer) = ensure(object, "status").and_then(|status| ensure(status, "loadBalancer")) {
+        let has_address = |ingress: &&mut Object| ingress.get("ip").is_some_and(|ip| ip != "");
+        objects(balancer, "ingress").filter(has_address).for_each(|ingress| fill(ingress, "ipMode", "VIP"));
     }
 }
 

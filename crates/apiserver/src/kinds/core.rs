@@ -9,7 +9,9 @@ use super::lists;
 use super::row::Subresource::{Attach, Binding, Eviction, Exec, Finalize, Log, PortForward, Scale, Status};
 use super::row::{By, Generation, Kind, Nulls, of};
 use crate::rest::{counts, strategy};
-use crate::validate::{batch, endpoints, limits, names, node, objects, pod, storage, workload};
+use crate::validate::{
+    batch, endpoints, limits, names, node, objects, pod, service, storage, workload,
+};
 use crate::{defaults, table};
 
 const POD_FIELDS: &[(&str, By)] = &[
@@ -214,10 +216,9 @@ pub(super) static ROWS: &[Kind] = &[
         lists: &lists::SERVICE,
         defaults: defaults::core::service,
         name: names::dns1123_label,
-        validate: objects::service,
-        validate_update: Some(objects::service_update),
-        on_create: strategy::allocate_cluster_ip,
-        on_update: strategy::keep_cluster_ip,
+        validate: service::service,
+        validate_update: Some(service::update),
+        validate_status: service::status,
         columns: &["Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "*Selector"],
         cells: table::core::service,
         selectable: &[("spec.clusterIP", By::Text), ("spec.type", By::Text)],

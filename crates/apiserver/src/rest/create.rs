@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::body::{self, Decoded};
 use super::reply::Reply;
 use super::strategy;
-use crate::admission::{limit_range, quota};
+use crate::admission::{limit_range, quota, services};
 use crate::kinds::{self, Kind};
 use crate::object::{Object, is_deleting, map_mut, meta, metadata_mut, set_meta};
 use crate::request::Request;
@@ -47,6 +47,7 @@ pub(crate) fn insert(
     let ranges = limit_range::of(&server.store, kind, &namespace);
     let generated = given.is_empty() && !base.is_empty();
     let mut tries = if generated { NAME_TRIES } else { 1 };
+    let allocated_alone = services::alone(&server.services, kind);
     loop {
         let mut object = object.clone();
         if generated {
@@ -59,6 +60,9 @@ pub(crate) fn insert(
             // The class follows from what the containers got.
             map_mut(&mut object, "status").remove("qosClass");
             strategy::fill(kind, &mut object);
+        }
+        if allocated_alone.is_some() {
+            server.allocator(kind).create(&mut object)?;
         }
         let name = meta(&object, "name").to_owned();
         let errors = validate::create_of(kind, &object);

@@ -23,9 +23,6 @@ const SYSTEM_METADATA: &[&str] = &[
     "resourceVersion",
 ];
 
-/// Cluster IPs are handed out from 10.96.0.0/16.
-const CLUSTER_IPS: u32 = 1 << 16;
-
 /// A new object: what the client sent in fields that are the server's is dropped.
 pub(super) fn prepare_create(context: &StrategyContext<'_>, kind: &Kind, object: &mut Value) {
     let metadata = metadata_mut(object);
@@ -304,52 +301,4 @@ fn label_with_name(object: &mut Value) {
     let metadata = metadata_mut(object);
     let labels = as_map(metadata.entry("labels").or_insert_with(|| json!({})));
     labels.insert("kubernetes.io/metadata.name".to_owned(), json!(name));
-}
-
-/// Gives a service that needs one a cluster address that no other service has.
-pub(crate) fn allocate_cluster_ip(context: &StrategyContext<'_>, object: &mut Value) {
-    let spec = map_mut(object, "spec");
-    let external = spec.get("type").and_then(Value::as_str) == Some("ExternalName");
-    let chosen = spec.get("clusterIP").and_then(Value::as_str).unwrap_or_default().to_owned();
-    if external {
-        return;
-    }
-    let address = if chosen.is_empty() {
-        let taken: Vec<String> = match context.store.list("Service", "", None, None) {
-            Ok(all) => all
-                .objects
-                .iter()
-                .map(|(_, object)| text(&object.peek(), "/spec/clusterIP").to_owned())
-                .collect(),
-            Err(_) => Vec::new(),
-        };
-        // 0 is the network's own address and 1 the API server's.
-        let first = context.names.below(CLUSTER_IPS - 3);
-        let free = (0..CLUSTER_IPS - 3)
-            .map(|step| 2 + (first + step) % (CLUSTER_IPS - 3))
-            .map(|host| format!("10.96.{}.{}", host >> 8, host & 0xff))
-            .find(|address| !taken.contains(address));
-        let Some(free) = free else { return };
-        free
-    } else {
-        chosen
-    };
-    spec.insert("clusterIPs".to_owned(), json!([address]));
-    spec.insert("clusterIP".to_owned(), json!(address));
-    for (field, default) in [("ipFamilies", json!(["IPv4"])), ("ipFamilyPolicy", json!("SingleStack"))] {
-        spec.entry(field).or_insert(default);
-    }
-}
-
-/// An update that leaves the cluster address out keeps it.
-pub(crate) fn keep_cluster_ip(new: &mut Value, old: &Value) {
-    let kept = text(new, "/spec/clusterIP").is_empty()
-        && text(new, "/spec/type") != "ExternalName"
-        && !text(old, "/spec/clusterIP").is_empty();
-    if kept {
-        let spec = map_mut(new, "spec");
-        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-            copy_field(spec, old.get("spec"), field);
-        }
-    }
 }

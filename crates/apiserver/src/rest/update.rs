@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::body::{self, Decoded};
 use super::reply::Reply;
 use super::{apply, create, strategy};
+use crate::admission::services;
 use crate::kinds::{Kind, Subresource};
 use crate::object::{Object, finalizers, is_deleting, meta, metadata_mut, strings};
 use crate::request::{Place, Request};
@@ -51,6 +52,7 @@ pub(super) fn write(
     mut change: impl FnMut(&Object) -> Result<Value, Failure>,
 ) -> Result<Arc<Object>, Failure> {
     let key = Key::new(&place.namespace, &place.name);
+    let _allocated_alone = services::alone(&server.services, place.kind);
     loop {
         let current = server
             .store
@@ -105,6 +107,9 @@ fn next(
     let supplied = metadata_mut(&mut new).remove("managedFields");
     body::tidy(kind, &mut new);
     strategy::fill(kind, &mut new);
+    if kind.storage() == "Service" && place.subresource.is_none() {
+        server.allocator(kind).update(&mut new, old)?;
+    }
     let errors = match place.subresource {
         Some(Subresource::Approval | Subresource::Status) => validate::update_status_of(kind, &new, old),
         Some(Subresource::Finalize | Subresource::Binding) => Vec::new(),

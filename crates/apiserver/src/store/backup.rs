@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Store;
 use super::change::Key;
 use super::log::Log;
+use super::services::{Held, SERVICE};
 use crate::object::Object;
 
 /// After a restore that leaves no revision twice, the revision is so much higher than any before it.
@@ -38,6 +39,10 @@ impl Store {
         let mut state = self.state.write();
         let revision = if bumps { state.revision.max(backup.revision) + BUMP } else { backup.revision };
         state.revision = revision;
+        state.held = Held::default();
+        for service in backup.objects(SERVICE) {
+            state.held.follow(None, Some(&service.peek()));
+        }
         for (kind, shelf) in &mut state.shelves {
             shelf.objects = backup.objects.get(kind).cloned().unwrap_or_default();
             shelf.log = Log::from(revision);

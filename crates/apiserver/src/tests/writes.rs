@@ -288,24 +288,6 @@ async fn a_new_node_is_tainted_as_not_ready_once() {
     assert!(opened["spec"]["taints"].is_null(), "an update does not bring it back");
 }
 
-#[tokio::test(start_paused = true)]
-async fn services_get_addresses_of_their_own_and_keep_them() {
-    let sandbox = sandbox();
-    let service = |name: &str| {
-        json!({
-            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
-            "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
-        })
-    };
-    let services = "/api/v1/namespaces/default/services";
-    let a = sandbox.post(services, service("a")).await.ok();
-    let b = sandbox.post(services, service("b")).await.ok();
-    assert!(a["spec"]["clusterIP"].as_str().unwrap().starts_with("10.96."));
-    assert_ne!(a["spec"]["clusterIP"], b["spec"]["clusterIP"]);
-    let again = sandbox.put(&format!("{services}/a"), service("a")).await.ok();
-    assert_eq!(again["spec"]["clusterIP"], a["spec"]["clusterIP"]);
-}
-
 /// Arbitrary bodies: JSON of any shape, often under the names that the server reads.
 pub(super) fn any_json() -> impl proptest::strategy::Strategy<Value = Value> {
     use proptest::prelude::*;

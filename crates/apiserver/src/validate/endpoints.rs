@@ -43,14 +43,30 @@ pub(crate) fn endpoints(object: &Value, errors: &mut Errors) {
     }
 }
 
-fn ip(address: &str, field: &str, errors: &mut Errors) {
-    if address.parse::<IpAddr>().is_err() {
-        errors.invalid(field, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+/// Adds why a text is no address.
+pub(super) fn ip(address: &str, field: &str, errors: &mut Errors) {
+    match address.parse::<IpAddr>() {
+        Ok(IpAddr::V6(ip)) if ip.to_ipv4_mapped().is_some() => {
+            errors.invalid(field, address, "must not be an IPv4-mapped IPv6 address");
+        }
+        Ok(_) => {}
+        Err(_) if has_leading_zeros(address) => {
+            errors.invalid(field, address, "must not have leading 0s");
+        }
+        Err(_) => {
+            errors.invalid(field, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+        }
     }
 }
 
+fn has_leading_zeros(address: &str) -> bool {
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let mut parts = address.split('.');
+    address.split('.').count() == 4 && parts.all(|part| digits(part) && part.parse::<u8>().is_ok())
+}
+
 /// Adds why an address is none that a pod can have.
-fn of_a_pod(address: &str, field: &str, errors: &mut Errors) {
+pub(super) fn of_a_pod(address: &str, field: &str, errors: &mut Errors) {
     let Ok(parsed) = address.parse::<IpAddr>() else {
         return errors.invalid(field, address, "must be a valid IP address");
     };
@@ -59,7 +75,9 @@ fn of_a_pod(address: &str, field: &str, errors: &mut Errors) {
         IpAddr::V6(ip) => (ip.is_unicast_link_local(), ip.segments()[0] == 0xff02),
     };
     let why = match () {
-        () if parsed.is_unspecified() => "may not be unspecified (0.0.0.0 or ::)",
+        () if parsed.is_unspecified() => {
+            return errors.invalid(field, address, format!("may not be unspecified ({address})"));
+        }
         () if parsed.is_loopback() => "may not be in the loopback range (127.0.0.0/8, ::1/128)",
         () if local => "may not be in the link-local range (169.254.0.0/16, fe80::/10)",
         () if multicast => "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)",

@@ -292,7 +292,7 @@ fn ip_block(block: &Value, path: &str, errors: &mut Errors) {
 }
 
 /// An address and the length of its prefix.
-fn network(text: &str) -> Option<(IpAddr, u32)> {
+pub(super) fn network(text: &str) -> Option<(IpAddr, u32)> {
     let (address, length) = text.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;
     let length: u32 = length.parse().ok()?;

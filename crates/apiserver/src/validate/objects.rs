@@ -1,12 +1,10 @@
-//! The smaller kinds: Service, ConfigMap, Secret, Lease, Event.
-
-use std::collections::BTreeSet;
+//! The smaller kinds: ConfigMap, Secret, Lease, Event.
 
 use k8s_openapi::ByteString;
 use serde_json::Value;
 
-use super::errors::{Errors, elements, essence, text};
-use super::{metadata, names};
+use super::errors::{Errors, essence, text};
+use super::names;
 
 /// All keys and values of a ConfigMap or Secret together.
 const DATA_LIMIT: usize = 1024 * 1024;
@@ -25,16 +23,6 @@ pub(crate) fn secret_update(new: &Value, old: &Value, errors: &mut Errors) {
     secret(new, errors);
 }
 
-pub(crate) fn service_update(new: &Value, old: &Value, errors: &mut Errors) {
-    let address = |service: &Value| text(&service["spec"], "clusterIP").to_owned();
-    let named = |service: &Value| service["spec"]["type"] == "ExternalName";
-    if !named(old) && !named(new) && !address(old).is_empty() {
-        let (new, old) = (&new["spec"]["clusterIP"], &old["spec"]["clusterIP"]);
-        errors.immutable("spec.clusterIPs[0]", new, old);
-    }
-    service(new, errors);
-}
-
 fn immutable_data(new: &Value, old: &Value, fields: &[&str], errors: &mut Errors) {
     if old["immutable"] != true {
         return;
@@ -46,60 +34,6 @@ fn immutable_data(new: &Value, old: &Value, fields: &[&str], errors: &mut Errors
     for field in fields {
         if essence(&new[*field]) != essence(&old[*field]) {
             errors.forbidden(field, why);
-        }
-    }
-}
-
-pub(crate) fn service(object: &Value, errors: &mut Errors) {
-    let spec = &object["spec"];
-    let kind = text(spec, "type");
-    errors.one_of("spec.type", &spec["type"], &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]);
-    errors.one_of("spec.sessionAffinity", &spec["sessionAffinity"], &["ClientIP", "None"]);
-    metadata::labels(&spec["selector"], "spec.selector", errors);
-    let headless = text(spec, "clusterIP") == "None";
-    let ports = spec["ports"].as_array().map_or(0, Vec::len);
-    if ports == 0 && !headless && kind != "ExternalName" {
-        errors.required("spec.ports", "");
-    }
-    if kind == "ExternalName" && text(spec, "externalName").is_empty() {
-        errors.required("spec.externalName", "");
-    }
-    if headless && matches!(kind, "NodePort" | "LoadBalancer") {
-        let why = format!("may not be set to 'None' for {kind} services");
-        errors.invalid("spec.clusterIPs[0]", "None", why);
-    }
-    let (mut seen_names, mut seen_ports) = (BTreeSet::new(), BTreeSet::new());
-    for (path, port) in elements(spec, "ports", "spec") {
-        let field = format!("{path}.name");
-        match text(port, "name") {
-            "" if ports > 1 => errors.required(&field, ""),
-            "" => {}
-            name => {
-                errors.each_invalid(&field, name, names::dns1123_label(name));
-                if !seen_names.insert(name) {
-                    errors.duplicate(&field, name);
-                }
-            }
-        }
-        let number = port["port"].as_i64().unwrap_or(0);
-        for why in names::port_number(number) {
-            errors.invalid(&format!("{path}.port"), number, why);
-        }
-        errors.one_of(&format!("{path}.protocol"), &port["protocol"], &["SCTP", "TCP", "UDP"]);
-        match &port["targetPort"] {
-            Value::Null => {}
-            Value::String(name) => {
-                errors.each_invalid(&format!("{path}.targetPort"), name, names::port_name(name));
-            }
-            target => {
-                let number = target.as_i64().unwrap_or(0);
-                for why in names::port_number(number) {
-                    errors.invalid(&format!("{path}.targetPort"), number, why);
-                }
-            }
-        }
-        if !seen_ports.insert((text(port, "protocol"), number)) {
-            errors.duplicate(&path, port.clone());
         }
     }
 }
@@ -268,22 +202,6 @@ mod tests {
                 "reportingInstance: Required value",
                 "action: Required value",
                 "reason: Required value",
-            ],
-        );
-    }
-
-    #[test]
-    fn a_service_has_distinct_ports() {
-        let service = |ports: Value| named(json!({"spec": {"type": "ClusterIP", "ports": ports}}));
-        check_create("Service", service(json!([])), &["spec.ports: Required value"]);
-        check_create(
-            "Service",
-            service(json!([{"port": 80, "name": "a"}, {"port": 80, "name": "a"}, {"port": 0}])),
-            &[
-                "spec.ports[1].name: Duplicate value: \"a\"",
-                "spec.ports[1]: Duplicate value: {\"name\":\"a\",\"port\":80}",
-                "spec.ports[2].name: Required value",
-                "spec.ports[2].port: Invalid value: 0: must be between 1 and 65535, inclusive",
             ],
         );
     }
