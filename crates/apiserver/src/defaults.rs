@@ -7,6 +7,7 @@
 pub(crate) mod cluster;
 pub(crate) mod core;
 mod fields;
+mod image;
 pub(crate) mod pods;
 pub(crate) mod workloads;
 
@@ -136,7 +137,7 @@ mod tests {
             ("nginx:1.27", "IfNotPresent"),
             ("registry:5000/nginx", "Always"),
             ("registry:5000/nginx:1.27", "IfNotPresent"),
-            ("nginx@sha256:0123", "IfNotPresent"),
+            ("reg.example.com/x/Y", "IfNotPresent"),
         ] {
             let pod = json!({"spec": {"containers": [{"name": "a", "image": image}]}});
             check("Pod", pod, "/spec/containers/0/imagePullPolicy", json!(policy));
@@ -176,6 +177,48 @@ mod tests {
         let pod = json!({"spec": {"volumes": [{"name": "tmp"}, {"name": "c", "configMap": {"name": "x"}}]}});
         check("Pod", pod.clone(), "/spec/volumes/0", json!({"name": "tmp", "emptyDir": {}}));
         check("Pod", pod, "/spec/volumes/1/configMap", json!({"name": "x", "defaultMode": 420}));
+    }
+
+    #[test]
+    fn volumes_of_pods_and_of_the_cluster_get_the_same_defaults() {
+        let source = json!({
+            "rbd": {"monitors": ["a"], "image": "b"},
+            "iscsi": {"targetPortal": "a", "iqn": "b", "lun": 0},
+            "azureDisk": {"diskName": "a", "diskURI": "b"},
+            "scaleIO": {"gateway": "a"},
+        });
+        let expected = json!({
+            "rbd": {"monitors": ["a"], "image": "b", "pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+            "iscsi": {"targetPortal": "a", "iqn": "b", "lun": 0, "iscsiInterface": "default"},
+            "azureDisk": {
+                "diskName": "a", "diskURI": "b", "cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": false,
+                "kind": "Shared",
+            },
+            "scaleIO": {"gateway": "a", "storageMode": "ThinProvisioned", "fsType": "xfs"},
+        });
+        check("Pod", json!({"spec": {"volumes": [source]}}), "/spec/volumes/0", expected.clone());
+        let mut volume = json!({"spec": source});
+        apply("PersistentVolume", &mut volume);
+        for (name, fields) in expected.as_object().unwrap() {
+            assert_eq!(volume["spec"][name], *fields);
+        }
+        let image = json!({"spec": {"volumes": [{"name": "a", "image": {"reference": "a:1"}}]}});
+        check("Pod", image, "/spec/volumes/0/image/pullPolicy", json!("IfNotPresent"));
+        let ephemeral =
+            json!({"spec": {"volumes": [{"name": "a", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]}});
+        let expected = json!({"metadata": {}, "spec": {"volumeMode": "Filesystem"}});
+        check("Pod", ephemeral, "/spec/volumes/0/ephemeral/volumeClaimTemplate", expected);
+    }
+
+    #[test]
+    fn both_fields_for_the_source_of_a_claim_say_the_same() {
+        let source = json!({"kind": "PersistentVolumeClaim", "name": "a"});
+        for (given, other) in [("dataSource", "dataSourceRef"), ("dataSourceRef", "dataSource")] {
+            let claim = json!({"spec": {given: source}});
+            check("PersistentVolumeClaim", claim, &format!("/spec/{other}"), source.clone());
+        }
+        let elsewhere = json!({"spec": {"dataSourceRef": {"kind": "X", "name": "a", "namespace": "b"}}});
+        check("PersistentVolumeClaim", elsewhere, "/spec/dataSource", Value::Null);
     }
 
     #[test]

@@ -21,12 +21,30 @@ pub(crate) fn limit_range(object: &mut Object) {
 
 pub(crate) fn volume(object: &mut Object) {
     storage(object, "persistentVolumeReclaimPolicy", "Retain");
-    if let Some(path) = child(object, "spec").and_then(|spec| child(spec, "hostPath")) {
-        path.entry("type").or_insert_with(|| "".into());
+    if let Some(spec) = child(object, "spec") {
+        super::pods::source(spec);
     }
 }
 
+/// The older and the newer field for the source say the same.
 pub(crate) fn claim(object: &mut Object) {
+    claim_template(object);
+    if let Some(spec) = child(object, "spec") {
+        for (given, other) in [("dataSource", "dataSourceRef"), ("dataSourceRef", "dataSource")] {
+            let is_elsewhere =
+                |source: &Value| source["namespace"].as_str().is_some_and(|name| !name.is_empty());
+            if let Some(source) = spec.get(given).filter(|source| source.is_object() && !is_elsewhere(source))
+            {
+                let mut source = source.clone();
+                crate::object::as_map(&mut source).remove("namespace");
+                fill(spec, other, source);
+            }
+        }
+    }
+}
+
+/// A claim as a StatefulSet has it.
+pub(super) fn claim_template(object: &mut Object) {
     storage(object, "volumeMode", "Filesystem");
 }
 

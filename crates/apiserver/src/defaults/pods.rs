@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::fields::{Object, child, ensure, fill, fill_number, objects};
+use super::image;
 
 pub(crate) fn pod(object: &mut Object) {
     let mut qos = "BestEffort";
@@ -99,15 +100,7 @@ fn handler(handler: &mut Object) {
 
 /// `Always` for `:latest` and untagged images, which may change under the same name.
 fn pull_policy(image: &str) -> &'static str {
-    if image.contains('@') {
-        return "IfNotPresent";
-    }
-    // A colon before the last slash belongs to the registry's port.
-    let last = image.rsplit('/').next().unwrap_or(image);
-    match last.split_once(':') {
-        None | Some((_, "latest")) => "Always",
-        Some(_) => "IfNotPresent",
-    }
+    if image::tag(image) == Some("latest") { "Always" } else { "IfNotPresent" }
 }
 
 fn requests_from_limits(container: &mut Object) {
@@ -138,8 +131,10 @@ fn volume(volume: &mut Object) {
             fill(source, "defaultMode", 0o644);
         }
     }
-    if let Some(path) = child(volume, "hostPath") {
-        fill(path, "type", "");
+    source(volume);
+    if let Some(image) = child(volume, "image") {
+        let policy = pull_policy(image.get("reference").and_then(Value::as_str).unwrap_or_default());
+        fill(image, "pullPolicy", policy);
     }
     if let Some(downward) = child(volume, "downwardAPI") {
         downward_items(downward);
@@ -154,10 +149,36 @@ fn volume(volume: &mut Object) {
             }
         }
     }
-    if let Some(claim) = child(volume, "ephemeral").and_then(|source| child(source, "volumeClaimTemplate"))
-        && let Some(spec) = child(claim, "spec")
-    {
-        fill(spec, "volumeMode", "Filesystem");
+    if let Some(claim) = child(volume, "ephemeral").and_then(|source| child(source, "volumeClaimTemplate")) {
+        ensure(claim, "metadata");
+        if let Some(spec) = child(claim, "spec") {
+            fill(spec, "volumeMode", "Filesystem");
+        }
+    }
+}
+
+/// The sources that volumes of pods and PersistentVolumes have in common.
+pub(super) fn source(volume: &mut Object) {
+    if let Some(path) = child(volume, "hostPath") {
+        path.entry("type").or_insert_with(|| "".into());
+    }
+    if let Some(device) = child(volume, "rbd") {
+        fill(device, "pool", "rbd");
+        fill(device, "user", "admin");
+        fill(device, "keyring", "/etc/ceph/keyring");
+    }
+    if let Some(target) = child(volume, "iscsi") {
+        fill(target, "iscsiInterface", "default");
+    }
+    if let Some(disk) = child(volume, "azureDisk") {
+        for (field, value) in [("cachingMode", "ReadWrite"), ("fsType", "ext4"), ("kind", "Shared")] {
+            fill(disk, field, value);
+        }
+        fill(disk, "readOnly", false);
+    }
+    if let Some(scale) = child(volume, "scaleIO") {
+        fill(scale, "storageMode", "ThinProvisioned");
+        fill(scale, "fsType", "xfs");
     }
 }
 

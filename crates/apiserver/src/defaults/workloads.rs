@@ -110,7 +110,7 @@ pub(crate) fn stateful_set(object: &mut Object) {
         // These are whole objects to the server, with types of their own.
         fill(claim, "apiVersion", "v1");
         fill(claim, "kind", "PersistentVolumeClaim");
-        super::core::claim(claim);
+        super::core::claim_template(claim);
     }
 }
 
