@@ -77,7 +77,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use fault_injection::{FaultDecision, FaultInjector, RequestInfo};
 pub use kinds::{ServedKind, served_kinds};
-pub use options::{ExpiredWatch, Options};
+pub use options::{Admission, ExpiredWatch, Options};
 pub use protobuf::write::value as to_protobuf;
 
 use server::Server;
@@ -99,13 +99,18 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// A cluster with the initial namespaces of every cluster, and nothing else.
+    /// A cluster with the initial namespaces of every cluster, and nothing else but what [`Options::admission`] needs.
     pub fn new(options: Options) -> Self {
+        let has_classes = options.admission.contains(&Admission::Priority);
         let server = Arc::new(Server::new(options));
-        for name in NAMESPACES {
+        let namespaces = NAMESPACES.iter().map(|name| {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-            if let Err(failure) = rest::insert(&server, kinds::named("Namespace"), namespace, false) {
-                tracing::error!(name, message = failure.message, "cannot create an initial namespace");
+            (kinds::named("Namespace"), namespace)
+        });
+        let classes = admission::plugins::system_classes().into_iter().filter(|_| has_classes);
+        for (kind, object) in namespaces.chain(classes) {
+            if let Err(failure) = rest::insert(&server, kind, object, false) {
+                tracing::error!(message = failure.message, "cannot create an initial object");
             }
         }
         Sandbox { server }

@@ -36,6 +36,43 @@ pub struct Options {
     /// no owner left is deleted, foreground and orphaning deletions go on, and namespaces that are being deleted are emptied
     /// and finalized. With nothing to do, nothing runs. The default is none: all of it stays as it is.
     pub collect_after: Option<Duration>,
+    /// What is judged and filled in beyond the rules for all. The default is nothing, as for a test that makes only the objects
+    /// it is about; [`Admission::CLUSTER`] is what a cluster has.
+    pub admission: &'static [Admission],
+}
+
+/// A part of the admission of a cluster, by the name of its plugin where it is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Admission {
+    /// A pod's account has to exist; `default` if the pod names none, for which a request waits as long as a real server does
+    /// (1 s and more). A controller has to make it in each namespace.
+    ServiceAccount,
+    /// With [`Admission::ServiceAccount`]: containers get a volume with a token, which is for show, as nobody can log in.
+    TokenVolume,
+    /// A pod's class has to exist and gives it `priority` and `preemptionPolicy`. The two classes of the system are made at the
+    /// start, and only one class is the default.
+    Priority,
+    /// Pods tolerate for 300 s that their node is not ready or unreachable.
+    DefaultTolerationSeconds,
+    /// A claim without a class gets the newest StorageClass that is marked as the default.
+    DefaultStorageClass,
+    /// The same for Ingresses.
+    DefaultIngressClass,
+    /// PodDisruptionBudgets refuse evictions.
+    DisruptionBudgets,
+}
+
+impl Admission {
+    /// All that a cluster has, but for the volumes of tokens.
+    pub const CLUSTER: &[Admission] = &[
+        Admission::ServiceAccount,
+        Admission::Priority,
+        Admission::DefaultTolerationSeconds,
+        Admission::DefaultStorageClass,
+        Admission::DefaultIngressClass,
+        Admission::DisruptionBudgets,
+    ];
 }
 
 /// The two forms in which servers and proxies report that a watch's revision has expired.
@@ -62,6 +99,7 @@ impl Options {
             protobuf: true,
             on_request: None,
             collect_after: None,
+            admission: &[],
         }
     }
 }
@@ -79,6 +117,7 @@ impl fmt::Debug for Options {
             protobuf,
             on_request,
             collect_after,
+            admission,
         } = self;
         formatter
             .debug_struct("Options")
@@ -91,6 +130,7 @@ impl fmt::Debug for Options {
             .field("protobuf", protobuf)
             .field("on_request", &on_request.is_some())
             .field("collect_after", collect_after)
+            .field("admission", admission)
             .finish_non_exhaustive()
     }
 }

@@ -7,6 +7,7 @@ use http::Request;
 use parking_lot::{Mutex, RwLock};
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::plugins::Plugins;
 use crate::admission::quota;
 use crate::admission::services::Allocator;
 use crate::fault_injection::FaultInjector;
@@ -27,6 +28,8 @@ pub(crate) struct Server {
     pub(crate) fault_injector: RwLock<Option<FaultInjector>>,
     /// Held from the check of a quota until the object is stored.
     pub(crate) quotas: Mutex<()>,
+    /// Held from the look at a disruption budget until the pod is evicted.
+    pub(crate) evictions: Mutex<()>,
     /// Held while a Service is given addresses and ports, until it is stored.
     pub(crate) services: Mutex<()>,
     /// Cancelled to break the watches that are open.
@@ -53,7 +56,7 @@ impl Server {
         let store = Store::new(limits(&options), kinds::all().map(|row| row.kind), quota::CHARGE);
         let names = Names::new(options.seed);
         let (registry, definitions) = (RwLock::default(), Mutex::default());
-        let (quotas, services) = (Mutex::default(), Mutex::default());
+        let (quotas, evictions, services) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (watches, sweeps) = (Mutex::default(), Sweeps::default());
         Server {
             options,
@@ -63,6 +66,7 @@ impl Server {
             definitions,
             fault_injector,
             quotas,
+            evictions,
             services,
             watches,
             sweeps,
@@ -76,6 +80,11 @@ impl Server {
     /// Gives Services of this row what they need.
     pub(crate) fn allocator<'a>(&'a self, kind: &'a Kind) -> Allocator<'a> {
         Allocator { kind, store: &self.store, names: &self.names }
+    }
+
+    /// The admission plugins that are on.
+    pub(crate) fn plugins(&self) -> Plugins<'_> {
+        Plugins { enabled: self.options.admission, store: &self.store, names: &self.names }
     }
 
     /// The token that breaks the watches open now.

@@ -18,11 +18,20 @@ pub(crate) struct Failure {
     details: Option<Box<Value>>,
     /// The token a client may go on with after an expired one, at the price of consistency.
     continue_token: Option<String>,
+    /// Whether what is missing is about to be made, so that a request waits for it.
+    pub(crate) is_premature: bool,
 }
 
 impl Failure {
     pub(crate) fn new(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Failure { code, reason: reason.into(), message: message.into(), details: None, continue_token: None }
+        Failure {
+            code,
+            reason: reason.into(),
+            message: message.into(),
+            details: None,
+            continue_token: None,
+            is_premature: false,
+        }
     }
 
     fn about(mut self, kind: &Kind, name: &str) -> Self {
@@ -211,6 +220,22 @@ impl Failure {
         Failure { continue_token: Some(fresh), ..Self::new(410, "Expired", message) }
     }
 
+    /// Of what is about to be made.
+    pub(crate) fn premature(self) -> Self {
+        Failure { is_premature: true, ..self }
+    }
+
+    /// An eviction that a disruption budget does not allow.
+    pub(crate) fn disrupts(why: &str, retry_after: u32) -> Self {
+        let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+        let cause = json!([{"reason": "DisruptionBudget", "message": why}]);
+        let failure = Self::new(429, "TooManyRequests", message).detail("causes", cause);
+        match retry_after {
+            0 => failure,
+            seconds => failure.detail("retryAfterSeconds", seconds.into()),
+        }
+    }
+
     /// The Status object.
     pub(crate) fn to_value(&self) -> Value {
         let mut metadata = Map::new();
@@ -223,9 +248,11 @@ impl Failure {
             "metadata": metadata,
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
             "code": self.code,
         });
+        if let (false, Value::Object(map)) = (self.reason.is_empty(), &mut status) {
+            map.insert("reason".to_owned(), json!(self.reason));
+        }
         if let (Some(details), Value::Object(map)) = (&self.details, &mut status) {
             map.insert("details".to_owned(), details.as_ref().clone());
         }

@@ -15,7 +15,7 @@ use kube::Client;
 use tokio::{net::TcpListener, task::JoinHandle, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use windlass_apiserver::{Options, Sandbox};
+use windlass_apiserver::{Admission, Options, Sandbox};
 use windlass_nodes::{api_client::Now, kubelet};
 
 use super::{
@@ -88,9 +88,13 @@ async fn session(
 
     let mut options = Options::new(now.clone());
     options.seed = args.seed;
+    // Accounts and classes that the manifests themselves bring are not there before they are applied.
+    let judge = Sandbox::new(options.clone());
+    manifest::apply::check(&Client::new(judge.router(), "default"), &objects).await?;
+    drop(judge);
+    options.admission = Admission::CLUSTER;
     let sandbox = Sandbox::new(options);
     let client = Client::new(sandbox.router(), "default");
-    manifest::apply::check(&client, &objects).await?;
 
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
     let listener =

@@ -9,9 +9,7 @@ use super::lists;
 use super::row::Subresource::{Attach, Binding, Eviction, Exec, Finalize, Log, PortForward, Scale, Status};
 use super::row::{By, Generation, Kind, Nulls, of};
 use crate::rest::{counts, strategy};
-use crate::validate::{
-    batch, endpoints, limits, names, node, objects, pod, service, storage, workload,
-};
+use crate::validate::{batch, endpoints, limits, names, node, objects, pod, service, storage, workload};
 use crate::{defaults, table};
 
 const POD_FIELDS: &[(&str, By)] = &[

@@ -26,7 +26,7 @@ pub(crate) enum Subresource {
     Binding,
     /// `/approval`: the conditions of a request for a certificate.
     Approval,
-    /// `/eviction`: a graceful deletion that a disruption budget may refuse (there are none here).
+    /// `/eviction`: a graceful deletion that a disruption budget may refuse.
     Eviction,
     /// `/log`: the lines of a container.
     Log,

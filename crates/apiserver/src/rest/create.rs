@@ -41,8 +41,9 @@ pub(crate) fn insert(
     let (given, base) = (meta(&object, "name"), meta(&object, "generateName"));
     let namespace = meta(&object, "namespace").to_owned();
     let (given, base) = (given.to_owned(), base.to_owned());
+    let called = if given.is_empty() { &base } else { &given };
     if kind.namespaced {
-        admit_to_namespace(server, kind, &namespace, if given.is_empty() { &base } else { &given })?;
+        admit_to_namespace(server, kind, &namespace, called)?;
     }
     let ranges = limit_range::of(&server.store, kind, &namespace);
     let generated = given.is_empty() && !base.is_empty();
@@ -61,6 +62,7 @@ pub(crate) fn insert(
             map_mut(&mut object, "status").remove("qosClass");
             strategy::fill(kind, &mut object);
         }
+        server.plugins().create(kind, called, &mut object)?;
         if allocated_alone.is_some() {
             server.allocator(kind).create(&mut object)?;
         }

@@ -79,6 +79,11 @@ impl Options {
         })
     }
 
+    /// Whether only a certain version of the object is to be deleted.
+    pub(super) fn names_a_revision(&self) -> bool {
+        self.revision.is_some()
+    }
+
     pub(super) fn parse(body: &[u8]) -> Result<Self, Failure> {
         let options: Option<DeleteOptions> = serde_json::from_slice(body).map_err(|error| {
             Failure::bad_request(format!("the delete options cannot be decoded: {error}"))
@@ -204,7 +209,8 @@ pub(super) fn delete_one(
     }
 }
 
-fn check_preconditions(kind: &Kind, object: &Value, options: &Options) -> Result<(), Failure> {
+/// Whether the object is the one that the deletion is about.
+pub(super) fn check_preconditions(kind: &Kind, object: &Value, options: &Options) -> Result<(), Failure> {
     let name = meta(object, "name");
     if let Some(wanted) = &options.uid
         && wanted != meta(object, "uid")

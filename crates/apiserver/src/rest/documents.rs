@@ -19,6 +19,7 @@ pub(super) fn reply(registry: &Registry, document: &Document, form: Form) -> Res
                 content: Content::Text(Bytes::from_static(b"ok")),
                 warnings: Vec::new(),
                 etag: None,
+                is_premature: false,
             });
         }
         Document::Version => discovery::version(),
@@ -37,6 +38,7 @@ pub(super) fn reply(registry: &Registry, document: &Document, form: Form) -> Res
                 content: Content::Text(Bytes::from_static(openapi::V2_EMPTY)),
                 warnings: Vec::new(),
                 etag: None,
+                is_premature: false,
             });
         }
         Document::OpenApiV2 => openapi::v2(),

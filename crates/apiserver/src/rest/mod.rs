@@ -11,6 +11,7 @@ mod create;
 mod definitions;
 mod delete;
 mod documents;
+mod evict;
 mod logs;
 mod patch;
 mod read;
@@ -27,6 +28,7 @@ pub(crate) use reply::Reply;
 use reply::Content;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
@@ -52,6 +54,10 @@ use crate::openapi;
 /// A larger body is refused, as a real server does.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
 
+/// How long a request waits for the account `default` of a new namespace: upstream's plugin looks ten times.
+const ACCOUNT_WAITS: u32 = 9;
+const ACCOUNT_WAIT: Duration = Duration::from_millis(150);
+
 /// Answers one request. `closing` is cancelled when its connection's server goes down.
 pub(crate) async fn answer(
     server: Arc<Server>,
@@ -71,9 +77,19 @@ pub(crate) async fn answer(
     let decision = fault_injector
         .map_or(FaultDecision::Proceed, |fault_injector| fault_injector(&incoming.info(&parts)));
     let (verb, path) = (incoming.verb(&parts), parts.uri.path().to_owned());
-    let perform = move || incoming.perform(&server, closing);
+    let perform = move || incoming.perform(&server, closing.clone());
     let reply = match decision {
-        FaultDecision::Proceed => perform(),
+        FaultDecision::Proceed => {
+            let mut reply = perform();
+            for _ in 0..ACCOUNT_WAITS {
+                if !reply.is_premature {
+                    break;
+                }
+                tokio::time::sleep(ACCOUNT_WAIT).await;
+                reply = perform();
+            }
+            reply
+        }
         FaultDecision::Refuse { code, message, reason } => Failure::new(code, reason, message).into(),
         FaultDecision::RetryAfter { code, seconds, carried_out } => {
             if carried_out {
@@ -258,7 +274,14 @@ fn object_reply(
         (Verb::Watch, _) => {
             let content = Content::Stream(watch::open(server, closing, request)?);
             let content_type = request.form.watch_content_type();
-            Ok(Reply { code: 200, content_type, content, warnings: Vec::new(), etag: None })
+            Ok(Reply {
+                code: 200,
+                content_type,
+                content,
+                warnings: Vec::new(),
+                etag: None,
+                is_premature: false,
+            })
         }
         (_, Some(sub @ (Subresource::Exec | Subresource::Attach | Subresource::PortForward))) => {
             Err(logs::refuse(sub))
@@ -268,7 +291,7 @@ fn object_reply(
         (Verb::Get, _) => read::get(server, request),
         (Verb::List, _) => read::list(server, request),
         (Verb::Create, Some(Subresource::Binding)) => subresources::bind(server, request),
-        (Verb::Create, Some(_)) => subresources::evict(server, request),
+        (Verb::Create, Some(_)) => evict::evict(server, request),
         (Verb::Create, None) => create::create(server, request),
         (Verb::Update, Some(Subresource::Scale)) => scale::update(server, request),
         (Verb::Update, _) => update::update(server, request),

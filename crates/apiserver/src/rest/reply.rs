@@ -23,6 +23,8 @@ pub(crate) struct Reply {
     pub(super) warnings: Vec<String>,
     /// The value that a client may send back to ask whether the answer has changed.
     pub(super) etag: Option<HeaderValue>,
+    /// Whether the request is to be tried again in a moment, see [`Failure::is_premature`].
+    pub(super) is_premature: bool,
 }
 
 pub(super) enum Content {
@@ -38,7 +40,8 @@ impl Reply {
     /// An answer that was rendered in this form.
     pub(super) fn text(code: u16, form: Form, text: Bytes) -> Self {
         let content_type = form.content_type();
-        Reply { code, content_type, content: Content::Text(text), warnings: Vec::new(), etag: None }
+        let content = Content::Text(text);
+        Reply { code, content_type, content, warnings: Vec::new(), etag: None, is_premature: false }
     }
 
     /// Lines of text.
@@ -50,6 +53,7 @@ impl Reply {
             content: Content::Text(text.into()),
             warnings: Vec::new(),
             etag: None,
+            is_premature: false,
         }
     }
 
@@ -120,6 +124,7 @@ impl Reply {
 
 impl From<Failure> for Reply {
     fn from(failure: Failure) -> Self {
-        Reply::value(failure.code, &failure.to_value())
+        let is_premature = failure.is_premature;
+        Reply { is_premature, ..Reply::value(failure.code, &failure.to_value()) }
     }
 }

@@ -1,12 +1,11 @@
-//! `/binding` and `/eviction` of a pod.
+//! `/binding` of a pod.
 
 use serde_json::{Value, json};
 
-use super::delete::{self, Options};
 use super::reply::Reply;
 use super::strategy::seconds;
 use super::{body, update};
-use crate::object::{is_deleting, map_mut, meta, text, to_bytes};
+use crate::object::{is_deleting, map_mut, meta, text};
 use crate::request::Request;
 use crate::server::Server;
 use crate::status::Failure;
@@ -39,46 +38,30 @@ pub(super) fn bind(server: &Server, request: &Request) -> Result<Reply, Failure>
         }
         let mut pod = Value::clone(&stored);
         map_mut(&mut pod, "spec").insert("nodeName".to_owned(), json!(node));
-        set_condition(&mut pod, "PodScheduled", &now);
+        set_condition(&mut pod, json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now}));
         Ok(pod)
     })?;
     Ok(Reply::value(201, &done()))
 }
 
-/// Deletes a pod gracefully.
-pub(super) fn evict(server: &Server, request: &Request) -> Result<Reply, Failure> {
-    let eviction = decode(request, "policy/v1", "Eviction")?;
-    let said = meta(&eviction, "name");
-    if !said.is_empty() && said != request.place.name {
-        return Err(Failure::bad_request(format!(
-            "name in URL does not match name in Eviction object: {} and {said}",
-            request.place.name
-        )));
-    }
-    let mut options = match eviction.get("deleteOptions") {
-        Some(options) => Options::parse(&to_bytes(options))?,
-        None => Options::default(),
-    };
-    options.dry_run |= request.params.dry_run;
-    delete::delete_one(server, request.kind(), &request.key(), &options)?;
-    Ok(Reply::value(201, &done()))
-}
-
-fn decode(request: &Request, api_version: &str, kind: &str) -> Result<Value, Failure> {
+/// The body of a request to a subresource.
+pub(super) fn decode(request: &Request, api_version: &str, kind: &str) -> Result<Value, Failure> {
     body::require_json(request)?;
     let checked = strict::check(api_version, kind, &request.body)
         .map_err(|error| Failure::bad_request(format!("the body cannot be handled as a {kind}: {error}")))?;
     Ok(checked.object)
 }
 
-fn set_condition(pod: &mut Value, name: &str, now: &str) {
-    let status = map_mut(pod, "status");
+/// Sets the condition of its type.
+pub(super) fn set_condition(object: &mut Value, condition: Value) {
+    let status = map_mut(object, "status");
     let mut conditions = status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
-    conditions.retain(|condition| text(condition, "/type") != name);
-    conditions.push(json!({"type": name, "status": "True", "lastTransitionTime": now}));
+    conditions.retain(|other| other["type"] != condition["type"]);
+    conditions.push(condition);
     status.insert("conditions".to_owned(), Value::Array(conditions));
 }
 
-fn done() -> Value {
+/// The answer that it was carried out.
+pub(super) fn done() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 }

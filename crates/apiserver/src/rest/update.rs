@@ -107,8 +107,11 @@ fn next(
     let supplied = metadata_mut(&mut new).remove("managedFields");
     body::tidy(kind, &mut new);
     strategy::fill(kind, &mut new);
-    if kind.storage() == "Service" && place.subresource.is_none() {
-        server.allocator(kind).update(&mut new, old)?;
+    if place.subresource.is_none() {
+        server.plugins().update(kind, &mut new, old)?;
+        if kind.storage() == "Service" {
+            server.allocator(kind).update(&mut new, old)?;
+        }
     }
     let errors = match place.subresource {
         Some(Subresource::Approval | Subresource::Status) => validate::update_status_of(kind, &new, old),

@@ -1,5 +1,6 @@
 //! The sandbox as its clients see it: every test goes through the router.
 
+mod admission;
 mod apply;
 mod client;
 mod collection;

@@ -51,7 +51,7 @@ async fn services_are_given_addresses_and_ports_as_by_a_real_server() {
 }
 
 /// Sends the requests and compares the answers; warnings where some were recorded.
-async fn play(sandbox: &Sandbox, recorded: Vec<Map<String, Value>>) {
+pub(super) async fn play(sandbox: &Sandbox, recorded: Vec<Map<String, Value>>) {
     let mut differences = Vec::new();
     for entry in recorded {
         let text = |field: &str| entry[field].as_str().unwrap();

@@ -73,9 +73,9 @@ pub async fn check(client: &Client, objects: &[Object]) -> Result<(), ManifestEr
     Ok(())
 }
 
-/// Creates every object, or patches it if it exists: namespaces first, then definitions of custom kinds, and the others
-/// in their order. Calls `report` for
-/// each. A patch does not change fields that the manifest omits.
+/// Creates every object, or patches it if it exists: namespaces first, then definitions of custom kinds, then what new objects
+/// are judged by (accounts and classes), and the others in their order. Calls `report` for each. A patch does not change fields
+/// that the manifest omits.
 pub async fn apply(
     client: &Client,
     objects: &[Object],
@@ -85,7 +85,8 @@ pub async fn apply(
     ordered.sort_by_key(|object| match object.kind() {
         "Namespace" => 0,
         "CustomResourceDefinition" => 1,
-        _ => 2,
+        "IngressClass" | "PriorityClass" | "ServiceAccount" | "StorageClass" => 2,
+        _ => 3,
     });
     for (index, object) in ordered.iter().enumerate() {
         match write(client, object, false).await {
