@@ -47,6 +47,7 @@ mod selection;
 mod server;
 mod status;
 mod store;
+mod warnings;
 mod watch;
 mod web_pages;
 

@@ -24,6 +24,7 @@ use crate::defaults::cluster as defaults;
 use crate::rest::strategy;
 use crate::table::{self, cluster};
 use crate::validate::{access, classes, names, objects, webhooks};
+use crate::warnings;
 
 /// The category of the kinds that extend the API.
 const EXTENDS: &[&str] = &["api-extensions"];
@@ -199,6 +200,7 @@ pub(super) static NODE: &[Kind] = &[Kind {
     lists: &lists::RUNTIME_CLASS,
     validate: classes::runtime_class,
     validate_update: Some(classes::runtime_class_update),
+    warn: warnings::objects::runtime_class,
     columns: &["Name", "Handler", "Age"],
     cells: |row| vec![row.name(), row.text("/handler"), row.age()],
     ..of::<RuntimeClass>()

@@ -10,6 +10,7 @@ use super::row::Subresource::{Attach, Binding, Eviction, Exec, Finalize, Log, Po
 use super::row::{By, Generation, Kind, Nulls, of};
 use crate::rest::{counts, strategy};
 use crate::validate::{batch, endpoints, limits, names, node, objects, pod, service, storage, workload};
+use crate::warnings;
 use crate::{defaults, table};
 
 const POD_FIELDS: &[(&str, By)] = &[
@@ -68,6 +69,7 @@ pub(super) static ROWS: &[Kind] = &[
         create_on_update: true,
         defaults: defaults::cluster::endpoints,
         validate: endpoints::endpoints,
+        deprecated: "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
         columns: &["Name", "Endpoints", "Age"],
         cells: table::cluster::endpoints,
         ..of::<Endpoints>()
@@ -96,6 +98,7 @@ pub(super) static ROWS: &[Kind] = &[
         validate_update: Some(node::update),
         created_with_status: true,
         on_create: strategy::taint_by_condition,
+        warn: warnings::objects::node,
         columns: table::core::NODE,
         cells: table::core::node,
         selectable: &[("spec.unschedulable", By::Flag)],
@@ -112,6 +115,7 @@ pub(super) static ROWS: &[Kind] = &[
         validate_update: Some(storage::volume_update),
         on_create: strategy::new_volume,
         on_status: strategy::date_phase,
+        warn: warnings::objects::volume,
         columns: table::cluster::VOLUME,
         cells: table::cluster::volume,
         ..of::<PersistentVolume>()
@@ -125,6 +129,7 @@ pub(super) static ROWS: &[Kind] = &[
         validate: storage::claim,
         validate_update: Some(storage::claim_update),
         on_create: |_, claim| strategy::protect(claim, "kubernetes.io/pvc-protection"),
+        warn: warnings::objects::claim,
         columns: table::cluster::CLAIM,
         cells: table::cluster::claim,
         ..of::<PersistentVolumeClaim>()
@@ -141,7 +146,9 @@ pub(super) static ROWS: &[Kind] = &[
         validate: pod::pod,
         validate_update: Some(pod::update),
         validate_status: pod::update_status,
+        on_create: strategy::shortest_period,
         on_status: strategy::keep_owners_and_class,
+        warn: warnings::pod::pod,
         columns: table::pod::COLUMNS,
         cells: table::pod::cells,
         selectable: POD_FIELDS,
@@ -152,6 +159,7 @@ pub(super) static ROWS: &[Kind] = &[
         lists: &lists::POD_TEMPLATE,
         defaults: defaults::workloads::pod_template,
         validate: batch::pod_template,
+        warn: warnings::objects::pod_template,
         columns: &["Name", "Containers", "Images", "Pod Labels"],
         cells: |row| {
             let [containers, images] = row.containers_at("/template/spec/containers");
@@ -172,6 +180,7 @@ pub(super) static ROWS: &[Kind] = &[
         validate: workload::replication_controller,
         validate_status: |new, _, errors| workload::replica_set_status(new, errors),
         status_form: counts::with_replicas,
+        warn: warnings::objects::workload,
         columns: table::workloads::REPLICA_SET,
         cells: |row| table::workloads::replica_set(row, table::row::label_map(row.at("/spec/selector"))),
         selectable: &[("status.replicas", By::Number)],
@@ -191,6 +200,7 @@ pub(super) static ROWS: &[Kind] = &[
         subresources: &[Status],
         lists: &lists::QUOTA,
         validate: limits::quota,
+        warn: warnings::objects::quota,
         columns: &["Name", "Request", "Limit", "Age"],
         cells: table::workloads::quota,
         ..of::<ResourceQuota>()
@@ -199,6 +209,7 @@ pub(super) static ROWS: &[Kind] = &[
         defaults: defaults::core::secret,
         validate: objects::secret,
         validate_update: Some(objects::secret_update),
+        warn: warnings::objects::secret,
         columns: &["Name", "Type", "Data", "Age"],
         cells: |row| vec![row.name(), row.text("/type"), row.size("/data").into(), row.age()],
         selectable: &[("type", By::Text)],
@@ -217,6 +228,7 @@ pub(super) static ROWS: &[Kind] = &[
         validate: service::service,
         validate_update: Some(service::update),
         validate_status: service::status,
+        warn: warnings::service::service,
         columns: &["Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "*Selector"],
         cells: table::core::service,
         selectable: &[("spec.clusterIP", By::Text), ("spec.type", By::Text)],

@@ -10,6 +10,7 @@ use crate::defaults::cluster as defaults;
 use crate::table::cluster as table;
 use crate::table::row::label_selector;
 use crate::validate::{endpoints, network};
+use crate::warnings;
 
 pub(super) static NETWORKING: &[Kind] = &[
     Kind {
@@ -20,6 +21,7 @@ pub(super) static NETWORKING: &[Kind] = &[
         defaults: defaults::ingress,
         validate: network::new_ingress,
         validate_update: Some(|new, _, errors| network::ingress(new, errors)),
+        warn: warnings::objects::ingress,
         columns: &["Name", "Class", "Hosts", "Address", "Ports", "Age"],
         cells: table::ingress,
         ..of::<Ingress>()
@@ -64,6 +66,7 @@ pub(super) static DISCOVERY: &[Kind] = &[Kind {
     defaults: defaults::endpoint_slice,
     validate: endpoints::endpoint_slice,
     validate_update: Some(endpoints::endpoint_slice_update),
+    warn: warnings::objects::endpoint_slice,
     columns: &["Name", "AddressType", "Ports", "Endpoints", "Age"],
     cells: table::endpoint_slice,
     ..of::<EndpointSlice>()

@@ -12,6 +12,7 @@ use crate::store::Store;
 use crate::strict::decode::{Surplus, decode_as};
 use crate::table::row::Row;
 use crate::validate::{Errors, names};
+use crate::warnings::Warnings;
 
 /// A path below an object with its own rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,6 +177,11 @@ pub(crate) struct Kind {
     /// The same for a write through `/status`.
     pub(crate) validate_status: fn(&Value, &Value, &mut Errors),
 
+    /// Adds warnings about a new object, or about one that replaces another. The request is carried out all the same.
+    pub(crate) warn: fn(&Value, Option<&Value>, &mut Warnings),
+    /// A warning for each request about this kind.
+    pub(crate) deprecated: &'static str,
+
     /// Whether a client can create an object with its status (registry/core/node).
     pub(crate) created_with_status: bool,
     /// Brings a status into the form that is stored.
@@ -230,6 +236,8 @@ pub(crate) const BASE: Kind = Kind {
     validate: |_, _| {},
     validate_update: None,
     validate_status: |_, _, _| {},
+    warn: |_, _, _| {},
+    deprecated: "",
     created_with_status: false,
     status_form: |_| {},
     on_create: |_, _| {},

@@ -11,6 +11,7 @@ use super::row::{Generation, Kind, of};
 use crate::defaults::cluster as defaults;
 use crate::table::{cluster as table, core};
 use crate::validate::classes;
+use crate::warnings;
 
 pub(super) static STORAGE: &[Kind] = &[
     Kind {
@@ -19,6 +20,7 @@ pub(super) static STORAGE: &[Kind] = &[
         defaults: defaults::csi_driver,
         validate: classes::csi_driver,
         validate_update: Some(classes::csi_driver_update),
+        warn: warnings::objects::csi_driver,
         columns: table::CSI_DRIVER,
         cells: table::csi_driver,
         ..of::<CSIDriver>()
@@ -41,6 +43,7 @@ pub(super) static STORAGE: &[Kind] = &[
         defaults: defaults::storage_class,
         validate: classes::storage_class,
         validate_update: Some(classes::storage_class_update),
+        warn: warnings::objects::storage_class,
         columns: &[
             "Name",
             "Provisioner",

@@ -11,6 +11,7 @@ use super::row::Subresource::{Scale, Status};
 use super::row::{By, Generation, Kind, Nulls, Wire, of};
 use crate::rest::{counts, strategy};
 use crate::validate::{batch, daemonset, names, scaling, workload};
+use crate::warnings;
 use crate::{defaults, strict, table};
 
 pub(super) static APPS: &[Kind] = &[
@@ -39,6 +40,7 @@ pub(super) static APPS: &[Kind] = &[
         on_update: strategy::keep_template_generation,
         after_update: strategy::count_template,
         on_status: |_, new, old| strategy::keep_template_generation(new, old),
+        warn: warnings::objects::daemon_set,
         columns: table::workloads::DAEMON_SET,
         cells: table::workloads::daemon_set,
         ..of::<DaemonSet>()
@@ -55,6 +57,7 @@ pub(super) static APPS: &[Kind] = &[
         validate_status: workload::deployment_status,
         status_form: counts::of_a_deployment,
         on_status: strategy::keep_labels,
+        warn: warnings::objects::workload,
         columns: table::workloads::DEPLOYMENT,
         cells: table::workloads::deployment,
         ..of::<Deployment>()
@@ -70,6 +73,7 @@ pub(super) static APPS: &[Kind] = &[
         validate_update: Some(workload::replica_set_update),
         validate_status: |new, _, errors| workload::replica_set_status(new, errors),
         status_form: counts::with_replicas,
+        warn: warnings::objects::workload,
         columns: table::workloads::REPLICA_SET,
         cells: |row| table::workloads::replica_set(row, table::row::label_selector(row.at("/spec/selector"))),
         selectable: &[("status.replicas", By::Number)],
@@ -88,6 +92,7 @@ pub(super) static APPS: &[Kind] = &[
         validate_update: Some(scaling::stateful_set_update),
         validate_status: scaling::stateful_set_status,
         status_form: counts::of_a_stateful_set,
+        warn: warnings::objects::stateful_set,
         columns: table::workloads::STATEFUL_SET,
         cells: table::workloads::stateful_set,
         ..of::<StatefulSet>()
@@ -105,6 +110,7 @@ pub(super) static BATCH: &[Kind] = &[
         defaults: defaults::workloads::cron_job,
         validate: batch::cron_job,
         validate_update: Some(batch::cron_job_update),
+        warn: warnings::objects::cron_job,
         columns: table::workloads::CRON_JOB,
         cells: table::workloads::cron_job,
         ..of::<CronJob>()
@@ -120,6 +126,7 @@ pub(super) static BATCH: &[Kind] = &[
         validate_update: Some(batch::job_update),
         validate_status: batch::job_status,
         on_create: strategy::generate_selector,
+        warn: warnings::objects::workload,
         columns: table::workloads::JOB,
         cells: table::workloads::job,
         selectable: &[("status.successful", By::Succeeded)],

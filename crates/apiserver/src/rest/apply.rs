@@ -34,26 +34,28 @@ pub(super) fn apply(server: &Server, request: &Request) -> Result<Reply, Failure
         return create_applied(server, request, config);
     }
     let mut warnings = Vec::new();
-    let stored = update::write(server, &request.place, request, true, |current| {
-        let stored = current.value();
-        let live = conversion::to_wire(kind, &stored);
-        let Decoded { mut object, warnings: found } = decode(request, config.clone())?;
-        warnings = found;
-        patch::check_uid(kind, &request.place.name, &stored, &object)?;
-        let version = meta(&object, "resourceVersion").to_owned();
-        metadata_mut(&mut object).remove("uid");
-        let mut new = applied(server, request, &live, &object)?;
-        if !version.is_empty() {
-            set_meta(&mut new, "resourceVersion", version);
-        }
-        Ok(new)
-    })?;
+    let update::Written { stored, warnings: noted } =
+        update::write(server, &request.place, request, true, |current| {
+            let stored = current.value();
+            let live = conversion::to_wire(kind, &stored);
+            let Decoded { mut object, warnings: found } = decode(request, config.clone())?;
+            warnings = found;
+            patch::check_uid(kind, &request.place.name, &stored, &object)?;
+            let version = meta(&object, "resourceVersion").to_owned();
+            metadata_mut(&mut object).remove("uid");
+            let mut new = applied(server, request, &live, &object)?;
+            if !version.is_empty() {
+                set_meta(&mut new, "resourceVersion", version);
+            }
+            Ok(new)
+        })?;
+    warnings.extend(noted);
     Ok(Reply::object(server, request, 200, &stored).with_warnings(warnings))
 }
 
 fn create_applied(server: &Server, request: &Request, config: Value) -> Result<Reply, Failure> {
     let kind = request.kind();
-    let Decoded { object, warnings } = decode(request, config)?;
+    let Decoded { object, mut warnings } = decode(request, config)?;
     let (uid, name) = (meta(&object, "uid"), request.place.name.as_str());
     if !uid.is_empty() {
         let why = format!(
@@ -69,6 +71,7 @@ fn create_applied(server: &Server, request: &Request, config: Value) -> Result<R
     let mut new = applied(server, request, &empty, &object)?;
     body::place_object(&request.place, &mut new)?;
     let created = create::insert(server, kind, new, request.params.dry_run)?;
+    warnings.extend(create::warnings_of(kind, &created.value(), None));
     Ok(Reply::object(server, request, 201, &created).with_warnings(warnings))
 }
 

@@ -15,17 +15,26 @@ use crate::server::Server;
 use crate::status::Failure;
 use crate::store::{Key, Raced};
 use crate::validate;
+use crate::warnings::Warnings;
 
 /// Tries at a free name for a generateName, as upstream's since 1.30 (KEP-4420).
 const NAME_TRIES: usize = 8;
 
 pub(super) fn create(server: &Server, request: &Request) -> Result<Reply, Failure> {
-    let Decoded { mut object, warnings } = body::decode(request)?;
+    let Decoded { mut object, mut warnings } = body::decode(request)?;
     body::place_object(&request.place, &mut object)?;
     // An object is tracked from its first apply on.
     metadata_mut(&mut object).remove("managedFields");
     let created = insert(server, request.kind(), object, request.params.dry_run)?;
+    warnings.extend(warnings_of(request.kind(), &created.value(), None));
     Ok(Reply::object(server, request, 201, &created).with_warnings(warnings))
+}
+
+/// What is remarkable about a new object, or one that replaces another.
+pub(super) fn warnings_of(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut warnings = Warnings::default();
+    (kind.warn)(new, old, &mut warnings);
+    warnings.into_vec()
 }
 
 /// Stores a new object, whose namespace is set already. On a dry run everything happens but that.

@@ -239,7 +239,12 @@ impl Incoming {
                 (documents::reply(&server.registry.read(), document, *form), *pretty, aggregated)
             }
         };
-        let reply = outcome.unwrap_or_else(Reply::from);
+        let mut reply = outcome.unwrap_or_else(Reply::from);
+        if let Incoming::Object(request) = self
+            && !request.kind().deprecated.is_empty()
+        {
+            reply.warnings.insert(0, request.kind().deprecated.to_owned());
+        }
         let reply = if pretty { reply.prettified() } else { reply };
         match aggregated {
             Some(known) => reply.tagged(known),

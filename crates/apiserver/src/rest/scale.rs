@@ -48,7 +48,7 @@ fn write(
     mut scale: impl FnMut(&Object) -> Result<Value, Failure>,
 ) -> Result<Reply, Failure> {
     let place = Place { subresource: None, ..request.place.clone() };
-    let stored = update::write(server, &place, request, true, |current| {
+    let update::Written { stored, .. } = update::write(server, &place, request, true, |current| {
         let scale = scale(current)?;
         let (name, said) = (place.name.as_str(), meta(&scale, "name"));
         if !said.is_empty() && said != name {

@@ -123,6 +123,17 @@ pub(crate) fn sign_request(_context: &StrategyContext<'_>, object: &mut Value) {
     spec.insert("groups".to_owned(), json!(["system:masters", "system:authenticated"]));
 }
 
+/// A negative period means the shortest there is.
+pub(crate) fn shortest_period(_context: &StrategyContext<'_>, pod: &mut Value) {
+    if pod
+        .pointer("/spec/terminationGracePeriodSeconds")
+        .and_then(Value::as_i64)
+        .is_some_and(|period| period < 0)
+    {
+        map_mut(pod, "spec").insert("terminationGracePeriodSeconds".to_owned(), json!(1));
+    }
+}
+
 /// The conditions of a request for a certificate say when they were set and when they changed.
 pub(crate) fn date_conditions(context: &StrategyContext<'_>, new: &mut Value, old: &Value) {
     let now = json!(seconds(context.now));

@@ -17,7 +17,7 @@ use crate::store::Key;
 use crate::validate::{self, FieldError};
 
 pub(super) fn update(server: &Server, request: &Request) -> Result<Reply, Failure> {
-    let Decoded { mut object, warnings } = body::decode(request)?;
+    let Decoded { mut object, mut warnings } = body::decode(request)?;
     body::place_object(&request.place, &mut object)?;
     let kind = request.kind();
     let absent = server.store.get(kind.storage(), &request.key()).is_none();
@@ -33,12 +33,22 @@ pub(super) fn update(server: &Server, request: &Request) -> Result<Reply, Failur
             return Err(Failure::not_found(kind, &request.place.name));
         }
         metadata_mut(&mut object).remove("managedFields");
-        (201, create::insert(server, kind, object, request.params.dry_run)?)
+        let stored = create::insert(server, kind, object, request.params.dry_run)?;
+        warnings.extend(create::warnings_of(kind, &stored.value(), None));
+        (201, stored)
     } else {
         let unconditional = kind.unconditional_update;
-        (200, write(server, &request.place, request, unconditional, |_| Ok(object.clone()))?)
+        let written = write(server, &request.place, request, unconditional, |_| Ok(object.clone()))?;
+        warnings.extend(written.warnings);
+        (200, written.stored)
     };
     Ok(Reply::object(server, request, code, &stored).with_warnings(warnings))
+}
+
+/// The outcome of a write.
+pub(super) struct Written {
+    pub(super) stored: Arc<Object>,
+    pub(super) warnings: Vec<String>,
 }
 
 /// Computes the next state of an object from the current one and commits it, again and again until
@@ -50,7 +60,7 @@ pub(super) fn write(
     request: &Request,
     unconditional: bool,
     mut change: impl FnMut(&Object) -> Result<Value, Failure>,
-) -> Result<Arc<Object>, Failure> {
+) -> Result<Written, Failure> {
     let key = Key::new(&place.namespace, &place.name);
     let _allocated_alone = services::alone(&server.services, place.kind);
     loop {
@@ -59,10 +69,20 @@ pub(super) fn write(
             .get(place.kind.storage(), &key)
             .ok_or_else(|| Failure::not_found(place.kind, &place.name))?;
         let new = change(&current)?;
-        let committed = match next(server, place, request, &current.value(), new, unconditional)? {
-            Next::Same => return Ok(current),
+        let old = current.value();
+        let step = next(server, place, request, &old, new, unconditional)?;
+        let new = match &step {
+            Next::Same => &old,
+            Next::Put(new) | Next::Remove(new) => new,
+        };
+        let warnings = match place.subresource {
+            None => create::warnings_of(place.kind, new, Some(&old)),
+            Some(_) => Vec::new(),
+        };
+        let committed = match step {
+            Next::Same => return Ok(Written { stored: current, warnings }),
             Next::Put(new) | Next::Remove(new) if request.params.dry_run => {
-                return Ok(Arc::new(Object::new(new)));
+                return Ok(Written { stored: Arc::new(Object::new(new)), warnings });
             }
             Next::Put(new) => server.store.put(place.kind.storage(), &key, Some(&current), new),
             Next::Remove(new) => {
@@ -70,7 +90,7 @@ pub(super) fn write(
             }
         };
         if let Ok(stored) = committed {
-            return Ok(stored);
+            return Ok(Written { stored, warnings });
         }
     }
 }

@@ -50,7 +50,16 @@ async fn services_are_given_addresses_and_ports_as_by_a_real_server() {
     play(&sandbox(), recorded).await;
 }
 
-/// Sends the requests and compares the answers; warnings where some were recorded.
+/// What is deprecated, has no effect, or does something else than it seems.
+#[tokio::test(start_paused = true)]
+async fn a_request_gets_the_warnings_of_a_real_server() {
+    let recorded: Vec<Map<String, Value>> =
+        serde_json::from_str(include_str!("recorded_warnings.json")).unwrap();
+    assert!(recorded.len() > 40);
+    play(&sandbox(), recorded).await;
+}
+
+/// Sends the requests and compares the answers; objects and warnings where they were recorded.
 pub(super) async fn play(sandbox: &Sandbox, recorded: Vec<Map<String, Value>>) {
     let mut differences = Vec::new();
     for entry in recorded {
@@ -59,10 +68,10 @@ pub(super) async fn play(sandbox: &Sandbox, recorded: Vec<Map<String, Value>>) {
         let content_type = entry.get("type").map_or("application/json", |found| found.as_str().unwrap());
         let answer = sandbox.write(method, text("path"), content_type, entry["body"].clone()).await;
         let mut got = json!({"code": answer.code});
-        if !answer.warnings.is_empty() || entry.contains_key("warnings") {
+        if entry.contains_key("warnings") {
             got["warnings"] = json!(answer.warnings);
         }
-        if answer.code < 300 {
+        if answer.code < 300 && entry.contains_key("object") {
             let (name, uid) = (&answer.body["metadata"]["name"], answer.body["metadata"]["uid"].clone());
             let name = name.as_str().unwrap();
             let path = match text("method") {
@@ -74,7 +83,7 @@ pub(super) async fn play(sandbox: &Sandbox, recorded: Vec<Map<String, Value>>) {
             got["columns"] = table["columnDefinitions"].as_array().unwrap().iter().map(column).collect();
             got["cells"] = row(&table, uid.as_str().unwrap());
             got["object"] = stripped(answer.body);
-        } else {
+        } else if answer.code >= 300 {
             got["message"] = answer.body["message"].clone();
         }
         for (field, value) in got.as_object().unwrap() {

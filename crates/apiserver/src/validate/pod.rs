@@ -43,11 +43,6 @@ pub(super) fn spec(spec: &Value, path: &str, errors: &mut Errors) {
     );
     super::metadata::labels(&spec["nodeSelector"], &format!("{path}.nodeSelector"), errors);
     security::of_pod(spec, path, errors);
-    for (path, secret) in elements(spec, "imagePullSecrets", path) {
-        if text(secret, "name").is_empty() {
-            errors.required(&format!("{path}.name"), "");
-        }
-    }
     scheduling::affinity(&spec["affinity"], &format!("{path}.affinity"), errors);
     dns(spec, path, errors);
     for (path, gate) in elements(spec, "readinessGates", path) {
