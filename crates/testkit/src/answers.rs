@@ -7,14 +7,24 @@ use http_body_util::BodyExt;
 use kube::Client;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use windlass_apiserver::{Options, Sandbox};
+use windlass_apiserver::{Admission, Options, Sandbox};
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
-/// A client of a fresh embedded API server, without nodes and controllers.
+/// A client of a fresh embedded API server, without nodes and controllers. Like [`ApiServer::start`]'s, it needs no
+/// ServiceAccounts.
+///
+/// [`ApiServer::start`]: crate::apiserver::ApiServer::start
 pub fn embedded() -> Client {
-    let now = Arc::new(|| "2026-01-01T00:00:00Z".parse().unwrap());
-    Client::new(Sandbox::new(Options::new(now)).router(), "default")
+    let mut options = Options::new(Arc::new(|| "2026-01-01T00:00:00Z".parse().unwrap()));
+    options.admission = &[
+        Admission::Priority,
+        Admission::DefaultTolerationSeconds,
+        Admission::DefaultStorageClass,
+        Admission::DefaultIngressClass,
+        Admission::DisruptionBudgets,
+    ];
+    Client::new(Sandbox::new(options).router(), "default")
 }
 
 /// Sends a request with `body`: the code, the warnings, and the object and its line in a table, or else the message.

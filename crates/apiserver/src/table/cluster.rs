@@ -130,6 +130,14 @@ fn storage_phase(row: &Row<'_>) -> Value {
     }
 }
 
+/// The annotation is older than the field, and wins.
+fn class_of(row: &Row<'_>) -> Value {
+    match row.text("/metadata/annotations/volume.beta.kubernetes.io~1storage-class") {
+        class if class != "" => class,
+        _ => row.text("/spec/storageClassName"),
+    }
+}
+
 pub(crate) const VOLUME: &[&str] = &[
     "Name",
     "Capacity",
@@ -157,7 +165,7 @@ pub(crate) fn volume(row: &Row<'_>) -> Vec<Value> {
         row.text("/spec/persistentVolumeReclaimPolicy"),
         storage_phase(row),
         claim.into(),
-        row.text("/spec/storageClassName"),
+        class_of(row),
         row.text_or("/spec/volumeAttributesClassName", "<unset>"),
         row.text("/status/reason"),
         row.age(),
@@ -189,7 +197,7 @@ pub(crate) fn claim(row: &Row<'_>) -> Vec<Value> {
         row.text("/spec/volumeName"),
         capacity,
         modes,
-        row.text("/spec/storageClassName"),
+        class_of(row),
         row.text_or("/spec/volumeAttributesClassName", "<unset>"),
         row.age(),
         row.text_or("/spec/volumeMode", "<unset>"),
