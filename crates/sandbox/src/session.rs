@@ -11,7 +11,9 @@ use std::{
 
 use anyhow::{Context as _, anyhow, bail};
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
+use http::{Request, header::CONTENT_TYPE};
 use kube::Client;
+use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinHandle, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -76,6 +78,23 @@ fn warn(warning: &str) {
     eprintln!("warning: {}", plain_lines(warning));
 }
 
+/// Most clusters have a default StorageClass. Its name is one that manifests hardly use for a class of their own; the newest of
+/// several defaults counts.
+async fn create_default_class(client: &Client) -> anyhow::Result<()> {
+    let class = json!({
+        "metadata": {
+            "name": "windlass-sandbox",
+            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+        },
+        "provisioner": "windlass.dev/made-up",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    let request =
+        Request::post("/apis/storage.k8s.io/v1/storageclasses").header(CONTENT_TYPE, "application/json");
+    client.request::<Value>(request.body(class.to_string().into_bytes())?).await?;
+    Ok(())
+}
+
 async fn session(
     args: Args,
     environment: Environment,
@@ -109,6 +128,9 @@ async fn session(
     {
         let (sandbox, shutdown) = (sandbox.clone(), shutdown.clone());
         tasks.add("API server", async move { Ok(sandbox.serve(listener, shutdown).await?) });
+    }
+    if !args.no_pod_simulator && !args.no_volumes {
+        create_default_class(&client).await?;
     }
     if !args.no_pod_simulator {
         let options = kubelet::Options {

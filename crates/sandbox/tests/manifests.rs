@@ -42,6 +42,35 @@ fn check_manifest(change: impl FnOnce(&str) -> String, expected: &[&str]) {
 }
 
 #[test]
+fn a_pod_with_a_claim_runs_by_the_default_class() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("app.yaml");
+    let claim = "
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+";
+    let volume = "volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]";
+    let deployment = GOOD.replace("spec: {containers", &format!("spec: {{{volume}, containers"));
+    fs::write(&file, format!("{deployment}---{claim}")).unwrap();
+    let run = |more: &[&str]| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_windlass-sandbox"));
+        program.args(["--exit-when-complete", "--timeout=5s", "-f"]).arg(&file).args(more);
+        program.arg("--write-kubeconfig").arg(dir.path().join("kubeconfig")).output().unwrap()
+    };
+    let output = run(&[]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let without = fs::read_to_string(&file)
+        .unwrap()
+        .replace("spec: {accessModes", "spec: {storageClassName: '', accessModes");
+    fs::write(&file, without).unwrap();
+    let output = run(&[]);
+    assert_eq!(output.status.code(), Some(1), "no class: {output:?}");
+    assert_eq!(run(&["--no-volumes"]).status.code(), Some(0));
+}
+
+#[test]
 fn a_key_that_occurs_twice_is_a_warning_on_standard_error() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("app.yaml");
