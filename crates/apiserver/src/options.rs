@@ -36,8 +36,8 @@ pub struct Options {
     /// no owner left is deleted, foreground and orphaning deletions go on, and namespaces that are being deleted are emptied
     /// and finalized. With nothing to do, nothing runs. The default is none: all of it stays as it is.
     pub collect_after: Option<Duration>,
-    /// What is judged and filled in beyond the rules for all. The default is nothing, as for a test that makes only the objects
-    /// it is about; [`Admission::CLUSTER`] is what a cluster has.
+    /// Plugins that judge objects and fill them in, beyond the rules for all. The default is none, as for a test that makes
+    /// only the objects it is about; [`Admission::CLUSTER`] has those of a cluster.
     pub admission: &'static [Admission],
 }
 

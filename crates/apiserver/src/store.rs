@@ -225,7 +225,7 @@ impl Store {
         cursor
     }
 
-    /// What Services hold.
+    /// The addresses and ports that Services hold.
     pub(crate) fn held<T>(&self, ask: impl FnOnce(&Held) -> T) -> T {
         ask(&self.state.read().held)
     }

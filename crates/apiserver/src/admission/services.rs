@@ -113,7 +113,7 @@ impl Allocator<'_> {
         let families = map_mut(service, "spec").entry("ipFamilies").or_insert(Value::Null);
         let mut all = families.as_array().cloned().unwrap_or_default();
         if is_open {
-            // Who writes the endpoints decides: the Service can have both.
+            // The author of the endpoints decides: the Service can have both.
             if all.is_empty() {
                 all.push(json!("IPv4"));
             }
@@ -298,7 +298,7 @@ impl Allocator<'_> {
 struct Ports<'a> {
     store: &'a Store,
     names: &'a Names,
-    /// What this request has got already.
+    /// The addresses and ports that this request has got already.
     taken: Vec<i64>,
 }
 

@@ -30,7 +30,7 @@ pub(super) fn create(server: &Server, request: &Request) -> Result<Reply, Failur
     Ok(Reply::object(server, request, 201, &created).with_warnings(warnings))
 }
 
-/// What is remarkable about a new object, or one that replaces another.
+/// Warnings about a new object, or one that replaces another.
 pub(super) fn warnings_of(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = Warnings::default();
     (kind.warn)(new, old, &mut warnings);

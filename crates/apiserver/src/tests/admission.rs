@@ -1,4 +1,4 @@
-//! What a cluster's admission plugins do to new objects, where they are on.
+//! The admission plugins of a cluster, where they are on.
 
 use serde_json::Map;
 

@@ -50,7 +50,7 @@ async fn services_are_given_addresses_and_ports_as_by_a_real_server() {
     play(&sandbox(), recorded).await;
 }
 
-/// What is deprecated, has no effect, or does something else than it seems.
+/// Warnings: a field is deprecated, has no effect, or does something else than it seems.
 #[tokio::test(start_paused = true)]
 async fn a_request_gets_the_warnings_of_a_real_server() {
     let recorded: Vec<Map<String, Value>> =

@@ -1,4 +1,4 @@
-//! What an update of a Service keeps of what the server gave, and what goes with a change of type.
+//! An update of a Service keeps what the server gave, but for what goes with a change of type.
 
 use serde_json::{Map, Value, json};
 
@@ -51,7 +51,7 @@ pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
     }
 }
 
-/// What a Service of the new type cannot have goes, unless the client changed it too (`dropTypeDependentFields`).
+/// Fields that a Service of the new type cannot have go, unless the client changed them too (`dropTypeDependentFields`).
 pub(super) fn drop_by_type(new: &mut Value, old: &Value) {
     let kind = text(new, "/spec/type").to_owned();
     let was = text(old, "/spec/type");
