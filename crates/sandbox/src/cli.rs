@@ -26,6 +26,10 @@ pub struct Args {
     #[arg(short = 'f', long = "filename", value_name = "FILE|DIR|-")]
     pub filenames: Vec<PathBuf>,
 
+    /// Create the namespaces that the manifests name and do not create.
+    #[arg(long, requires = "filenames")]
+    pub create_namespaces: bool,
+
     /// The port on 127.0.0.1 to serve the API on; 0 selects a free port.
     #[arg(long, default_value_t = 0)]
     pub port: u16,

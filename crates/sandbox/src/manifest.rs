@@ -5,6 +5,7 @@
 //! kinds. Objects of such kinds may stand anywhere in the same manifests.
 
 pub mod apply;
+pub mod inert;
 
 use std::{
     collections::BTreeSet,
@@ -12,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use windlass_apiserver::{ServedKind, served_kinds};
 pub use windlass_manifest::Origin;
 use windlass_manifest::{Defect, ManifestObject, SourceError};
@@ -37,6 +38,29 @@ pub struct Manifests {
     pub objects: Vec<Object>,
     /// One line for each thing that kubectl takes without a word and nobody means, such as a key that occurs twice.
     pub warnings: Vec<String>,
+}
+
+/// The namespaces of every new cluster.
+const FIRST_NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+impl Manifests {
+    /// Adds the namespaces that objects name, that no manifest creates, and that a new cluster does not have.
+    pub fn add_namespaces(&mut self) {
+        let created = self.objects.iter().filter(|object| object.kind() == "Namespace").map(Object::name);
+        let there: BTreeSet<&str> = created.chain(FIRST_NAMESPACES).collect();
+        let missing = self.objects.iter().filter_map(|object| Some((object.namespace()?, object)));
+        let missing: std::collections::BTreeMap<_, _> =
+            missing.filter(|(name, _)| !there.contains(name)).collect();
+        let namespace = |(name, object): (&str, &Object)| Object {
+            origin: object.origin.clone(),
+            body: json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
+            plural: "namespaces".to_owned(),
+            namespaced: false,
+            is_of_new_kind: false,
+        };
+        let missing: Vec<Object> = missing.into_iter().map(namespace).collect();
+        self.objects.extend(missing);
+    }
 }
 
 /// A kind of which objects can be created.

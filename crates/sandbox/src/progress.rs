@@ -147,15 +147,23 @@ impl Progress {
         self.targets.is_empty()
     }
 
-    /// The message at the end: `all Deployments are rolled out: 3`.
-    pub fn done(&self) -> String {
+    /// The message at the end: `all Deployments are rolled out: 3`. It names DaemonSets that no node fits: they are complete
+    /// without a pod.
+    pub fn done(&self, cluster: &Cluster) -> String {
         let has = |kind: &str| self.targets.iter().any(|target| target.kind == kind);
         let kinds = match (has("Deployment"), has("DaemonSet")) {
             (true, true) => "Deployments and DaemonSets",
             (false, true) => "DaemonSets",
             _ => "Deployments",
         };
-        format!("all {kinds} are rolled out: {}", self.targets.len())
+        let has_no_pod = |target: &&Target| {
+            let daemon_set = cluster.daemon_sets.get(&target.key).filter(|_| target.kind == "DaemonSet");
+            daemon_set.is_some_and(|object| number(object, "/status/desiredNumberScheduled") == 0)
+        };
+        let empty = self.targets.iter().filter(has_no_pod);
+        let empty: String =
+            empty.map(|target| format!("; {target} has no pod: it matches no node")).collect();
+        format!("all {kinds} are rolled out: {}{empty}", self.targets.len())
     }
 
     /// The completion after the object of this kind and name has changed in the cluster. Only this one is judged.
@@ -387,7 +395,12 @@ mod tests {
                                       "ownerReferences": [{"uid": "a", "controller": true}]},
                          "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "no"}]}});
         let mut progress = Progress::new(Target::new("DaemonSet", ("shop".to_owned(), "agent".to_owned())));
-        assert_eq!(progress.done(), "all DaemonSets are rolled out: 1");
+        assert_eq!(progress.done(&cluster), "all DaemonSets are rolled out: 1");
+        let nowhere = json!({"metadata": {"namespace": "shop", "name": "agent", "uid": "a"}, "status": {}});
+        let mut empty = Cluster::default();
+        empty.observe(ObjectChange { kind: Followed::DaemonSet, object: nowhere, deleted: false });
+        let said = "all DaemonSets are rolled out: 1; DaemonSet shop/agent has no pod: it matches no node";
+        assert_eq!(progress.done(&empty), said);
         assert_eq!(progress.unfinished(&cluster), "DaemonSet shop/agent does not exist");
         for (kind, object) in [(Followed::DaemonSet, daemon_set), (Followed::Pod, pod)] {
             cluster.observe(ObjectChange { kind, object, deleted: false });

@@ -102,7 +102,11 @@ async fn session(
 ) -> anyhow::Result<()> {
     let Environment { now, mut input, output, terminal, colour, interrupted } = environment;
     node_flags::check(args.nodes, &args.node_labels, &args.node_taints)?;
-    let Manifests { objects, warnings } = manifest::read(&args.filenames, input.as_mut())?;
+    let mut manifests = manifest::read(&args.filenames, input.as_mut())?;
+    if args.create_namespaces {
+        manifests.add_namespaces();
+    }
+    let Manifests { objects, warnings } = manifests;
     warnings.iter().for_each(|warning| warn(warning));
 
     let mut options = Options::new(now.clone());
@@ -258,12 +262,18 @@ async fn perform(
     if broken {
         return Ok(End::OutputClosed);
     }
+    for note in manifest::inert::notes(&objects) {
+        if console.line(&note).is_err() {
+            return Ok(End::OutputClosed);
+        }
+    }
+    let not_run = manifest::inert::workloads(&objects);
     let target = |object: &Object| Target::new(object.kind(), cluster::key(&object.body));
     let targets: Vec<Target> = objects.iter().filter_map(target).collect();
     // They are a multiple of the manifests' size.
     drop(objects);
     if args.exit_when_complete {
-        return wait(client, args, targets, console).await;
+        return wait(client, args, targets, &not_run, console).await;
     }
     if console.terminal {
         view::show(cluster::changes(client), heading, console.colour, shutdown)
@@ -288,14 +298,19 @@ async fn wait(
     client: &Client,
     args: &Args,
     targets: Vec<Target>,
+    not_run: &str,
     console: &mut Console,
 ) -> anyhow::Result<End> {
+    let end = |text: String, console: &mut Console| {
+        let rest = if not_run.is_empty() { String::new() } else { format!("; not run: {not_run}") };
+        console.line(&(text + &rest)).map_or(End::OutputClosed, |()| End::Complete)
+    };
     let mut progress = Progress::new(targets);
     if progress.is_empty() {
-        return match console.line("the manifests have no Deployment or DaemonSet: nothing to wait for") {
-            Ok(()) => Ok(End::Complete),
-            Err(_) => Ok(End::OutputClosed),
-        };
+        return Ok(end(
+            "the manifests have no Deployment or DaemonSet: nothing to wait for".to_owned(),
+            console,
+        ));
     }
     let mut changes = cluster::changes(client);
     let mut lines = EventLines::default();
@@ -319,9 +334,7 @@ async fn wait(
                 match progress.completion_after(kind, key, &cluster) {
                     Completion::Pending => {}
                     Completion::Failed(why) => bail!("{why}"),
-                    Completion::Complete => {
-                        return Ok(console.line(&progress.done()).map_or(End::OutputClosed, |()| End::Complete));
-                    }
+                    Completion::Complete => return Ok(end(progress.done(&cluster), console)),
                 }
             }
         }

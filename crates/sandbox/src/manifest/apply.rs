@@ -115,6 +115,9 @@ fn names(objects: &[&Object]) -> String {
 /// The server's message without its prefix, which names the object again.
 fn explain(object: &Object, error: &CallError) -> String {
     let message = error.to_string();
+    if object.namespace().is_some_and(|name| message == format!("namespaces \"{name}\" not found")) {
+        return format!("{message}; add it to the manifests, or create all with --create-namespaces");
+    }
     let prefix = format!("\"{}\" is invalid: ", object.name());
     match message.split_once(&prefix) {
         Some((_, rest)) => rest.to_owned(),
