@@ -215,6 +215,7 @@ fn several_deployments_are_followed_at_once() {
 #[test]
 fn github_actions_gets_an_annotation_and_a_table_of_a_failure() {
     let sandbox = Sandbox::start(&[]);
+    // No image has such a name.
     sandbox.create_web("app|x:broken", &json!({"progressDeadlineSeconds": 2}));
     let summary = sandbox.file("summary.md");
     std::fs::write(&summary, "before\n").unwrap();
@@ -232,11 +233,11 @@ fn github_actions_gets_an_annotation_and_a_table_of_a_failure() {
     let commands: Vec<&str> = ended.out.lines().filter(|line| line.starts_with("::")).collect();
     let [command] = commands[..] else { panic!("{ended:?}") };
     let start = "::error title=Rollout of default/web::the rollout exceeded its progress deadline";
-    assert!(command.starts_with(start) && command.contains("ImagePullBackOff"), "{command}");
+    assert!(command.starts_with(start) && command.contains("InvalidImageName"), "{command}");
     let table = std::fs::read_to_string(&summary).unwrap();
     assert!(table.starts_with("before\n### Rollouts that did not complete\n"), "{table}");
     assert!(table.contains("| `default/web` | 1 | 0 of 3 | `the rollout exceeded"), "{table}");
-    assert!(table.contains("| `ImagePullBackOff` | 0 |") && table.contains("app\\|x:broken"), "{table}");
+    assert!(table.contains("| `InvalidImageName` | 0 |") && table.contains("app\\|x:broken"), "{table}");
     // The rows have the columns of their heads, whatever the texts contain.
     let bars = |line: &str| line.replace("\\|", "").matches('|').count();
     assert!(
