@@ -65,8 +65,9 @@ fn concerns(call: &Call) -> (&str, &str) {
 fn without(object: &Value, pointers: &[&str]) -> Value {
     let mut rest = object.clone();
     for pointer in pointers.iter().chain(&["/metadata/resourceVersion", "/metadata/managedFields"]) {
-        if let Some(value) = rest.pointer_mut(pointer) {
-            *value = Value::Null;
+        let (parent, field) = pointer.rsplit_once('/').unwrap_or_default();
+        if let Some(map) = rest.pointer_mut(parent).and_then(Value::as_object_mut) {
+            map.remove(field);
         }
     }
     rest
