@@ -408,6 +408,14 @@ async fn each_installation_rolls_out_on_the_sandbox() {
             let labels = json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}});
             cluster.call(Method::PATCH, &path, &labels).await;
         }
+        let deployment = installation.of("Deployment").next().unwrap();
+        // Certificates come from the user.
+        let secrets =
+            format!("/api/v1/namespaces/{}/secrets", deployment["metadata"]["namespace"].as_str().unwrap());
+        let volumes = deployment["spec"]["template"]["spec"]["volumes"].as_array().into_iter().flatten();
+        for name in volumes.filter_map(|volume| volume["secret"]["secretName"].as_str()) {
+            cluster.call(Method::POST, &secrets, &json!({"metadata": {"name": name}})).await;
+        }
         for object in &installation.objects {
             // The operator's kinds are not served there.
             if object["apiVersion"] != "monitoring.coreos.com/v1" {
@@ -415,7 +423,6 @@ async fn each_installation_rolls_out_on_the_sandbox() {
                 cluster.call(Method::POST, &path, object).await;
             }
         }
-        let deployment = installation.of("Deployment").next().unwrap();
         let path = format!("{}/{}", collection(deployment), deployment["metadata"]["name"].as_str().unwrap());
         let replicas = &deployment["spec"]["replicas"];
         let mut status = Value::Null;
