@@ -26,6 +26,7 @@ pub mod registry;
 pub mod replicas;
 pub mod replicaset;
 pub mod replicationcontroller;
+mod revisions;
 pub mod rolling_update;
 pub mod root_ca_cert;
 pub mod serviceaccount;

@@ -11,10 +11,10 @@ use crate::model::{
     CONTROLLER_REVISION_HASH, Condition, DaemonSetStatus, DeploymentStatus, Meta, NamespaceStatus,
     ReplicaSetStatus,
 };
-use crate::plan::daemonset::revisions::RevisionChange;
 use crate::plan::deployment::Change;
 use crate::plan::deployment::revision::ROLLBACK_TO;
 use crate::plan::deployment::rollback::RollBack;
+use crate::plan::revisions::RevisionChange;
 
 /// Scales a ReplicaSet and updates its annotations (merge patch).
 pub fn change(replica_set: &Meta, change: &Change) -> Value {

@@ -1,7 +1,5 @@
 //! A DaemonSet, with its template as raw JSON.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -212,37 +210,6 @@ impl DaemonSet {
     /// Whether a node may run two pods in an update (upstream: `AllowsSurge`).
     pub fn allows_surge(&self) -> bool {
         self.budget(1).0 > 0
-    }
-}
-
-/// A DaemonSet with all of its annotations, as it is read for a new revision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AnnotatedDaemonSet {
-    /// The DaemonSet.
-    pub daemon_set: DaemonSet,
-    /// `metadata.annotations`.
-    pub annotations: BTreeMap<String, String>,
-}
-
-#[derive(Deserialize)]
-struct AnnotatedWire<'a> {
-    #[serde(borrow)]
-    metadata: MetaWire<'a>,
-}
-
-impl Record for AnnotatedDaemonSet {
-    const RESOURCE: Resource = DaemonSet::RESOURCE;
-
-    fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error> {
-        let AnnotatedWire { metadata } = serde_json::from_str(json)?;
-        let pairs = metadata.annotations.0.iter();
-        let annotations =
-            pairs.map(|(key, value)| (key.as_str().to_owned(), value.as_str().to_owned())).collect();
-        Ok(AnnotatedDaemonSet { daemon_set: DaemonSet::decode(json, interner)?, annotations })
-    }
-
-    fn meta(&self) -> &Meta {
-        &self.daemon_set.meta
     }
 }
 

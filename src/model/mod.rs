@@ -4,6 +4,7 @@
 //! allocated, strings that many objects share are stored once, and a pod template stays raw JSON, so
 //! that a field newer than any type of ours survives the way from a Deployment to its pods.
 
+pub mod annotated;
 pub mod clusterrole;
 pub mod condition;
 pub mod configmap;
@@ -34,12 +35,13 @@ pub mod template_equality;
 pub mod texts;
 pub mod wire;
 
+pub use annotated::Annotated;
 pub use clusterrole::ClusterRole;
 pub use condition::Condition;
 pub use configmap::ConfigMap;
 pub use container_text::ContainerText;
 pub use controllerrevision::{CONTROLLER_REVISION_HASH, ControllerRevision};
-pub use daemonset::{AnnotatedDaemonSet, DaemonSet, DaemonSetStatus, UpdateStrategy};
+pub use daemonset::{DaemonSet, DaemonSetStatus, UpdateStrategy};
 pub use deployment::{Deployment, DeploymentStatus, Strategy};
 pub use intern::Interner;
 pub use meta::{ControllerRef, Meta, ObjectKey, StringMap, Uid};

@@ -10,18 +10,20 @@ use tokio::time::Instant;
 
 use super::{DaemonSetController, ENTRY};
 use crate::controllers::patch;
+use crate::controllers::revisions::Creation;
 use crate::engine::controller::Executed;
 use crate::engine::error::SyncError;
 use crate::engine::execute::{AT_ONCE, Written, path, raw};
-use crate::model::{AnnotatedDaemonSet, ControllerRevision, DaemonSet, Meta, Pod, Record};
+use crate::model::{DaemonSet, Meta, Pod, Record};
 use crate::plan::EventNote;
 use crate::plan::daemonset::body::pod_body;
 use crate::plan::daemonset::names::{self, Names};
 use crate::plan::daemonset::refused::Refusals;
-use crate::plan::daemonset::revisions::{self, NewRevision, next_collision, revision_body};
+use crate::plan::daemonset::revisions::{self, revision_body};
 use crate::plan::daemonset::status::Outcome;
 use crate::plan::daemonset::{Deletion, NewPod, Plan, Reason, Write};
 use crate::plan::replicaset::slow_start::slow_start_batches;
+use crate::plan::revisions::{NewRevision, next_collision};
 use crate::runtime::api::ApiError;
 use crate::runtime::request::{self, PatchType};
 
@@ -107,98 +109,26 @@ impl DaemonSetController {
         self.context.is_unchanged(&self.daemon_sets, &daemon_set.meta)
     }
 
-    /// The DaemonSet in the API server, with its annotations; a conflict where its identity has changed.
-    async fn read_afresh(
-        &self,
-        daemon_set: &DaemonSet,
-        what: impl Fn() -> String,
-    ) -> Result<AnnotatedDaemonSet, SyncError> {
-        let Meta { key, uid, .. } = &daemon_set.meta;
-        let fresh = self.context.read(daemon_set, &path(DaemonSet::RESOURCE, &daemon_set.meta)).await;
-        let fresh: AnnotatedDaemonSet = match fresh {
-            Ok(fresh) => fresh,
-            Err(error) => {
-                if let SyncError::Gone { .. } = error {
-                    self.context.expectations.expect_deletion(uid, DaemonSet::RESOURCE, key, uid, None);
-                }
-                return Err(error);
-            }
-        };
-        let meta = fresh.meta();
-        if meta.uid == *uid && !meta.is_deleting() && meta.generation == daemon_set.meta.generation {
-            return Ok(fresh);
-        }
-        if meta.uid == *uid {
-            self.context.expect_write(daemon_set, DaemonSet::RESOURCE, meta.resource_version);
-        } else {
-            self.context.expectations.expect_deletion(uid, DaemonSet::RESOURCE, key, uid, None);
-        }
-        Err(SyncError::Overtaken { what: what() })
-    }
-
-    /// Creates the revision of the current template. A lost reply needs no read: the next request has the same name,
-    /// and resolves it.
+    /// Creates the revision of the current template.
     async fn create_revision(
         &self,
         daemon_set: &DaemonSet,
         new: &NewRevision,
         outcome: &mut Outcome,
     ) -> Result<(), SyncError> {
-        let namespace = &daemon_set.meta.key.namespace;
-        let what = || format!("creating ControllerRevision {namespace}/{}", new.name);
-        let json = |error| SyncError::Json { what: what(), error };
-        let fresh = self.read_afresh(daemon_set, what).await?;
-        let body = revision_body(daemon_set, new, &fresh.annotations).and_then(raw).map_err(json)?;
-        let collection = ControllerRevision::RESOURCE.path(Some(namespace));
-        let request = request::post(&collection, &[self.context.field_manager()], &body).map_err(json)?;
-        let still_wanted = || self.may_continue(daemon_set);
-        let error = match self.context.api_for(daemon_set).call_while::<Written>(request, still_wanted).await
-        {
-            Ok(written) => {
-                let version = written.resource_version().unwrap_or(0);
-                self.context.expect_write(daemon_set, ControllerRevision::RESOURCE, version);
-                return Ok(());
-            }
-            Err(error) => error,
+        let (component, owners) = (ENTRY.component, &*self.daemon_sets);
+        let creation = Creation { owner: daemon_set, owners, component, name: &new.name };
+        let count = |of: &DaemonSet| of.status.collision_count;
+        let collided = |fresh: &DaemonSet| {
+            next_collision((&daemon_set.meta, count(daemon_set)), (&fresh.meta, count(fresh)))
         };
-        if !error.is_already_exists() {
-            let error = SyncError::creation(what(), error);
-            if let SyncError::Refused { .. } = &error {
-                let message = format!("Error creating: {}", error.reason());
-                self.context.record_event(
-                    ENTRY.component,
-                    daemon_set,
-                    EventNote::warning("FailedCreate", message),
-                );
-            }
-            return Err(error);
-        }
-        let existing = self.context.read(daemon_set, &format!("{collection}/{}", new.name)).await;
-        let existing: Option<ControllerRevision> = match existing {
-            Ok(existing) => Some(existing),
-            Err(SyncError::Gone { .. }) => None,
-            Err(error) => return Err(error),
-        };
-        if let Some(existing) = &existing {
-            let version = existing.meta.resource_version;
-            self.context.expect_write(daemon_set, ControllerRevision::RESOURCE, version);
-        }
-        match revisions::on_taken(daemon_set, new, existing.as_ref()) {
-            revisions::Taken::Use => Ok(()),
-            revisions::Taken::PlanAgain => Err(SyncError::Conflict { what: what(), error }),
-            revisions::Taken::Collision => {
-                let fresh = self.read_afresh(daemon_set, what).await?;
-                outcome.collision = next_collision(daemon_set, &fresh.daemon_set);
-                match outcome.collision {
-                    Some(_) => Err(SyncError::NameTaken { name: new.name.clone() }),
-                    None => {
-                        let version = fresh.meta().resource_version;
-                        self.context.expect_write(daemon_set, DaemonSet::RESOURCE, version);
-                        Err(SyncError::Conflict { what: what(), error })
-                    }
-                }
-            }
-        }
+        let body = |annotations: &_| revision_body(daemon_set, new, annotations);
+        let on_taken = |existing: Option<&_>| revisions::on_taken(daemon_set, new, existing);
+        let created = creation.create(&self.context, body, on_taken, collided).await;
+        created.map_err(|(error, collision)| {
+            outcome.collision = collision;
+            error
+        })
     }
 
     /// Creates pods in slow-start batches. After a refusal the current batch is completed, and no other is sent

@@ -13,11 +13,11 @@ use parking_lot::Mutex;
 use crate::engine::in_doubt_writes::LATEST;
 use crate::engine::owner_memory::Forget;
 use crate::model::{DaemonSet, Meta, Node, ObjectKey, Uid};
-use crate::plan::daemonset::backoff::FailedPodBackoff;
 use crate::plan::daemonset::names::{Marks, Names};
-use crate::plan::daemonset::recent_creations::RecentCreations;
 use crate::plan::daemonset::refused::RefusedCreations;
 use crate::plan::daemonset::{Members, Placement, Verdict, Verdicts};
+use crate::plan::fixed_place_backoff::FailedPodBackoff;
+use crate::plan::recent_creations::RecentCreations;
 use crate::runtime::store::{Change, Store};
 
 /// The state of all DaemonSets, by UID.

@@ -5,17 +5,14 @@
 //! ([`node_decision::decide`]), to the counts of the rollout ([`rolling::Tally`]) and to those of the status
 //! ([`status::Counts`]) depends on that node alone.
 
-pub mod backoff;
 pub mod body;
 pub mod explain;
-pub mod go_json;
 pub mod members;
 pub mod names;
 pub mod node_decision;
 pub mod node_pass;
 pub mod order;
 pub mod placement;
-pub mod recent_creations;
 pub mod refused;
 pub mod revisions;
 pub mod rolling;
@@ -30,17 +27,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use self::backoff::FailedPodBackoff;
 pub use self::explain::PlanReason;
 pub use self::members::Members;
 use self::names::{Marks, Names};
 use self::node_pass::NodePass;
 pub use self::placement::{Placement, Verdict, Verdicts};
-use self::recent_creations::RecentCreations;
 use self::refused::RefusedCreations;
 use self::revisions::{History, NewRevision, RevisionChange, claim_revision};
 use super::EventNote;
 use super::claim::Claim;
+use super::fixed_place_backoff::FailedPodBackoff;
+use super::recent_creations::RecentCreations;
 use super::replicaset::status::until;
 use crate::model::{ControllerRevision, DaemonSet, DaemonSetStatus, Pod, Uid};
 

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::backoff::FailedPodBackoff;
 use super::members::PodsOfNode;
 use super::placement::Verdict;
 use super::revisions::History;
 use super::{Deletion, Reason};
 use crate::model::{DaemonSet, Phase, Pod, Uid};
+use crate::plan::fixed_place_backoff::FailedPodBackoff;
 
 /// The input of the decision about a node, except the node itself.
 #[derive(Clone, Copy, Debug)]

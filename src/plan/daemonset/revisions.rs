@@ -8,20 +8,18 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde::Serialize;
-use serde_json::Value;
-use serde_json::value::RawValue;
-
 use super::names::fnv1a_64;
 use super::{BURST, Members, Write};
 use crate::model::controllerrevision::Contents;
 use crate::model::template::SAFE_ALPHABET;
 use crate::model::{
-    CONTROLLER_REVISION_HASH, ControllerRevision, DaemonSet, Interner, Pod, Record, StringMap,
+    CONTROLLER_REVISION_HASH, ControllerRevision, DaemonSet, Interner, Meta, Pod, Record, StringMap,
 };
+use crate::plan::OwnerReference;
 use crate::plan::claim::{Claim, claim};
 use crate::plan::deployment::new_replica_set::replica_set_name;
-use crate::plan::replicaset::new_pod::OwnerReference;
+use crate::plan::revisions;
+pub use crate::plan::revisions::{NewRevision, RevisionChange, Taken, data};
 
 /// The label with the template generation of a pod's DaemonSet, by which pods were known before there were revisions.
 pub const POD_TEMPLATE_GENERATION: &str = "pod-template-generation";
@@ -31,26 +29,6 @@ const OF_STATEFUL_SET: &str = "controller.kubernetes.io/hash";
 
 /// The longest value of a label.
 const LONGEST_VALUE: usize = 63;
-
-/// The revision to create.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewRevision {
-    /// `<daemon set>-<hash>`.
-    pub name: String,
-    /// The value of the hash label.
-    pub hash: String,
-    /// Its number.
-    pub number: i64,
-}
-
-/// The changes to a revision.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RevisionChange {
-    /// The value of the hash label.
-    pub hash: Option<String>,
-    /// The number.
-    pub number: Option<i64>,
-}
 
 /// Whether the DaemonSet controls this revision, may adopt it, or must release it. A revision whose data has another
 /// shape belongs to another kind of owner, whatever its labels are.
@@ -96,8 +74,9 @@ impl<'a> History<'a> {
         let mut matching = has(&wanted);
         if matching.is_empty() && !revisions.is_empty() {
             // Numbers that are no 64-bit integers are rounded in the data, so that the template differs from its revision.
-            let stored =
-                data(daemon_set).ok().and_then(|data| Contents::of_data(&data, &mut Interner::default()));
+            let stored = data(&daemon_set.template)
+                .ok()
+                .and_then(|data| Contents::of_data(&data, &mut Interner::default()));
             matching = stored.as_ref().map(has).unwrap_or_default();
         }
         // The highest number; of equal ones the oldest, and then the first by name.
@@ -243,17 +222,6 @@ fn hash_of(revision: &ControllerRevision) -> String {
     }
 }
 
-/// The reaction to a revision whose name is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// It has this template and this hash: use it.
-    Use,
-    /// It is owned, or was deleted meanwhile: plan again when the cache shows it.
-    PlanAgain,
-    /// It has other contents: count the collision ([`next_collision`]) and plan again.
-    Collision,
-}
-
 /// Decides about a creation whose name is taken by `existing`; `None` where it was deleted since.
 pub fn on_taken(daemon_set: &DaemonSet, new: &NewRevision, existing: Option<&ControllerRevision>) -> Taken {
     let Some(existing) = existing else { return Taken::PlanAgain };
@@ -266,54 +234,7 @@ pub fn on_taken(daemon_set: &DaemonSet, new: &NewRevision, existing: Option<&Con
     }
 }
 
-/// The `collisionCount` to write after a collision, by a fresh read of the DaemonSet. `None` where the cache was
-/// behind: then planning again suffices.
-pub fn next_collision(daemon_set: &DaemonSet, fresh: &DaemonSet) -> Option<i32> {
-    let (ours, theirs) = (daemon_set.status.collision_count, fresh.status.collision_count);
-    let is_same = ours == theirs && daemon_set.meta.uid == fresh.meta.uid;
-    is_same.then(|| theirs.unwrap_or(0).max(0).saturating_add(1))
-}
-
-/// `data` of the revision of the current template: a strategic merge patch, byte for byte as upstream and kubectl write
-/// it, since both compare bytes.
-///
-/// # Errors
-/// When the template is not the object that it was decoded as; cannot happen to a decoded one.
-pub fn data(daemon_set: &DaemonSet) -> Result<String, serde_json::Error> {
-    let template: BTreeMap<String, Value> = serde_json::from_str(&daemon_set.template.json())?;
-    let mut fields: BTreeMap<&str, String> = BTreeMap::new();
-    for (key, value) in &template {
-        fields.insert(key, super::go_json::canonical(value));
-    }
-    fields.insert("$patch", "\"replace\"".to_owned());
-    let fields: Vec<String> =
-        fields.iter().map(|(key, value)| format!("{}:{value}", super::go_json::string(key))).collect();
-    Ok(format!("{{\"spec\":{{\"template\":{{{}}}}}}}", fields.join(",")))
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct RevisionBody<'a> {
-    api_version: &'static str,
-    kind: &'static str,
-    metadata: RevisionMeta<'a>,
-    data: &'a RawValue,
-    revision: i64,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct RevisionMeta<'a> {
-    name: &'a str,
-    namespace: &'a str,
-    labels: BTreeMap<&'a str, &'a str>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    annotations: &'a BTreeMap<String, String>,
-    owner_references: [OwnerReference<'a>; 1],
-}
-
-/// The JSON of a new revision. `annotations` are all that the DaemonSet has now, by a fresh read: the change cause is
-/// among them.
+/// The JSON of a new revision. `annotations` are all that the DaemonSet has now, by a fresh read.
 ///
 /// # Errors
 /// As for [`data`].
@@ -322,26 +243,9 @@ pub fn revision_body(
     new: &NewRevision,
     annotations: &BTreeMap<String, String>,
 ) -> Result<Vec<u8>, serde_json::Error> {
-    let labels = daemon_set.template.labels.iter().chain([(CONTROLLER_REVISION_HASH, new.hash.as_str())]);
-    let key = &daemon_set.meta.key;
-    serde_json::to_vec(&RevisionBody {
-        api_version: "apps/v1",
-        kind: "ControllerRevision",
-        metadata: RevisionMeta {
-            name: &new.name,
-            namespace: &key.namespace,
-            labels: labels.collect(),
-            annotations,
-            owner_references: [OwnerReference::controller(
-                "apps/v1",
-                "DaemonSet",
-                &key.name,
-                &daemon_set.meta.uid,
-            )],
-        },
-        data: &RawValue::from_string(data(daemon_set)?)?,
-        revision: new.number,
-    })
+    let Meta { key, uid, .. } = &daemon_set.meta;
+    let owner = OwnerReference::controller("apps/v1", "DaemonSet", &key.name, uid);
+    revisions::body(owner, &key.namespace, &daemon_set.template, new, CONTROLLER_REVISION_HASH, annotations)
 }
 
 #[cfg(test)]

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use windlass::model::{DaemonSet, DaemonSetStatus, Interner, Node, Pod, Record};
-use windlass::plan::daemonset::backoff::FailedPodBackoff;
 use windlass::plan::daemonset::names::Marks;
 use windlass::plan::daemonset::refused::{Refusals, RefusedCreations};
 use windlass::plan::daemonset::{IsTaken, Members, Observed, Placement, Plan, Verdicts, plan};
+use windlass::plan::fixed_place_backoff::FailedPodBackoff;
 
 pub struct World {
     pub now: Timestamp,

@@ -23,7 +23,8 @@ impl World {
                         Taken::Use => return true,
                         Taken::PlanAgain => return false,
                         Taken::Collision => {
-                            let count = revisions::next_collision(daemon_set, daemon_set).unwrap();
+                            let of = (&daemon_set.meta, daemon_set.status.collision_count);
+                            let count = windlass::plan::revisions::next_collision(of, of).unwrap();
                             self.daemon_set["status"]["collisionCount"] = count.into();
                             self.say("controller", &format!("collision {count}"));
                             return false;

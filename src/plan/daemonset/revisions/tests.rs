@@ -39,7 +39,7 @@ fn named(name: &str, labels: &str, number: i64, data: &str) -> Arc<ControllerRev
 }
 
 fn of(tag: &str) -> String {
-    data(&daemon_set(&image(tag))).unwrap()
+    data(&daemon_set(&image(tag)).template).unwrap()
 }
 
 fn pod(labels: &str) -> Arc<Pod> {
@@ -78,7 +78,7 @@ fn data_is_the_patch_that_kubectl_compares_byte_by_byte() {
         "metadata": {"labels": {"b": "2", "app": "agent"}, "creationTimestamp": null}
     });
     assert_eq!(
-        data(&daemon_set(&template)).unwrap(),
+        data(&daemon_set(&template).template).unwrap(),
         concat!(
             r#"{"spec":{"template":{"$patch":"replace","metadata":{"creationTimestamp":null,"labels":{"app":"agent","b":"2"}},"#,
             r#""spec":{"containers":[{"args":["\u003c\u0026\u003e"],"image":"i","name":"a"}],"terminationGracePeriodSeconds":30}}}}"#
@@ -136,7 +136,7 @@ fn a_number_that_the_data_rounds_does_not_create_a_revision_at_each_sync() {
     template["spec"]["tolerations"] =
         json!([{"key": "k", "operator": "Exists", "tolerationSeconds": u64::MAX}]);
     let daemon_set = daemon_set(&template);
-    let stored = revision("abc", 1, &data(&daemon_set).unwrap());
+    let stored = revision("abc", 1, &data(&daemon_set.template).unwrap());
     assert_eq!(written(&daemon_set, &[stored], &[]), [""; 0]);
 }
 
@@ -277,9 +277,11 @@ fn a_collision_is_counted_once_and_gives_another_name() {
         daemon_set.status.collision_count = count;
         daemon_set
     };
-    assert_eq!(next_collision(&with(None), &with(None)), Some(1));
-    assert_eq!(next_collision(&with(Some(4)), &with(Some(4))), Some(5));
-    assert_eq!(next_collision(&with(None), &with(Some(1))), None, "the cache is behind");
-    assert_eq!(next_collision(&with(Some(i32::MAX)), &with(Some(i32::MAX))), Some(i32::MAX));
+    let meta = current().meta;
+    let next = |ours, fresh| next_collision((&meta, ours), (&meta, fresh));
+    assert_eq!(next(None, None), Some(1));
+    assert_eq!(next(Some(4), Some(4)), Some(5));
+    assert_eq!(next(None, Some(1)), None, "the cache is behind");
+    assert_eq!(next(Some(i32::MAX), Some(i32::MAX)), Some(i32::MAX));
     assert_ne!(with(Some(1)).template.hash(Some(1)), with(None).template.hash(None));
 }

@@ -1,7 +1,8 @@
-//! How soon a failed DaemonSet pod is replaced: at once, then after 1, 2, 4, … 900 seconds, per node.
+//! How soon a failed pod is replaced that has a fixed place: at once, then after 1, 2, 4, … 900 seconds, per place. The
+//! place of a DaemonSet's pod is its node, that of a StatefulSet's pod is its name.
 //!
-//! A DaemonSet pod cannot run elsewhere: where its node refuses it, each replacement fails like the one before. A new
-//! generation of the DaemonSet resets the backoff, as it may fix the cause. The state is in memory only.
+//! Such a pod cannot be replaced elsewhere: where its node refuses it, each replacement fails like the one before. A new
+//! generation of the owner resets the backoff, as it may fix the cause. The state is in memory only.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,14 +13,14 @@ use jiff::{SignedDuration, Timestamp};
 const FIRST: SignedDuration = SignedDuration::from_secs(1);
 /// The longest wait.
 const LONGEST: SignedDuration = SignedDuration::from_secs(15 * 60);
-/// After this long without a failure the backoff of a node is reset.
+/// After this long without a failure the backoff of a place is reset.
 const FORGOTTEN: SignedDuration = SignedDuration::from_secs(2 * 15 * 60);
 
-/// The nodes of one DaemonSet on which pods have failed.
+/// The places of one owner at which pods have failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailedPodBackoff {
     generation: i64,
-    nodes: BTreeMap<Arc<str>, Step>,
+    places: BTreeMap<Arc<str>, Step>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,40 +36,40 @@ impl Step {
 }
 
 impl FailedPodBackoff {
-    /// Until when failed pods stay on this node; `None` if they may be replaced now.
-    pub fn until(&self, generation: i64, node: &str, now: Timestamp) -> Option<Timestamp> {
+    /// Until when failed pods stay at this place; `None` if they may be replaced now.
+    pub fn until(&self, generation: i64, place: &str, now: Timestamp) -> Option<Timestamp> {
         let step =
-            self.nodes.get(node).filter(|step| self.generation == generation && !step.is_forgotten(now))?;
+            self.places.get(place).filter(|step| self.generation == generation && !step.is_forgotten(now))?;
         let until = step.since.saturating_add(step.wait).unwrap_or(Timestamp::MAX);
         // A clock that was set back must not delay anything for longer than the wait itself.
         (until > now && step.since <= now.saturating_add(step.wait).unwrap_or(Timestamp::MAX))
             .then_some(until)
     }
 
-    /// A failed pod of this node was deleted.
-    pub fn deleted(&mut self, generation: i64, node: &Arc<str>, now: Timestamp) {
+    /// A failed pod of this place was deleted.
+    pub fn deleted(&mut self, generation: i64, place: &Arc<str>, now: Timestamp) {
         if self.generation != generation {
-            self.nodes.clear();
+            self.places.clear();
             self.generation = generation;
         }
-        let before = self.nodes.get(node).filter(|step| !step.is_forgotten(now));
+        let before = self.places.get(place).filter(|step| !step.is_forgotten(now));
         let wait = before.map_or(FIRST, |step| step.wait.saturating_mul(2).min(LONGEST));
-        self.nodes.insert(node.clone(), Step { since: now, wait });
+        self.places.insert(place.clone(), Step { since: now, wait });
     }
 
-    /// Drops the nodes without a failure in the last half hour.
+    /// Drops the places without a failure in the last half hour.
     pub fn collect(&mut self, now: Timestamp) {
-        self.nodes.retain(|_, step| !step.is_forgotten(now));
+        self.places.retain(|_, step| !step.is_forgotten(now));
     }
 
-    /// How many nodes have had failed pods.
+    /// How many places have had failed pods.
     pub fn len(&self) -> usize {
-        self.nodes.len()
+        self.places.len()
     }
 
-    /// Whether no node has had failed pods.
+    /// Whether no place has had failed pods.
     pub fn is_empty(&self) -> bool {
-        self.nodes.is_empty()
+        self.places.is_empty()
     }
 }
 

@@ -1,8 +1,8 @@
-//! On which nodes a pod was created within the last minute.
+//! At which places a pod was created within the last minute: the nodes of a DaemonSet, the names of a StatefulSet's pods.
 //!
-//! A pod that is deleted as fast as it is created may show that the DaemonSet was deleted, which a lagging cache does
-//! not show. So before a node gets another pod within a minute, the DaemonSet is read afresh. A rollout gives each node
-//! one pod, and causes no read.
+//! A pod that is deleted as fast as it is created may show that its owner was deleted, which a lagging cache does not
+//! show. So before a place gets another pod within a minute, the owner is read afresh. A rollout gives each place one
+//! pod, and causes no read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use jiff::{SignedDuration, Timestamp};
 /// How long a creation is remembered.
 const REMEMBERED: SignedDuration = SignedDuration::from_secs(60);
 
-/// The nodes on which a pod was created within the last minute.
+/// The places at which a pod was created within the last minute.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecentCreations(BTreeMap<Arc<str>, Timestamp>);
 
 impl RecentCreations {
-    /// A pod was created on this node.
-    pub fn created(&mut self, node: &Arc<str>, now: Timestamp) {
-        self.0.insert(node.clone(), now);
+    /// A pod was created at this place.
+    pub fn created(&mut self, place: &Arc<str>, now: Timestamp) {
+        self.0.insert(place.clone(), now);
     }
 
     /// Whether a pod was created less than a minute ago. Also true where the clock was set back.
-    pub fn contains(&self, node: &str, now: Timestamp) -> bool {
-        self.0.get(node).is_some_and(|at| is_recent(*at, now))
+    pub fn contains(&self, place: &str, now: Timestamp) -> bool {
+        self.0.get(place).is_some_and(|at| is_recent(*at, now))
     }
 
     /// Drops entries older than a minute.
@@ -32,7 +32,7 @@ impl RecentCreations {
         self.0.retain(|_, at| is_recent(*at, now));
     }
 
-    /// Whether no node has an entry.
+    /// Whether no place has an entry.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
