@@ -78,6 +78,31 @@ impl Contents {
     }
 }
 
+/// A revision with its template, as it is read for a pod of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RevisionTemplate {
+    meta: Meta,
+    /// The template in `data`; an empty one where there is none.
+    pub template: Template,
+}
+
+impl Record for RevisionTemplate {
+    const RESOURCE: Resource = ControllerRevision::RESOURCE;
+
+    fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error> {
+        let RevisionWire { metadata, data, .. } = serde_json::from_str(json)?;
+        let data: Option<DataWire<'_>> = data.map(|data| serde_json::from_str(data.get())).transpose()?;
+        let mut fields = data.map(|data| data.spec.template).unwrap_or_default();
+        fields.remove("$patch");
+        let template = Template::decode(&to_raw_value(&fields)?, interner)?;
+        Ok(RevisionTemplate { meta: metadata.into_meta(interner)?, template })
+    }
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
 impl Record for ControllerRevision {
     const RESOURCE: Resource =
         Resource { group: "apps", version: "v1", kind: "ControllerRevision", plural: "controllerrevisions" };

@@ -1,9 +1,12 @@
-//! A PersistentVolumeClaim, as far as it is protected from deletion.
+//! A PersistentVolumeClaim: its finalizers, by which it is protected from deletion, and its owners, by which a
+//! StatefulSet decides when it is deleted.
 
-use serde::Deserialize;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use super::intern::Interner;
-use super::meta::Meta;
+use super::meta::{Meta, Uid};
 use super::record::{self, Record, Resource};
 use super::texts::Texts;
 use super::wire::{MetaWire, texts};
@@ -15,6 +18,28 @@ pub struct PersistentVolumeClaim {
     pub meta: Meta,
     /// `metadata.finalizers`, in their order.
     pub finalizers: Texts,
+    /// `metadata.ownerReferences`, all of them in their order.
+    pub owners: Box<[ClaimOwner]>,
+}
+
+/// An owner reference of a claim, whole: what belongs to others is written back as it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClaimOwner {
+    /// `apiVersion`.
+    pub api_version: Arc<str>,
+    /// `kind`.
+    pub kind: Arc<str>,
+    /// `name`.
+    pub name: Arc<str>,
+    /// `uid`.
+    pub uid: Uid,
+    /// `controller`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controller: Option<bool>,
+    /// `blockOwnerDeletion`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_owner_deletion: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -33,8 +58,17 @@ impl Record for PersistentVolumeClaim {
 
     fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error> {
         let ClaimWire { metadata } = serde_json::from_str(json)?;
+        let owners = metadata.owner_references.iter().flatten().map(|owner| ClaimOwner {
+            api_version: interner.string(owner.api_version.as_str()),
+            kind: interner.string(owner.kind.as_str()),
+            name: interner.string(owner.name.as_str()),
+            uid: Uid::new(owner.uid.as_str()),
+            controller: owner.controller,
+            block_owner_deletion: owner.block_owner_deletion,
+        });
         Ok(PersistentVolumeClaim {
             finalizers: texts(metadata.finalizers.as_deref()),
+            owners: owners.collect(),
             meta: metadata.into_meta(interner)?,
         })
     }
@@ -44,7 +78,7 @@ impl Record for PersistentVolumeClaim {
     }
 
     fn heap_bytes(&self) -> usize {
-        record::own_bytes(self) + self.finalizers.heap_bytes()
+        record::own_bytes(self) + self.finalizers.heap_bytes() + size_of_val(&*self.owners)
     }
 }
 
@@ -52,16 +86,29 @@ impl Record for PersistentVolumeClaim {
 mod tests {
     use super::*;
 
+    fn claim(metadata: &str) -> PersistentVolumeClaim {
+        let json = format!(
+            r#"{{"metadata":{{"name":"data","namespace":"shop","uid":"u","resourceVersion":"1",{metadata}}}}}"#
+        );
+        PersistentVolumeClaim::decode(&json, &mut Interner::default()).unwrap()
+    }
+
     #[test]
     fn a_claim_is_its_finalizers_in_their_order() {
         let finalizers = |json: &str| {
-            let json = format!(
-                r#"{{"metadata":{{"name":"data","namespace":"shop","uid":"u","resourceVersion":"1","finalizers":{json}}}}}"#
-            );
-            let claim = PersistentVolumeClaim::decode(&json, &mut Interner::default()).unwrap();
+            let claim = claim(&format!(r#""finalizers":{json}"#));
             claim.finalizers.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(finalizers(r#"["b/c","a/b"]"#), ["b/c", "a/b"]);
         assert_eq!(finalizers("null"), [""; 0]);
+    }
+
+    #[test]
+    fn owner_references_are_written_back_as_they_were() {
+        let json = r#"[{"apiVersion":"v1","kind":"Pod","name":"db-0","uid":"u-1","controller":true,"blockOwnerDeletion":false},
+            {"apiVersion":"example.com/v1","kind":"Backup","name":"b","uid":"u-2"}]"#;
+        let claim = claim(&format!(r#""ownerReferences":{json}"#));
+        let written = serde_json::to_value(&claim.owners).unwrap();
+        assert_eq!(written, serde_json::from_str::<serde_json::Value>(json).unwrap());
     }
 }

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use super::container_text::ContainerText;
@@ -58,6 +59,8 @@ pub struct Pod {
     /// Whether the pod failed within a minute of its start, as one does that its node refuses
     /// (`OutOfcpu`, `NodeAffinity`) or evicts at once: its replacement may fail as well.
     pub failed_early: bool,
+    /// Whether any container of it, init containers included, is known to have started.
+    pub has_started: bool,
     /// The PersistentVolumeClaims of its volumes.
     pub claims: Claims,
 }
@@ -175,6 +178,8 @@ struct ContainerStatusWire<'a> {
 struct StateWire<'a> {
     #[serde(borrow, default)]
     waiting: Option<ReasonWire<'a>>,
+    #[serde(default)]
+    running: Option<IgnoredAny>,
     #[serde(borrow, default)]
     terminated: Option<TerminatedWire<'a>>,
 }
@@ -297,6 +302,7 @@ impl PodWire<'_> {
         let is_shut_down = self.metadata.is_shut_down();
         let meta = self.metadata.into_meta(interner)?;
         Ok(Pod {
+            has_started: status.containers().any(ContainerStatusWire::has_started),
             failed_early: status.phase.as_str() == "Failed" && status.ended_early(meta.created),
             phase: match status.phase.as_str() {
                 "Running" => Phase::Running,
@@ -372,6 +378,12 @@ impl StatusWire<'_> {
 }
 
 impl ContainerStatusWire<'_> {
+    fn has_started(&self) -> bool {
+        let states = [&self.state, &self.last_state].into_iter().flatten();
+        let has = |state: &StateWire<'_>| state.running.is_some() || state.terminated.is_some();
+        self.restart_count.is_some_and(|count| count > 0) || states.into_iter().any(has)
+    }
+
     /// The reason of a waiting container. For a container that crashes again and again, its last exit
     /// is more useful than the back-off.
     fn waits(&self) -> Option<Reported<'_>> {
@@ -575,6 +587,7 @@ mod tests {
             Restarts,
             i32,
             Option<Box<Waiting>>,
+            bool,
             bool,
             Claims,
         );

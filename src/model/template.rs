@@ -148,7 +148,8 @@ fn fnv1a_32(basis: u32, bytes: &[u8]) -> u32 {
 /// chance spells no words. Upstream's alphabet (apimachinery `util/rand`).
 pub const SAFE_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-fn safe_encode(text: &str) -> String {
+/// A number as letters that make no words.
+pub(crate) fn safe_encode(text: &str) -> String {
     text.bytes().map(|byte| char::from(SAFE_ALPHABET[usize::from(byte) % SAFE_ALPHABET.len()])).collect()
 }
 

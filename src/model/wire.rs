@@ -140,7 +140,7 @@ pub struct MetaWire<'a> {
     #[serde(borrow, default)]
     pub finalizers: Option<Vec<Text<'a>>>,
     #[serde(borrow, default)]
-    owner_references: Option<Vec<OwnerWire<'a>>>,
+    pub(in crate::model) owner_references: Option<Vec<OwnerWire<'a>>>,
     #[serde(default)]
     deletion_grace_period_seconds: Option<i64>,
 }

@@ -234,6 +234,7 @@ impl<'a> StateWire<'a> {
         for field in Fields(message) {
             match field? {
                 (1, value) => state.waiting = Some(ReasonWire::from_protobuf(value.bytes()?)?),
+                (2, _) => state.running = Some(IgnoredAny),
                 (3, value) => state.terminated = Some(TerminatedWire::from_protobuf(value.bytes()?)?),
                 _ => {}
             }
