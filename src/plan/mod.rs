@@ -19,6 +19,7 @@ pub mod revisions;
 pub mod rolling_update;
 pub mod root_ca_cert;
 pub mod serviceaccount;
+pub mod statefulset;
 
 use std::fmt;
 
@@ -36,6 +37,8 @@ pub enum Reason {
     Sizes(deployment::PlanReason),
     /// Why nodes have these pods.
     Nodes(daemonset::PlanReason),
+    /// Why ordinals have these pods.
+    Ordinals(statefulset::PlanReason),
 }
 
 impl From<deployment::PlanReason> for Reason {
@@ -50,11 +53,18 @@ impl From<daemonset::PlanReason> for Reason {
     }
 }
 
+impl From<statefulset::PlanReason> for Reason {
+    fn from(reason: statefulset::PlanReason) -> Self {
+        Reason::Ordinals(reason)
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::Sizes(reason) => reason.fmt(f),
             Reason::Nodes(reason) => reason.fmt(f),
+            Reason::Ordinals(reason) => reason.fmt(f),
         }
     }
 }
@@ -65,6 +75,7 @@ impl Reason {
         match self {
             Reason::Sizes(reason) => reason.shorten(longest),
             Reason::Nodes(reason) => reason.shorten(longest),
+            Reason::Ordinals(reason) => reason.shorten(longest),
         }
     }
 
@@ -74,6 +85,7 @@ impl Reason {
             + match self {
                 Reason::Sizes(reason) => reason.heap(),
                 Reason::Nodes(reason) => reason.heap(),
+                Reason::Ordinals(reason) => reason.heap(),
             }
     }
 
@@ -81,7 +93,7 @@ impl Reason {
     pub fn named_pods(&self) -> impl Iterator<Item = &deployment::explain::NamedPod> {
         let sizes = match self {
             Reason::Sizes(reason) => Some(reason.named_pods()),
-            Reason::Nodes(_) => None,
+            Reason::Nodes(_) | Reason::Ordinals(_) => None,
         };
         sizes.into_iter().flatten()
     }
@@ -91,6 +103,7 @@ impl Reason {
         match self {
             Reason::Sizes(reason) => reason.is_at_rest(),
             Reason::Nodes(reason) => reason.is_at_rest(),
+            Reason::Ordinals(reason) => reason.is_at_rest(),
         }
     }
 }

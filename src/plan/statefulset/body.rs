@@ -1,0 +1,178 @@
+//! The pods and claims that are sent to the API server (upstream: `newStatefulSetPod`, `getPersistentVolumeClaims`).
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::claims::{ClaimPod, wanted};
+use super::in_range::{POD_INDEX, POD_NAME};
+use super::{NewPod, ordinals};
+use crate::model::statefulset::{ClaimTemplate, ClaimTemplateMeta};
+use crate::model::{CONTROLLER_REVISION_HASH, ClaimOwner, Record, StatefulSet, Template};
+use crate::plan::OwnerReference;
+
+/// The fields of an object, undecoded.
+type Fields = BTreeMap<String, Box<RawValue>>;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PodBody<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: PodMeta<'a>,
+    spec: Fields,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PodMeta<'a> {
+    name: &'a str,
+    generate_name: String,
+    namespace: &'a str,
+    labels: BTreeMap<&'a str, &'a str>,
+    #[serde(flatten)]
+    from_template: Fields,
+    owner_references: [OwnerReference<'a>; 1],
+}
+
+/// The metadata of a template that a pod gets besides the labels.
+const INHERITED: [&str; 2] = ["annotations", "finalizers"];
+
+/// The JSON of a new pod of this template, that of its revision. Fields that the controller does not change are copied
+/// byte for byte, so that a field newer than any type of ours is kept.
+///
+/// # Errors
+/// When the template is not the object that it was decoded as; cannot happen to a decoded one.
+pub fn pod_body(set: &StatefulSet, template: &Template, new: &NewPod) -> Result<Vec<u8>, serde_json::Error> {
+    let key = &set.meta.key;
+    let fields: Fields = serde_json::from_str(&template.json())?;
+    let mut from_template: Fields = field(&fields, "metadata")?;
+    from_template.retain(|field, _| INHERITED.contains(&field.as_str()));
+    let index = new.ordinal.to_string();
+    let ours = [(CONTROLLER_REVISION_HASH, &*new.revision), (POD_NAME, &*new.name), (POD_INDEX, &*index)];
+    let mut spec: Fields = field(&fields, "spec")?;
+    spec.insert("hostname".into(), to_raw_value(&new.name)?);
+    spec.insert("subdomain".into(), to_raw_value(&set.service_name)?);
+    if !set.claim_templates.names.is_empty() {
+        spec.insert("volumes".into(), to_raw_value(&volumes(set, &spec, new)?)?);
+    }
+    serde_json::to_vec(&PodBody {
+        api_version: "v1",
+        kind: "Pod",
+        metadata: PodMeta {
+            name: &new.name,
+            // Without effect beside a name. Admission webhooks read it.
+            generate_name: format!("{}-", key.name),
+            namespace: &key.namespace,
+            labels: template.labels.iter().chain(ours).collect(),
+            from_template,
+            owner_references: [OwnerReference::controller(
+                "apps/v1",
+                StatefulSet::RESOURCE.kind,
+                &key.name,
+                &set.meta.uid,
+            )],
+        },
+        spec,
+    })
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ClaimVolume<'a> {
+    name: &'a str,
+    persistent_volume_claim: ClaimSource,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ClaimSource {
+    claim_name: String,
+}
+
+/// The volumes of the claims, in the order of their templates, and then those of the pod template that have other names.
+/// Upstream's order changes from pod to pod.
+fn volumes(set: &StatefulSet, spec: &Fields, new: &NewPod) -> Result<Vec<Box<RawValue>>, serde_json::Error> {
+    let names = &set.claim_templates.names;
+    let mut volumes = Vec::new();
+    for name in names.iter() {
+        let claim_name = ordinals::claim_name(name, set, new.ordinal);
+        volumes
+            .push(to_raw_value(&ClaimVolume { name, persistent_volume_claim: ClaimSource { claim_name } })?);
+    }
+    let of_template: Option<Vec<Box<RawValue>>> =
+        spec.get("volumes").map(|raw| serde_json::from_str(raw.get())).transpose()?.flatten();
+    for volume in of_template.unwrap_or_default() {
+        #[derive(serde::Deserialize)]
+        struct Named {
+            #[serde(default)]
+            name: Option<String>,
+        }
+        let named: Named = serde_json::from_str(volume.get())?;
+        if !names.iter().any(|name| named.name.as_deref() == Some(name)) {
+            volumes.push(volume);
+        }
+    }
+    Ok(volumes)
+}
+
+/// An object within an object; none where it is absent or null.
+fn field(object: &Fields, name: &str) -> Result<Fields, serde_json::Error> {
+    match object.get(name) {
+        Some(field) => Ok(serde_json::from_str::<Option<Fields>>(field.get())?.unwrap_or_default()),
+        None => Ok(Fields::new()),
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ClaimBody<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: ClaimMeta<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spec: Option<&'a RawValue>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ClaimMeta<'a> {
+    name: &'a str,
+    namespace: &'a str,
+    labels: BTreeMap<&'a str, &'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    annotations: Option<&'a BTreeMap<String, String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner_references: Option<[ClaimOwner; 1]>,
+}
+
+/// The name and the JSON of a new claim of a pod, from the template at this place. It has the owner that the policy wants
+/// from the beginning: a StatefulSet that is deleted in the next moment would leave it behind otherwise.
+///
+/// # Errors
+/// When there is no such template; cannot happen.
+pub fn claim_body(
+    set: &StatefulSet,
+    template: &ClaimTemplate,
+    new: &NewPod,
+) -> Result<(String, Vec<u8>), serde_json::Error> {
+    let name = ordinals::claim_name(template.name(), set, new.ordinal);
+    let no_meta = ClaimTemplateMeta::default();
+    let meta = template.metadata.as_ref().unwrap_or(&no_meta);
+    let of_template = meta.labels.iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
+    let of = ClaimPod { name: &new.name, pod: None, is_condemned: false };
+    let body = serde_json::to_vec(&ClaimBody {
+        api_version: "v1",
+        kind: "PersistentVolumeClaim",
+        metadata: ClaimMeta {
+            name: &name,
+            namespace: &set.meta.key.namespace,
+            labels: of_template.chain(set.selector.match_labels()).collect(),
+            annotations: meta.annotations.as_ref(),
+            owner_references: wanted(set, of).map(|owner| [owner]),
+        },
+        spec: template.spec.as_deref(),
+    })?;
+    Ok((name, body))
+}

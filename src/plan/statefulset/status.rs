@@ -1,0 +1,150 @@
+//! The status of a StatefulSet (upstream: `updateStatefulSet`, `completeRollingUpdate`).
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::revisions::History;
+use super::{Observed, Plan};
+use crate::model::int_or_percent::clamp;
+use crate::model::{Condition, Pod, StatefulSet, StatefulSetStatus};
+use crate::plan::{REPLICA_FAILURE, Urgency};
+
+/// The outcome of a plan, as far as the status depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The `collisionCount` after the name of a new revision was found taken.
+    pub collision: Option<i32>,
+    /// Whether the revision of the template was not created, so that its generation has not been acted on.
+    pub without_revision: bool,
+}
+
+/// The numbers of a status. Each pod adds its part.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    replicas: i64,
+    ready: i64,
+    available: i64,
+    current: i64,
+    updated: i64,
+    /// Pods of ordinals in range that are updated and available.
+    complete: i64,
+    /// When the next ready pod will have been ready for `minReadySeconds`.
+    pub next_available: Option<Timestamp>,
+}
+
+impl Counts {
+    /// Counts a pod.
+    pub(super) fn add(&mut self, observed: &Observed<'_>, history: &History<'_>, pod: &Pod) {
+        let is_available = pod.is_available(observed.set.min_ready_seconds, observed.now);
+        let is_deleting = pod.meta.is_deleting();
+        let is_updated = !is_deleting && history.is_updated(pod);
+        self.replicas += 1;
+        self.ready += i64::from(pod.ready_since.is_some());
+        self.available += i64::from(is_available);
+        self.current += i64::from(!is_deleting && history.is_current(pod));
+        self.updated += i64::from(is_updated);
+        self.complete += i64::from(is_updated && is_available);
+        if !is_available && let Some(at) = pod.available_at(observed.set.min_ready_seconds) {
+            self.next_available = Some(self.next_available.map_or(at, |next| next.min(at)));
+        }
+    }
+
+    /// A pod is deleted for its template: it counts no more, if it was counted.
+    pub(super) fn deleted(&mut self, history: &History<'_>, pod: &Pod) {
+        self.current -= i64::from(history.is_current(pod));
+    }
+
+    /// Whether there are as many pods as are wanted, all of them updated and available.
+    pub(super) fn is_complete(&self, set: &StatefulSet) -> bool {
+        self.complete == self.replicas && self.replicas == i64::from(set.replicas)
+    }
+
+    /// The status. The update revision becomes the current one once the update is complete, whatever its strategy
+    /// (kubernetes#73492, #136831).
+    pub(super) fn status(&self, observed: &Observed<'_>, history: &History<'_>) -> StatefulSetStatus {
+        let set = observed.set;
+        let is_complete = self.is_complete(set);
+        let current = if is_complete { self.updated } else { self.current };
+        StatefulSetStatus {
+            observed_generation: set.meta.generation,
+            replicas: clamp(self.replicas),
+            ready: clamp(self.ready),
+            available: clamp(self.available),
+            current: clamp(current),
+            updated: clamp(self.updated),
+            current_revision: if is_complete { &history.update_name } else { &history.current_name }.clone(),
+            update_revision: history.update_name.clone(),
+            collision_count: set.status.collision_count,
+            conditions: conditions(observed, history),
+        }
+    }
+}
+
+/// The status of a StatefulSet that is being deleted: it gets no new revision, and none changes its role.
+pub(super) fn while_deleting(
+    observed: &Observed<'_>,
+    history: &History<'_>,
+    counts: &Counts,
+) -> StatefulSetStatus {
+    let before = &observed.set.status;
+    StatefulSetStatus {
+        observed_generation: before.observed_generation,
+        current: clamp(counts.current),
+        current_revision: before.current_revision.clone(),
+        update_revision: before.update_revision.clone(),
+        ..counts.status(observed, history)
+    }
+}
+
+/// The longest name whose pods can have their label.
+const LONGEST_NAME: usize = 52;
+
+/// The reason why no pod can be created at all: the label of its revision would be too long (kubernetes#64023).
+pub(super) fn too_long(set: &StatefulSet, history: &History<'_>) -> Option<String> {
+    let excess = history.label_excess();
+    (excess > 0).then(|| {
+        format!(
+            "the name of the StatefulSet has {} characters, and the label controller-revision-hash of its pods would \
+             be {excess} too long: use a name of at most {LONGEST_NAME}",
+            set.meta.key.name.len()
+        )
+    })
+}
+
+/// Our one condition. All others belong to other writers.
+fn conditions(observed: &Observed<'_>, history: &History<'_>) -> Vec<Condition> {
+    let before = observed.set.status.conditions.first();
+    let Some(message) = too_long(observed.set, history) else { return Vec::new() };
+    let new = Condition::new(REPLICA_FAILURE, "True", "NameTooLong", message, observed.now);
+    let is_known = |before: &&Condition| before.message == new.message && before.reason == new.reason;
+    vec![before.filter(is_known).cloned().unwrap_or(Condition { last_update: None, ..new })]
+}
+
+/// The status after the execution of a plan.
+pub fn settled(set: &StatefulSet, plan: &Plan, outcome: Outcome) -> StatefulSetStatus {
+    let mut after = match &plan.status {
+        Some(planned) if !outcome.without_revision => planned.clone(),
+        _ => set.status.clone(),
+    };
+    after.collision_count = outcome.collision.or(after.collision_count);
+    after
+}
+
+/// How soon the status must be written: at once for what others wait for (a generation is observed, the number of pods or
+/// of available ones is the wanted one, a revision changes its role); else within a second.
+pub fn urgency(set: &StatefulSet, after: &StatefulSetStatus) -> Urgency {
+    let before = &set.status;
+    let is_there = |status: &StatefulSetStatus| {
+        [status.replicas, status.available, status.updated].map(|count| count == set.replicas)
+    };
+    let roles = |status: &StatefulSetStatus| -> [Arc<str>; 2] {
+        [status.current_revision.clone(), status.update_revision.clone()]
+    };
+    let is_urgent = before.observed_generation != after.observed_generation
+        || before.collision_count != after.collision_count
+        || before.conditions != after.conditions
+        || roles(before) != roles(after)
+        || is_there(before) != is_there(after);
+    if is_urgent { Urgency::Immediate } else { Urgency::Throttled }
+}
