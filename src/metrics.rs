@@ -239,6 +239,12 @@ metrics! {
         "Syncs of DaemonSets skipped because a cache was older than Windlass' own writes.",
         ["group", "resource"]
     );
+    /// The same for the StatefulSet controller, by upstream's name of 1.37.
+    statefulset_stale_skips: IntCounterVec = counters(
+        "statefulset_controller_stale_sync_skips_total",
+        "Syncs of StatefulSets skipped because a cache was older than Windlass' own writes.",
+        ["group", "resource"]
+    );
     /// Waits for a cache that took longer than the safety net allows, `{group, resource}`.
     expectations_expired: IntCounterVec = counters(
         "windlass_expectations_expired_total",

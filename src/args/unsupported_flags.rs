@@ -34,7 +34,6 @@ const REASONS: &[(&[&str], &str)] = &[
             "concurrent-service-endpoint-syncs",
             "concurrent-service-syncs",
             "concurrent-serviceaccount-token-syncs",
-            "concurrent-statefulset-syncs",
             "concurrent-storage-version-migrator-syncs",
             "concurrent-ttl-after-finished-syncs",
             "concurrent-validating-admission-policy-status-syncs",

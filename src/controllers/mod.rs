@@ -5,7 +5,7 @@
 //!
 //! * [`registry`]: the two lists, of the kinds and of the controllers.
 //! * [`deployment`], [`daemonset`], [`replicas`], [`replicaset`], [`replicationcontroller`],
-//!   [`rolling_update`], [`namespace`], [`garbage`]: the controllers.
+//!   [`rolling_update`], [`statefulset`], [`namespace`], [`garbage`]: the controllers.
 //! * [`serviceaccount`], [`root_ca_cert`], [`pvc_protection`], [`pv_protection`], [`clusterrole_aggregation`]: those of a
 //!   test bed, which write one thing each.
 //! * [`patch`]: the bodies of the patches of workloads.
@@ -30,3 +30,4 @@ mod revisions;
 pub mod rolling_update;
 pub mod root_ca_cert;
 pub mod serviceaccount;
+pub mod statefulset;

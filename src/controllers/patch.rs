@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::model::{
-    CONTROLLER_REVISION_HASH, Condition, DaemonSetStatus, DeploymentStatus, Meta, NamespaceStatus,
-    ReplicaSetStatus,
+    CONTROLLER_REVISION_HASH, ClaimOwner, Condition, DaemonSetStatus, DeploymentStatus, Meta,
+    NamespaceStatus, ReplicaSetStatus, StatefulSetStatus,
 };
 use crate::plan::deployment::Change;
 use crate::plan::deployment::revision::ROLLBACK_TO;
@@ -166,6 +166,56 @@ pub fn namespace_status(
     fields.into_patch(namespace, &BTreeMap::new())
 }
 
+/// The status of a StatefulSet. `None` when it would change nothing. Conditions of other types are not named.
+pub fn stateful_set_status(
+    set: &Meta,
+    before: &StatefulSetStatus,
+    after: &StatefulSetStatus,
+) -> Option<Value> {
+    let StatefulSetStatus {
+        observed_generation,
+        replicas,
+        ready,
+        available,
+        current,
+        updated,
+        current_revision,
+        update_revision,
+        collision_count,
+        conditions,
+    } = after;
+    let mut fields = Fields::default();
+    fields.number("observedGeneration", before.observed_generation, *observed_generation);
+    fields.number("replicas", before.replicas, *replicas);
+    fields.number("readyReplicas", before.ready, *ready);
+    fields.number("availableReplicas", before.available, *available);
+    fields.number("currentReplicas", before.current, *current);
+    fields.number("updatedReplicas", before.updated, *updated);
+    fields.text("currentRevision", &before.current_revision, current_revision);
+    fields.text("updateRevision", &before.update_revision, update_revision);
+    fields.optional("collisionCount", before.collision_count, *collision_count);
+    fields.conditions(&before.conditions, conditions);
+    fields.into_patch(set, &BTreeMap::new())
+}
+
+/// Sets labels of a pod (merge patch).
+pub fn labels(pod: &Meta, labels: &BTreeMap<&'static str, String>) -> Value {
+    json!({"metadata": {
+        "uid": pod.uid,
+        "resourceVersion": pod.resource_version.to_string(),
+        "labels": labels,
+    }})
+}
+
+/// Sets the owner references of a claim (merge patch: the list is replaced).
+pub fn owners(claim: &Meta, owners: &[ClaimOwner]) -> Value {
+    json!({"metadata": {
+        "uid": claim.uid,
+        "resourceVersion": claim.resource_version.to_string(),
+        "ownerReferences": owners,
+    }})
+}
+
 /// Sets the hash label of a pod (merge patch).
 pub fn relabel(pod: &Meta, hash: &str) -> Value {
     json!({"metadata": {
@@ -208,6 +258,13 @@ impl Fields {
     /// A plain number of the API's types (`int32` with `omitempty`, or `replicas`, which is always present):
     /// the API server stores 0 for absent and absent for 0, so that the two are one.
     fn number<N: PartialEq + Into<Value>>(&mut self, name: &str, before: N, after: N) {
+        if before != after {
+            self.0.insert(name.into(), after.into());
+        }
+    }
+
+    /// A text of the API's types (`omitempty`): the empty one is absent.
+    fn text(&mut self, name: &str, before: &str, after: &str) {
         if before != after {
             self.0.insert(name.into(), after.into());
         }

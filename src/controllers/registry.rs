@@ -6,20 +6,21 @@
 
 use super::{
     clusterrole_aggregation, daemonset, deployment, garbage, namespace, pv_protection, pvc_protection,
-    replicaset, replicationcontroller, rolling_update, root_ca_cert, serviceaccount,
+    replicaset, replicationcontroller, rolling_update, root_ca_cert, serviceaccount, statefulset,
 };
 use crate::engine::entry::{ControllerEntry, KindEntry, Registry};
 use crate::model::{
     ClusterRole, ConfigMap, ControllerRevision, DaemonSet, Deployment, Namespace, Node, PersistentVolume,
-    PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController, ServiceAccount,
+    PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController, ServiceAccount, StatefulSet,
 };
 
 /// The kinds that are cached, in the order in which they are listed.
-pub static KINDS: [KindEntry; 13] = [
+pub static KINDS: [KindEntry; 14] = [
     KindEntry::of::<Deployment>(1),
     KindEntry::of::<ReplicaSet>(2),
     KindEntry::of::<ReplicationController>(4),
     KindEntry::of::<DaemonSet>(5),
+    KindEntry::of::<StatefulSet>(8),
     KindEntry::of::<ControllerRevision>(6),
     KindEntry::of::<Node>(7).of_the_cluster(),
     KindEntry::of::<Namespace>(20).of_the_cluster(),
@@ -33,11 +34,12 @@ pub static KINDS: [KindEntry; 13] = [
 ];
 
 /// The controllers, in the order in which they start.
-pub static CONTROLLERS: [&ControllerEntry; 12] = [
+pub static CONTROLLERS: [&ControllerEntry; 13] = [
     &deployment::ENTRY,
     &replicaset::ENTRY,
     &replicationcontroller::ENTRY,
     &daemonset::ENTRY,
+    &statefulset::ENTRY,
     &garbage::ENTRY,
     &namespace::ENTRY,
     &serviceaccount::ENTRY,
