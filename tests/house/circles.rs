@@ -94,9 +94,14 @@ const LARGEST: &[(&str, usize)] = &[
     ("", 4),
 ];
 
-/// These circles are larger, by their first file: the planners, which share the names of their reasons, and one `impl`
-/// over the files of the garbage collector.
-const LARGER: &[(&str, usize)] = &[("plan", 26), ("controllers::garbage", 13)];
+/// These circles are larger, by their first file: the room of a planner, whose parts share the types of its plan, and one
+/// `impl` over the files of the garbage collector.
+const LARGER: &[(&str, usize)] = &[
+    ("plan::daemonset", 8),
+    ("plan::deployment", 12),
+    ("plan::statefulset", 7),
+    ("controllers::garbage", 13),
+];
 
 #[test]
 fn no_circle_of_files_is_too_large() {

@@ -113,7 +113,7 @@ pub struct Waiting {
     pub pod: Arc<str>,
     /// The reason why it waits.
     pub reason: String,
-    /// What a person can do, where time alone does not help.
+    /// The remedy, where time alone does not help.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<&'static str>,
     #[serde(skip)]

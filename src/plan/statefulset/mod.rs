@@ -306,9 +306,9 @@ struct Pass<'a> {
     create: Vec<NewPod>,
     delete: Vec<Deletion>,
     notes: Vec<Note>,
-    /// What pods wait for.
+    /// Pods that wait.
     waiting: Vec<Waiting>,
-    /// How many updates wait for the budget: available outdated pods, and how many pods may be unavailable.
+    /// How many outdated pods stay until there is room for them in the budget.
     staying: usize,
     /// When the next ended pod may be replaced, or a broken one.
     next: Option<Timestamp>,
