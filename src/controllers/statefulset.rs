@@ -324,7 +324,7 @@ impl StatefulSetController {
             let parent = ordinals::split(&pod.meta.key.name).map(|(parent, _)| parent);
             self.wake_selecting_owners(&**pod, |set| parent == Some(&*set.meta.key.name));
         }
-        if let Some(set) = named.filter(|_| is_new) {
+        if let Some(set) = named.filter(|set| is_new && !set.controls(&pod.meta)) {
             queue.add(set.meta.key.clone());
         }
     }

@@ -32,7 +32,7 @@ use crate::runtime::request::{self, PatchType};
 
 impl StatefulSetController {
     /// Executes the plan for a StatefulSet, in order. After a request without an answer nothing further is sent. A refused
-    /// one holds up what needs it: the revision everything, another write those of its ordinal and step; where pods are
+    /// one holds up what needs it: the revision all pods, another write those of its ordinal and step; where pods are
     /// created one by one, all that follows.
     pub(super) async fn carry_out(&self, set: &StatefulSet, plan: &Plan) -> Executed<Outcome> {
         for note in self.memory.news(&set.meta.uid, &plan.notes) {
@@ -42,13 +42,13 @@ impl StatefulSetController {
         let mut failed: BTreeSet<Ordinal> = BTreeSet::new();
         let mut first = None;
         for write in &plan.writes {
-            let is_history = matches!(write, Write::DeleteRevision(_));
-            let is_held = first.is_some() && !set.is_parallel && !is_history;
-            if is_held || write.ordinal().is_some_and(|ordinal| failed.contains(&ordinal)) {
+            let is_held = outcome.without_revision || (first.is_some() && !set.is_parallel);
+            let is_failed = write.ordinal().is_some_and(|ordinal| failed.contains(&ordinal));
+            if !write.stands_alone() && (is_held || is_failed) {
                 continue;
             }
-            let Err(error) = self.write(set, write, &mut outcome, &mut failed).await else { continue };
-            if !error.is_refusal() || outcome.without_revision {
+            let Err(error) = self.write(set, write, &mut outcome, &failed).await else { continue };
+            if !error.is_refusal() {
                 return Executed::new(outcome, Some(error));
             }
             failed.extend(write.ordinal());
@@ -62,7 +62,7 @@ impl StatefulSetController {
         set: &StatefulSet,
         write: &Write,
         outcome: &mut Outcome,
-        failed: &mut BTreeSet<Ordinal>,
+        failed: &BTreeSet<Ordinal>,
     ) -> Result<(), SyncError> {
         match write {
             Write::AdoptPod(pod) => self.context.adopt(set, &**pod).await,
@@ -70,7 +70,9 @@ impl StatefulSetController {
             Write::AdoptRevision(revision) => self.context.adopt(set, &**revision).await,
             Write::ChangeRevision(revision, change) => {
                 let body = patch::change_revision(&revision.meta, change);
-                self.change(set, &**revision, &body).await
+                let changed = self.change(set, &**revision, &body).await;
+                outcome.without_revision = changed.is_err();
+                changed
             }
             Write::DeleteRevision(revision) => {
                 let exactly = json!({
@@ -343,7 +345,7 @@ impl StatefulSetController {
     /// A pod is known to have been created.
     pub(super) fn pod_created(&self, set: &StatefulSet, name: &Arc<str>, version: u64) {
         let meta = &set.meta;
-        self.memory.created(&meta.uid, name, self.context.now());
+        self.memory.created(meta, name, self.context.now());
         self.context.expect_write(set, Pod::RESOURCE, version);
         self.context.recreate_guard.created(meta, Instant::now());
         self.context.metrics.workloads.pods_created.inc();

@@ -21,6 +21,8 @@ pub struct StatefulSetMemory(Mutex<BTreeMap<Uid, Known>>);
 #[derive(Debug, Default)]
 struct Known {
     backoff: Arc<FailedPodBackoff>,
+    /// The generation of the recent creations.
+    generation: i64,
     recent: Arc<RecentCreations>,
     unready: Arc<BTreeMap<Uid, Timestamp>>,
     /// The subjects of events that were recorded.
@@ -67,13 +69,18 @@ impl StatefulSetMemory {
             let since = |uid: &Uid| known.unready.get(uid).copied().unwrap_or(now);
             known.unready = Arc::new(pods.map(|pod| (pod.meta.uid.clone(), since(&pod.meta.uid))).collect());
         }
-        let Known { backoff, recent, unready, noted: _ } = known;
+        let Known { backoff, recent, unready, .. } = known;
         Remembered { backoff: backoff.clone(), recent: recent.clone(), unready: unready.clone() }
     }
 
-    /// We have created a pod of this name.
-    pub fn created(&self, owner: &Uid, name: &Arc<str>, now: Timestamp) {
-        self.with(owner, |known| Arc::make_mut(&mut known.recent).created(name, now));
+    /// We have created a pod of this name. Only creations for one generation are repetitions.
+    pub fn created(&self, owner: &Meta, name: &Arc<str>, now: Timestamp) {
+        self.with(&owner.uid, |known| {
+            if known.generation != owner.generation {
+                (known.generation, known.recent) = (owner.generation, Arc::default());
+            }
+            Arc::make_mut(&mut known.recent).created(name, now);
+        });
     }
 
     /// An ended pod of this name was deleted.

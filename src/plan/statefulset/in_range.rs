@@ -28,7 +28,6 @@ pub(super) fn decide(pass: &mut Pass<'_>) {
     }
     claims_first(pass);
     let pods = &pass.observed.members.pods;
-    let mut missing_left = BURST;
     let mut visited = pods.range(set.start..).peekable();
     let mut next = ordinals::wanted(set);
     // One step for each pod that exists, and for as many that are missing as can be created.
@@ -37,15 +36,13 @@ pub(super) fn decide(pass: &mut Pass<'_>) {
         let pod = if is_next { visited.next().map(|(_, pod)| pod) } else { None };
         match pod {
             Some(pod) => decide_present(pass, ordinal, pod),
-            None => {
-                missing_left -= 1;
-                decide_missing(pass, ordinal);
-            }
+            None => decide_missing(pass, ordinal),
         }
         if pass.is_stopped {
             return;
         }
-        if missing_left == 0 {
+        // What blocks a missing pod is an object that exists, but for a name that is too long, which blocks all.
+        if pass.create.len() == BURST || too_long(set, pass.history).is_some() {
             let rest = visited.take_while(|(there, _)| next.contains(&i64::from(**there)));
             return rest.for_each(|(there, pod)| decide_present(pass, *there, pod));
         }
@@ -200,7 +197,11 @@ fn decide_missing(pass: &mut Pass<'_>, ordinal: Ordinal) {
     if let Some(foreign) = observed.foreign.get(&ordinal) {
         let holder = foreign.meta.controller.as_ref();
         let holder = holder.map_or("no controller".into(), |owner| format!("{} {}", owner.kind, owner.name));
-        pass.note(&foreign.meta.uid, failed(&format!("a pod of this name exists and belongs to {holder}")));
+        // One that is on its way out, as that of a former StatefulSet of the name, needs nobody's attention.
+        if !foreign.meta.is_deleting() {
+            let reason = format!("a pod of this name exists and belongs to {holder}");
+            pass.note(&foreign.meta.uid, failed(&reason));
+        }
         return blocks(pass, ordinal, Wait::NameTaken { holder });
     }
     let of = ClaimPod { name: &name, pod: None, is_condemned: false };

@@ -201,6 +201,15 @@ impl Write {
             _ => None,
         }
     }
+
+    /// Whether no refused write holds it up: adoptions are independent of each other, and the history is trimmed in any
+    /// case, since it may use up the quota of the next revision (kubernetes#85690).
+    pub fn stands_alone(&self) -> bool {
+        matches!(
+            self,
+            Write::AdoptPod(_) | Write::ReleasePod(_) | Write::AdoptRevision(_) | Write::DeleteRevision(_)
+        )
+    }
 }
 
 impl Plan {
@@ -264,6 +273,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         condemned::decide(&mut pass);
         update::decide(&mut pass);
     }
+    pass.delete.truncate(BURST);
     for deletion in &pass.delete {
         if matches!(deletion.reason, Reason::NeverStarted | Reason::Broken | Reason::Outdated) {
             counts.deleted(&history, &deletion.pod);
