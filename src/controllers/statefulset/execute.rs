@@ -363,6 +363,13 @@ impl StatefulSetController {
         first_open(deleted.into_iter().filter_map(Result::err)).map_or(Ok(()), Err)
     }
 
+    /// A pod was deleted, or may have been: one that has ended counts towards the backoff of its ordinal.
+    fn deleted(&self, set: &StatefulSet, deletion: &Deletion) {
+        if deletion.reason == Reason::Ended {
+            self.memory.ended_pod_deleted(&set.meta, &deletion.pod.meta.key.name, self.context.now());
+        }
+    }
+
     async fn delete_pod(&self, set: &StatefulSet, deletion: Deletion) -> Result<(), SyncError> {
         let Deletion { pod, reason, .. } = &deletion;
         let (owner, name) = (&set.meta.uid, &pod.meta.key.name);
@@ -378,9 +385,7 @@ impl StatefulSetController {
             Reason::Condemned | Reason::Ended | Reason::Outdated => json!({"uid": pod.meta.uid}),
         };
         let Err(error) = self.context.delete_while(set, &**pod, exactly, still_wanted).await else {
-            if *reason == Reason::Ended {
-                self.memory.ended_pod_deleted(&set.meta, name, self.context.now());
-            }
+            self.deleted(set, &deletion);
             self.context.metrics.workloads.pods_deleted.inc();
             tracing::debug!(stateful_set = %set.meta.key, pod = %name, ?reason, "deleted a pod");
             self.tell(set, "Delete", name, None);
@@ -392,6 +397,7 @@ impl StatefulSetController {
         let error = SyncError::api(format!("deleting pod {}", pod.meta.key), error);
         if error.may_have_happened() {
             self.context.in_doubt_writes.deleted(owner, pod.meta.key.clone(), pod.meta.uid.clone());
+            self.deleted(set, &deletion);
         }
         self.tell(set, "Delete", name, Some(&error));
         Err(error)

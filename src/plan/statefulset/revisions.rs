@@ -116,11 +116,12 @@ impl<'a> History<'a> {
         }
     }
 
-    /// The revisions beyond the history limit, the lowest number first. One that is current or on a pod stays and does not
-    /// count. The last one stays until the update revision exists: the next number is counted from it.
+    /// The revisions beyond the history limit, the lowest number first, and before them those that have the current template,
+    /// too, as the copy of a user: whatever the limit is. One that is current or on a pod stays and does not count. The last
+    /// one stays until the update revision exists: the next number is counted from it.
     pub fn surplus<'p>(&self, pods: impl IntoIterator<Item = &'p Arc<Pod>>) -> Vec<Write> {
-        let Ok(limit) = usize::try_from(self.set.revision_history_limit) else { return Vec::new() };
-        if self.all.len() <= limit {
+        let limit = usize::try_from(self.set.revision_history_limit).unwrap_or(usize::MAX);
+        if self.all.len() <= limit && self.same.len() <= 1 {
             return Vec::new();
         }
         let mut live: BTreeSet<&str> = pods.into_iter().map(|pod| revision_of(pod)).collect();
@@ -128,14 +129,14 @@ impl<'a> History<'a> {
         let is_latest = |revision: &Arc<ControllerRevision>| {
             self.update.is_none() && self.all.last().is_some_and(|last| Arc::ptr_eq(last, revision))
         };
-        let old: Vec<_> = self
-            .all
-            .iter()
-            .filter(|revision| !revision.meta.is_deleting() && !live.contains(&*revision.meta.key.name))
-            .collect();
+        let unused = |revision: &&&Arc<ControllerRevision>| {
+            !revision.meta.is_deleting() && !live.contains(&*revision.meta.key.name)
+        };
+        let (copies, old): (Vec<&Arc<ControllerRevision>>, Vec<_>) =
+            self.all.iter().filter(unused).partition(|revision| self.same.contains(&*revision.meta.key.name));
         let surplus = old.len().saturating_sub(limit);
-        let unused = old.into_iter().filter(|revision| !is_latest(revision)).take(surplus);
-        unused.map(|revision| Write::DeleteRevision(Arc::clone(revision))).collect()
+        let old = old.into_iter().filter(|revision| !is_latest(revision)).take(surplus);
+        copies.into_iter().chain(old).cloned().map(Write::DeleteRevision).collect()
     }
 }
 
