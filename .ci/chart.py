@@ -117,7 +117,8 @@ REFUSED = [
     ("authentication: {enabled: false}\nmetrics: {serviceMonitor: {enabled: true}}", "authentication.enabled=false"),
     ("authentication: {enabled: false}\nmetrics: {readers: [{kind: User, name: a}]}", "authentication.enabled=false"),
     ("tls: {secretName: a}\nmetrics: {serviceMonitor: {enabled: true, namespace: b}}", "serviceMonitor.namespace=b"),
-    ("controllers: ['*', -deployment, -replicaset, -replicationcontroller, -daemonset]", "none of deployment-controller"),
+    ("controllers: ['*', -deployment, -replicaset, -replicationcontroller, -daemonset, -statefulset]",
+     "none of deployment-controller"),
     ("controllers: [namespace]\nscope: {namespace: a}", "namespace-controller needs all namespaces"),
     ("garbageCollection: {resources: [Pods]}", "at '/garbageCollection/resources/0'"),
     ("garbageCollection: {resource: [pods]}", "at '/garbageCollection': additional properties 'resource' not allowed"),
@@ -180,6 +181,14 @@ COLLECTED = [
       ("ClusterRole", None): [" nodes get", "a.example.com things get"]}),
     ({"scope": {"namespace": "shop"}, "garbageCollection": {"clusterOwners": ["nodes"]}},
      {("Role", "shop"): [f"* */* {ALL}"], ("ClusterRole", None): [" nodes get"]}),
+]
+
+# The controllers, and the kind of the bootstrap.
+BOOTSTRAPS = [
+    (["*"], "Job"),
+    (["statefulset"], "Job"),
+    (["*", "-statefulset"], "StatefulSet"),
+    (["deployment", "replicaset-controller"], "StatefulSet"),
 ]
 
 # The peers that may connect, and the rules of ingress: an empty list of peers would be none in some languages, and is
@@ -371,6 +380,24 @@ def check_collected():
         check(bound == {(*where, where[0]) for where in expected}, f"its bindings with {values}: {bound}")
 
 
+def check_bootstrap():
+    def bootstrap(values):
+        found = documents(render(values)["bootstrap.yaml"])
+        return found[0] if found else None
+
+    for controllers, kind in BOOTSTRAPS:
+        found = bootstrap({"controllers": controllers})
+        check(found["kind"] == kind, f"the bootstrap with {controllers} is a {found['kind']}")
+    off = bootstrap({"bootstrap": {"enabled": False}})
+    check(off is None, f"a bootstrap that is not wanted: {off}")
+    # A Job with another template must have another name, and one with the same template is the same.
+    name = bootstrap({})["metadata"]["name"]
+    check(re.fullmatch("windlass-bootstrap-[0-9a-f]{8}", name), f"the name of the Job: {name}")
+    check(bootstrap({"replicas": 5})["metadata"]["name"] == name, "the name of the Job depends on more than its template")
+    other = bootstrap({"image": {"tag": "other"}})["metadata"]["name"]
+    check(other != name, f"two templates have one Job {name}")
+
+
 def check_peers():
     for peers, expected in PEERS:
         (policy,) = documents(render({"networkPolicy": {"ingressFrom": peers}})["networkpolicy.yaml"])
@@ -417,7 +444,7 @@ def check_sets(windlass, out):
             text = "\n---\n".join(parts) + "\n"
             (out / f"{name}-{namespace}.yaml").write_text(text)
             for found in documents(text):
-                if found["kind"] in ("Deployment", "StatefulSet"):
+                if found["kind"] in ("Deployment", "StatefulSet", "Job"):
                     flags.add(tuple(found["spec"]["template"]["spec"]["containers"][0]["args"]))
     # The program itself validates its command line.
     for words in sorted(flags):
@@ -466,6 +493,8 @@ def main(arguments):
             done(f"{len(SELECTORS)} selectors parsed, and the notes for {len(SCOPES)} scopes are right")
             check_collected()
             done(f"{len(COLLECTED)} bounds of the garbage collector give it the rules that it needs")
+            check_bootstrap()
+            done(f"the bootstrap is of a kind that Windlass does not run, with {len(BOOTSTRAPS)} lists of controllers")
             check_peers()
             done("no peers are all peers, and others are the only ones")
             check_two_releases()

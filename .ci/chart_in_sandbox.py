@@ -73,15 +73,20 @@ def manager(flags, labels=None, in_shell=False):
     }
 
 
-OFF = "-deployment-controller,-replicaset-controller,-replicationcontroller-controller,-daemonset-controller"
+OFF = ("-deployment-controller,-replicaset-controller,-replicationcontroller-controller,-daemonset-controller,"
+       "-statefulset-controller")
 # The flags of a kube-controller-manager, the values of the chart, and what the error contains; None: not refused.
 BESIDE = [
-    ([], {}, "deployment-controller, replicaset-controller, replicationcontroller-controller, daemonset-controller"),
+    ([], {}, "deployment-controller, replicaset-controller, replicationcontroller-controller, daemonset-controller, "
+     "statefulset-controller"),
     (["--controllers=*,bootstrapsigner,tokencleaner"], {}, "runs deployment-controller"),
-    (["--controllers=*,-deployment,-replicaset"], {}, "runs replicationcontroller-controller, daemonset-controller"),
-    (["--controllers", "*,-deployment,-daemonset", "--controllers=-replicaset"], {}, "runs replicationcontroller-controller"),
-    (["--controllers=*,-deployment,-replicaset,-replicationcontroller"], {}, "runs daemonset-controller"),
-    (["--controllers=*,-deployment,-replicaset"], {"controllers": ["*", "-replicationcontroller", "-daemonset"]}, None),
+    (["--controllers=*,-deployment,-replicaset"], {}, "runs replicationcontroller-controller, daemonset-controller, statefulset-controller"),
+    (["--controllers", "*,-deployment,-daemonset", "--controllers=-replicaset,-statefulset"], {},
+     "runs replicationcontroller-controller"),
+    (["--controllers=*,-deployment,-replicaset,-replicationcontroller,-statefulset"], {}, "runs daemonset-controller"),
+    (["--controllers=*,-deployment,-replicaset,-replicationcontroller,-daemonset"], {}, "runs statefulset-controller"),
+    (["--controllers=*,-deployment,-replicaset"],
+     {"controllers": ["*", "-replicationcontroller", "-daemonset", "-statefulset"]}, None),
     (["--controllers=deployment,-deployment,namespace"], {}, "runs deployment-controller"),
     (["--controllers=namespace,garbagecollector"], {}, None),
     ([f"--controllers=*,bootstrapsigner,tokencleaner,{OFF}"], {}, None),
@@ -118,6 +123,12 @@ def documents(text):
     return [found for part in ("\n" + text).split("\n---") if (found := helm.values_from_yaml(part))]
 
 
+def bootstraps(cluster):
+    """The Jobs of the bootstrap."""
+    _, said = cluster.kubectl("get", "jobs", "-n", NAMESPACE, "-l", "app.kubernetes.io/component=bootstrap", "-o", "name")
+    return said.split()
+
+
 def run_test_hook(cluster, hooks, scratch, check, done):
     """Runs the steps of `helm test` with the kubectl of this machine: each container in turn, with the volume's files
     at their mount path."""
@@ -151,6 +162,7 @@ def check(chart, program, scratch, check_that, done):
         cluster.kubectl("delete", "pod", "-n", NAMESPACE, "kube-controller-manager-one", "--now")
 
         helm_write(config, "helm_install", chart, {})
+        installed = bootstraps(cluster)
         fine, said = cluster.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/windlass", f"--timeout={TIMEOUT}s")
         check_that(fine, f"the installed Deployment does not roll out: {said}")
         helm_write(config, "helm_upgrade", chart, {"replicas": 3, "logging": {"verbosity": 4}})
@@ -158,11 +170,14 @@ def check(chart, program, scratch, check_that, done):
         check_that(fine and "successfully" in said, f"the upgraded Deployment does not roll out: {said}")
         _, ready = cluster.kubectl("get", "-n", NAMESPACE, "deployment/windlass", "-o", "jsonpath={.status.readyReplicas}")
         check_that(ready == "3", f"{ready} of 3 are ready after the upgrade")
+        upgraded = bootstraps(cluster)
+        check_that(len(installed) == len(upgraded) == 1 and installed != upgraded,
+                   f"the upgrade replaces {installed} by {upgraded}")
         done("installed, upgraded and rolled out")
         run_test_hook(cluster, config.get_all("windlass")["hooks"], scratch, check_that, done)
         config.uninstall("windlass")
         _, left = cluster.kubectl("get", "-A", "-l", "app.kubernetes.io/name=windlass", "-o", "name",
-                                  "deploy,sts,svc,sa,pdb,netpol,roles,rolebindings,clusterroles,clusterrolebindings,"
+                                  "deploy,sts,jobs,svc,sa,pdb,netpol,roles,rolebindings,clusterroles,clusterrolebindings,"
                                   "validatingadmissionpolicies,validatingadmissionpolicybindings")
         check_that("windlass" not in left, f"left after uninstalling: {left}")
         done("uninstalled without leftovers")

@@ -36,8 +36,15 @@ def revision(owners=(), data=None, number=1):
     return {"metadata": metadata, "data": data, "revision": number}
 
 
+def claim(owners=(), name="data-db-0", storage="1Gi", **metadata):
+    """A PersistentVolumeClaim."""
+    return pod(owners, name=name, **metadata) | {"spec": {"resources": {"requests": {"storage": storage}}}}
+
+
 REPLICA_SET, DEPLOYMENT, STATEFUL_SET = owner("ReplicaSet"), owner("Deployment"), owner("StatefulSet")
-DAEMON_SET = owner("DaemonSet")
+DAEMON_SET, POD = owner("DaemonSet"), owner("Pod", "v1")
+# Somebody else's.
+JOB = owner("Job", "batch/v1")
 LABELED = {"labels": {"app": "a"}, "annotations": {"note": "n"}, "finalizers": ["example.com/f"]}
 
 
@@ -48,6 +55,9 @@ def labeled(**changed):
 MORE = {"labels": {"app": "a", "mesh": "on"}, "annotations": {"note": "n", "seen": "1"},
         "finalizers": ["example.com/g", "example.com/f"]}
 ONLY_CONTROLLED, ONLY_OWNERS = "only objects controlled by", "only the owner references"
+CLAIM_OWNER, ONLY_REFERENCES_OF_CLAIMS = "created without an owner", "of a PersistentVolumeClaim only owner references"
+PROTECTED = {"finalizers": ["kubernetes.io/pvc-protection"]}
+OF_STATEFUL_SETS = ["controller-revision-hash", "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"]
 ROLLBACK = {"annotations": {"deprecated.deployment.rollback.to": "1"}}
 
 # A title, the resource, the object before and after (of a connection, its options), and what the error contains; None: the request is allowed.
@@ -57,13 +67,13 @@ REQUESTS = [
     ("creates a bare pod", "pods", None, pod(), ONLY_CONTROLLED),
     ("creates a pod that a ReplicaSet owns but does not control", "pods", None,
      pod([owner("ReplicaSet", controller=False)]), ONLY_CONTROLLED),
-    ("creates a pod of a StatefulSet", "pods", None, pod([STATEFUL_SET]), ONLY_CONTROLLED),
+    ("creates a pod of a Job", "pods", None, pod([JOB]), ONLY_CONTROLLED),
     ("deletes a pod of a ReplicaSet", "pods", pod([REPLICA_SET]), None, None),
     ("deletes a bare pod", "pods", pod(), None, ONLY_CONTROLLED),
     ("adopts a pod", "pods", pod(), pod([REPLICA_SET]), None),
     ("adopts a pod with labels", "pods", pod(**LABELED), pod([REPLICA_SET], **LABELED), None),
     ("releases a pod", "pods", pod([REPLICA_SET], **LABELED), pod(**LABELED), None),
-    ("releases a pod of a StatefulSet", "pods", pod([STATEFUL_SET]), pod(), ONLY_CONTROLLED),
+    ("releases a pod of a Job", "pods", pod([JOB]), pod(), ONLY_CONTROLLED),
     ("adopts a pod while a webhook adds metadata", "pods", pod(**LABELED), pod([REPLICA_SET], **MORE), None),
     ("releases a pod while a webhook adds metadata", "pods", pod([REPLICA_SET], **LABELED), pod(**MORE), None),
     ("adopts a pod without metadata while a webhook adds some", "pods", pod(), pod([REPLICA_SET], **MORE), None),
@@ -84,8 +94,46 @@ REQUESTS = [
      pod([REPLICA_SET], labels={"controller-revision-hash": "a"}), pod([REPLICA_SET], labels={"controller-revision-hash": "b"}), ONLY_OWNERS),
     ("changes another label of a pod of a DaemonSet", "pods", pod([DAEMON_SET], labels={"app": "a"}),
      pod([DAEMON_SET], labels={"app": "b"}), ONLY_OWNERS),
+    ("creates a pod of a StatefulSet", "pods", None, pod([STATEFUL_SET]), None),
+    ("deletes a pod of a StatefulSet", "pods", pod([STATEFUL_SET]), None, None),
+    ("releases a pod of a StatefulSet", "pods", pod([STATEFUL_SET], **LABELED), pod(**LABELED), None),
+    *((f"corrects the label {label} of a pod of a StatefulSet", "pods", pod([STATEFUL_SET], labels={label: "a"}),
+       pod([STATEFUL_SET], labels={label: "b"}), None) for label in OF_STATEFUL_SETS),
+    *((f"changes the label {label} of a pod of a DaemonSet", "pods", pod([DAEMON_SET], labels={label: "a"}),
+       pod([DAEMON_SET], labels={label: "b"}), ONLY_OWNERS) for label in OF_STATEFUL_SETS[1:]),
+    ("changes another label of a pod of a StatefulSet", "pods", pod([STATEFUL_SET], labels={"app": "a"}),
+     pod([STATEFUL_SET], labels={"app": "b"}), ONLY_OWNERS),
+    ("creates a claim without an owner", "persistentvolumeclaims", None, claim(), None),
+    ("creates a claim of a StatefulSet", "persistentvolumeclaims", None, claim([STATEFUL_SET]), None),
+    ("creates a claim that a StatefulSet owns but does not control", "persistentvolumeclaims", None,
+     claim([owner("StatefulSet", controller=False)]), CLAIM_OWNER),
+    ("creates a claim of a StatefulSet and another owner", "persistentvolumeclaims", None,
+     claim([STATEFUL_SET, owner("ConfigMap", "v1", controller=False)]), CLAIM_OWNER),
+    ("creates a claim of a StatefulSet of another group", "persistentvolumeclaims", None,
+     claim([owner("StatefulSet", "apps.example.com/v1")]), CLAIM_OWNER),
+    ("creates a claim of a pod", "persistentvolumeclaims", None, claim([POD]), CLAIM_OWNER),
+    ("lets a claim go with its StatefulSet", "persistentvolumeclaims", claim(**LABELED), claim([STATEFUL_SET], **LABELED), None),
+    ("lets a claim go with its pod", "persistentvolumeclaims", claim([JOB, STATEFUL_SET]), claim([JOB, POD]), None),
+    ("keeps a claim", "persistentvolumeclaims", claim([POD]), claim(), None),
+    ("makes the StatefulSet the controller of a claim", "persistentvolumeclaims",
+     claim([owner("StatefulSet", controller=False)]), claim([STATEFUL_SET]), None),
+    ("gives a claim another owner", "persistentvolumeclaims", claim(), claim([JOB]), ONLY_REFERENCES_OF_CLAIMS),
+    ("gives a claim an owner of another group", "persistentvolumeclaims", claim(), claim([owner("Pod", "example.com/v1")]),
+     ONLY_REFERENCES_OF_CLAIMS),
+    ("removes the owner of a claim", "persistentvolumeclaims", claim([JOB]), claim(), ONLY_REFERENCES_OF_CLAIMS),
+    ("lets another owner of a claim control it", "persistentvolumeclaims",
+     claim([owner("Job", "batch/v1", controller=False)]), claim([JOB]), ONLY_REFERENCES_OF_CLAIMS),
+    ("gives a claim an owner whose name is none of a StatefulSet's claim", "persistentvolumeclaims",
+     claim(name="backup-2026"), claim([POD], name="backup-2026"), ONLY_REFERENCES_OF_CLAIMS),
+    ("resizes a claim", "persistentvolumeclaims", claim(), claim([STATEFUL_SET], storage="9Gi"), ONLY_REFERENCES_OF_CLAIMS),
+    ("labels a claim", "persistentvolumeclaims", claim(), claim([STATEFUL_SET], labels={"app": "a"}), ONLY_REFERENCES_OF_CLAIMS),
+    ("annotates a claim", "persistentvolumeclaims", claim(), claim([STATEFUL_SET], annotations={"note": "n"}),
+     ONLY_REFERENCES_OF_CLAIMS),
+    ("adds a finalizer to a claim", "persistentvolumeclaims", claim(), claim(finalizers=["example.com/f"]),
+     ONLY_REFERENCES_OF_CLAIMS),
     ("creates a revision of a DaemonSet", "controllerrevisions", None, revision([DAEMON_SET]), None),
-    ("creates a revision of a StatefulSet", "controllerrevisions", None, revision([STATEFUL_SET]), ONLY_CONTROLLED),
+    ("creates a revision of a StatefulSet", "controllerrevisions", None, revision([STATEFUL_SET]), None),
+    ("creates a revision of a Deployment", "controllerrevisions", None, revision([DEPLOYMENT]), ONLY_CONTROLLED),
     ("creates a bare revision", "controllerrevisions", None, revision(), ONLY_CONTROLLED),
     ("creates a revision without a template", "controllerrevisions", None, revision([DAEMON_SET], {"spec": {}}),
      "must contain the template"),
@@ -93,10 +141,10 @@ REQUESTS = [
      revision([DAEMON_SET], number=2), None),
     ("adopts a revision", "controllerrevisions", revision(), revision([DAEMON_SET]), None),
     ("releases a revision", "controllerrevisions", revision([DAEMON_SET]), revision(), None),
-    ("takes over a revision of a StatefulSet", "controllerrevisions", revision([STATEFUL_SET]), revision([DAEMON_SET]),
+    ("takes over a revision of somebody else", "controllerrevisions", revision([JOB]), revision([STATEFUL_SET]),
      ONLY_CONTROLLED),
     ("deletes a revision", "controllerrevisions", revision([DAEMON_SET]), None, None),
-    ("deletes a revision of a StatefulSet", "controllerrevisions", revision([STATEFUL_SET]), None, ONLY_CONTROLLED),
+    ("deletes a revision of somebody else", "controllerrevisions", revision([JOB]), None, ONLY_CONTROLLED),
     ("creates a ReplicaSet of a Deployment", "replicasets", None, scaled([DEPLOYMENT]), None),
     ("creates a bare ReplicaSet", "replicasets", None, scaled(), ONLY_CONTROLLED),
     ("creates a ReplicaSet of a ReplicaSet", "replicasets", None, scaled([REPLICA_SET]), ONLY_CONTROLLED),
@@ -109,18 +157,24 @@ REQUESTS = [
     ("adds the annotation itself", "deployments", scaled(), scaled(image="own:1", **ROLLBACK), "only be rolled back"),
     ("rolls back and scales", "deployments", scaled(**ROLLBACK), scaled(replicas=9), "replicas of a Deployment"),
 ]
+# Without the garbage collector, which deletes what has an owner, and without the protection of claims.
+ALONE = [
+    ("deletes a claim of a StatefulSet", "persistentvolumeclaims", claim([STATEFUL_SET]), None, "may not be deleted"),
+    ("protects a claim", "persistentvolumeclaims", claim(), claim(**PROTECTED), ONLY_REFERENCES_OF_CLAIMS),
+    ("releases a claim", "persistentvolumeclaims", claim(**PROTECTED), claim(), ONLY_REFERENCES_OF_CLAIMS),
+]
 # Changes that the status subresource lets through: all of the metadata.
 BY_STATUS = "may not be changed through the status"
 GONE = owner("ConfigMap", "v1", controller=False)
 OF_STATUS = [
     (f"{what} of {plural}", f"{plural}/status", scaled(owners, **before), scaled(after_owners, **after) | {"status": {}}, words)
-    for plural in ("deployments", "replicasets", "daemonsets", "replicationcontrollers")
+    for plural in ("deployments", "replicasets", "daemonsets", "statefulsets", "replicationcontrollers")
     for what, owners, before, after_owners, after, words in [
-        ("writes the status", [STATEFUL_SET], LABELED, [STATEFUL_SET], LABELED, None),
+        ("writes the status", [JOB], LABELED, [JOB], LABELED, None),
         ("writes the status without any metadata", [], {}, [], {}, None),
         ("adds an owner that does not exist by the status", [], LABELED, [GONE], LABELED, BY_STATUS),
-        ("takes over by the status", [STATEFUL_SET], LABELED, [DEPLOYMENT], LABELED, BY_STATUS),
-        ("removes the owner by the status", [STATEFUL_SET], LABELED, [], LABELED, BY_STATUS),
+        ("takes over by the status", [JOB], LABELED, [DEPLOYMENT], LABELED, BY_STATUS),
+        ("removes the owner by the status", [JOB], LABELED, [], LABELED, BY_STATUS),
         ("adds a finalizer by the status", [], {}, [], {"finalizers": ["example.com/f"]}, BY_STATUS),
         ("removes a finalizer by the status", [], LABELED, [], labeled(finalizers=[]), BY_STATUS),
         ("annotates by the status", [], LABELED, [], labeled(annotations={"note": "m"}), BY_STATUS),
@@ -190,12 +244,15 @@ OF_THE_COLLECTOR = [
      ONLY_CONTROLLED),
     ("scales a ReplicaSet of a ConfigMap", "replicasets", scaled([OWNED_BY_A_MAP]), scaled([OWNED_BY_A_MAP], 2), ONLY_CONTROLLED),
     ("orphans a ReplicaSet of a ConfigMap", "replicasets", scaled([OWNED_BY_A_MAP]), scaled(), None),
-    ("orphans a revision of a StatefulSet", "controllerrevisions", revision([STATEFUL_SET], {"other": 1}),
-     revision(data={"other": 1}), None),
-    ("changes the number of a revision of a StatefulSet", "controllerrevisions", revision([STATEFUL_SET]),
-     revision([STATEFUL_SET], number=2), ONLY_CONTROLLED),
-    ("changes the data of a revision of a StatefulSet", "controllerrevisions", revision([STATEFUL_SET]),
-     revision(data={"other": 1}), ONLY_CONTROLLED),
+    ("orphans a revision of a Job", "controllerrevisions", revision([JOB], {"other": 1}), revision(data={"other": 1}), None),
+    ("changes the number of a revision of a Job", "controllerrevisions", revision([JOB]), revision([JOB], number=2),
+     ONLY_CONTROLLED),
+    ("changes the data of a revision of a Job", "controllerrevisions", revision([JOB]), revision(data={"other": 1}),
+     ONLY_CONTROLLED),
+    ("deletes a claim of a StatefulSet", "persistentvolumeclaims", claim([STATEFUL_SET]), None, None),
+    ("removes the owner of a claim", "persistentvolumeclaims", claim([JOB]), claim(), None),
+    ("ends the orphaning deletion of a claim", "persistentvolumeclaims",
+     claim(finalizers=["orphan"], **DYING["metadata"]), claim(finalizers=[], **DYING["metadata"]), None),
     ("removes a reference from a Secret", "secrets", pod([OWNED_BY_A_MAP, STATEFUL_SET], **LABELED),
      pod([STATEFUL_SET], **LABELED), None),
     ("removes all references from a Secret", "secrets", pod([OWNED_BY_A_MAP], **LABELED), pod(**LABELED), None),
@@ -229,7 +286,7 @@ OF_THE_COLLECTOR = [
     ("adds a container to a running pod", "pods/ephemeralcontainers", pod([REPLICA_SET]), pod([REPLICA_SET]), ONLY_REFERENCES),
     ("scales a Deployment", "deployments/scale", scaled(), scaled(replicas=2), ONLY_REFERENCES),
     ("writes the status of a Deployment", "deployments/status", scaled(), scaled() | {"status": {"replicas": 2}}, None),
-    ("writes the status of a StatefulSet", "statefulsets/status", scaled(), scaled() | {"status": {}}, ONLY_REFERENCES),
+    ("writes the status of a Job", "jobs/status", scaled(), scaled() | {"status": {}}, ONLY_REFERENCES),
     ("counts an event", "events", pod(), pod() | {"count": 2}, None),
     ("renews its Lease", "leases", pod(name="windlass", namespace="kube-system"),
      pod(name="windlass", namespace="kube-system") | {"spec": {"renewTime": "now"}}, None),
@@ -238,9 +295,14 @@ OF_THE_COLLECTOR = [
 ]
 
 # Objects that the controllers of a test bed write, beside the garbage collector.
-PROTECTED = {"finalizers": ["kubernetes.io/pvc-protection"]}
 OF_A_TEST_BED = [
-    ("protects a claim", "persistentvolumeclaims", pod(), pod(**PROTECTED), None),
+    ("protects a claim", "persistentvolumeclaims", claim(name="data"), claim(name="data", **PROTECTED), None),
+    ("releases a claim", "persistentvolumeclaims", claim(**labeled(finalizers=[*PROTECTED["finalizers"], "example.com/f"])),
+     claim(**LABELED), None),
+    ("removes another finalizer of a claim", "persistentvolumeclaims", claim(**LABELED), claim(**labeled(finalizers=[])),
+     ONLY_REFERENCES_OF_CLAIMS),
+    ("resizes a claim that it protects", "persistentvolumeclaims", claim(), claim(storage="9Gi", **PROTECTED),
+     ONLY_REFERENCES_OF_CLAIMS),
     ("releases a volume", "persistentvolumes", pod(**PROTECTED), pod(), None),
     ("repairs the certificate of a namespace", "configmaps", pod(name="kube-root-ca.crt"),
      pod(name="kube-root-ca.crt") | {"data": {}}, None),
@@ -284,7 +346,7 @@ OF_ROLLING_UPDATES = [
 
 # The API groups of the resources in these tests; the others are in the core group.
 GROUPS = {"apps": ("replicasets", "controllerrevisions", "deployments", "daemonsets", "statefulsets"),
-          "coordination.k8s.io": ("leases",), "rbac.authorization.k8s.io": ("clusterroles",)}
+          "batch": ("jobs",), "coordination.k8s.io": ("leases",), "rbac.authorization.k8s.io": ("clusterroles",)}
 
 
 def requested(resource, before, after, user):
@@ -367,7 +429,7 @@ TEST_BED = ["serviceaccount-controller", "root-ca-certificate-publisher-controll
 NAMESPACE, GARBAGE, ROLLING = "namespace-controller", "garbage-collector-controller", "rollingupdate-controller"
 # Controllers beside those of the workloads, and what they must be able and unable to do.
 SETS = [
-    ([], REQUESTS + OF_STATUS + dying(REQUESTS)),
+    ([], REQUESTS + ALONE + OF_STATUS + dying(REQUESTS + ALONE)),
     ([NAMESPACE], REQUESTS + OF_STATUS + dying(REQUESTS) + IN_NAMESPACES + CONNECTIONS),
     ([GARBAGE], allowed(REQUESTS) + OF_STATUS + dying(REQUESTS) + OF_THE_COLLECTOR + CONNECTIONS),
     ([ROLLING], REQUESTS + OF_STATUS + dying(REQUESTS) + ROLLING_UPDATES + dying(ROLLING_UPDATES)),

@@ -38,7 +38,7 @@ impl Installation {
 
     /// The templates of its own pods, by kind and name of what makes them.
     fn templates(&self) -> BTreeMap<String, &Value> {
-        let workloads = ["Deployment", "StatefulSet"].into_iter().flat_map(|kind| self.of(kind));
+        let workloads = ["Deployment", "StatefulSet", "Job"].into_iter().flat_map(|kind| self.of(kind));
         workloads.map(|it| (title(it), &it["spec"]["template"])).collect()
     }
 }
@@ -146,6 +146,34 @@ fn every_pod_is_restricted() {
     }
 }
 
+/// What creates the first pod of Windlass must be run by another controller manager, and must not end.
+#[test]
+fn the_bootstrap_is_not_of_a_kind_that_windlass_itself_runs() {
+    for installation in installations() {
+        let origin = &installation.origin;
+        let (_, template) = installation.templates().pop_first().unwrap();
+        let arguments = template["spec"]["containers"][0]["args"].as_array().unwrap();
+        let controllers = arguments[0].as_str().unwrap().strip_prefix("--controllers=").unwrap();
+        let mut list = controllers.split(',');
+        let runs_stateful_sets = list.clone().all(|name| !name.starts_with("-statefulset"))
+            && list.any(|name| name == "*" || name.starts_with("statefulset"));
+        for job in installation.of("Job") {
+            assert!(runs_stateful_sets, "{origin}: {}", title(job));
+            let spec = &job["spec"];
+            for field in ["completions", "backoffLimit"] {
+                assert_eq!(spec[field], i32::MAX, "{origin}: {field}");
+            }
+            assert_eq!(spec["parallelism"], 1, "{origin}");
+            assert_eq!(spec["template"]["spec"]["restartPolicy"], "OnFailure", "{origin}");
+        }
+        for set in installation.of("StatefulSet") {
+            assert!(!runs_stateful_sets, "{origin}: {}", title(set));
+        }
+        let number = installation.of("Job").chain(installation.of("StatefulSet")).count();
+        assert_eq!(number, usize::from(!origin.starts_with("least")), "{origin}");
+    }
+}
+
 /// Whether a pod with these labels is selected.
 fn selects(selector: &Value, labels: &Value) -> bool {
     let wanted = selector.as_object().unwrap();
@@ -168,16 +196,19 @@ fn pod_selectors_match_only_the_pods_of_this_installation() {
                 assert_eq!(selected, [title(owner)], "{origin}");
             }
         }
+        // A budget with a pod of a Job, which has no scale, allows no eviction.
         let shared = [
-            ("Service", "/spec/selector"),
-            ("PodDisruptionBudget", "/spec/selector/matchLabels"),
-            ("NetworkPolicy", "/spec/podSelector/matchLabels"),
+            ("Service", "/spec/selector", true),
+            ("PodDisruptionBudget", "/spec/selector/matchLabels", false),
+            ("NetworkPolicy", "/spec/podSelector/matchLabels", true),
         ];
-        for (kind, pointer) in shared {
+        for (kind, pointer, takes_bootstrap) in shared {
             for object in installation.of(kind) {
                 let selector = object.pointer(pointer).unwrap();
                 for (title, template) in &templates {
-                    assert!(selects(selector, &template["metadata"]["labels"]), "{origin}: {kind}, {title}");
+                    let labels = &template["metadata"]["labels"];
+                    let is_wanted = takes_bootstrap || title.starts_with("Deployment/");
+                    assert_eq!(selects(selector, labels), is_wanted, "{origin}: {kind}, {title}");
                 }
                 for test in installation.of("Pod") {
                     assert!(
@@ -317,17 +348,27 @@ fn a_disabled_controller_has_no_write_permissions() {
             &["create pods", "patch replicasets.apps/status"][..],
             "create replicasets.apps",
         ),
-        ("replicasets-only", &["create replicasets.apps", "patch deployments.apps"], "create pods"),
+        (
+            "replicasets-only",
+            &["create replicasets.apps", "patch deployments.apps", "list controllerrevisions.apps"],
+            "create pods",
+        ),
         (
             "without-replicationcontrollers",
             &["list replicationcontrollers", "patch replicationcontrollers/status"],
             "list replicasets.apps",
         ),
         ("daemonsets-only", &["list replicasets.apps", "list deployments.apps"], "list nodes"),
+        ("without-daemonsets", &["list nodes", "list daemonsets.apps"], "create controllerrevisions.apps"),
         (
-            "without-daemonsets",
-            &["list nodes", "list daemonsets.apps", "create controllerrevisions.apps"],
-            "create pods",
+            "statefulsets-only",
+            &["list nodes", "list daemonsets.apps", "delete persistentvolumeclaims"],
+            "create controllerrevisions.apps",
+        ),
+        (
+            "without-statefulsets",
+            &["list persistentvolumeclaims", "list statefulsets.apps", "update pods/finalizers"],
+            "create controllerrevisions.apps",
         ),
     ] {
         let (granted, _) = granted(&format!("{values}-kube-system"));
@@ -363,7 +404,7 @@ fn the_version_is_the_same_everywhere() {
 
 #[test]
 fn the_example_clusters_disable_the_controllers_that_windlass_runs() {
-    let off = "-deployment-controller,-replicaset-controller,-replicationcontroller-controller,-daemonset-controller";
+    let off = "-deployment-controller,-replicaset-controller,-replicationcontroller-controller,-daemonset-controller,-statefulset-controller";
     let kind: Value = manifests::object(&read("deploy/clusters/kind.yaml"));
     let patch: Value = manifests::object(kind["kubeadmConfigPatches"][0].as_str().unwrap());
     let controllers = patch["controllerManager"]["extraArgs"]["controllers"].as_str().unwrap();

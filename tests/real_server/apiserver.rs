@@ -82,7 +82,7 @@ const SCRAPER: User = User { token: "token-of-the-scraper", name: "prometheus", 
 const STRANGER: User = User { token: "token-of-a-stranger", name: "stranger", groups: "monitoring" };
 
 /// The rights that `deploy/rbac.yaml` grants and whose use this test does not see.
-const UNSEEN: [(&str, &str); 5] = [
+const UNSEEN: [(&str, &str); 7] = [
     (
         "get pods",
         "only after the answer to a creation or deletion was lost; tests/cluster/faults.rs loses answers",
@@ -91,6 +91,8 @@ const UNSEEN: [(&str, &str); 5] = [
     ("update replicasets.apps/finalizers", ADMISSION),
     ("update replicationcontrollers/finalizers", ADMISSION),
     ("update daemonsets.apps/finalizers", ADMISSION),
+    ("update statefulsets.apps/finalizers", ADMISSION),
+    ("update pods/finalizers", ADMISSION),
 ];
 
 const ADMISSION: &str = "asked by an admission plugin, which the audit log does not show; without it the \
@@ -172,7 +174,7 @@ async fn play_workloads(client: kube::Client) {
     };
     let stages = [stage().await, stage().await, stage().await, stage().await, stage().await];
     let [rolls, annotated, orphans, left, taken] = &stages;
-    let own = [stage().await, stage().await, stage().await];
+    let own = [stage().await, stage().await, stage().await, stage().await];
     tokio::join!(
         scenarios::a_deployment_rolls_out_and_rolls_back(rolls),
         scenarios::a_rollback_by_annotation_changes_the_template_once_and_keeps_new_fields(annotated),
@@ -182,6 +184,7 @@ async fn play_workloads(client: kube::Client) {
         history_is_cleaned_up_and_a_cascade_ends_it(&own[0]),
         a_replication_controller_adopts_releases_and_scales(&own[1]),
         a_daemon_set_lives_its_life(&own[2]),
+        a_stateful_set_decides_about_its_claims(&own[3]),
     );
 }
 
@@ -218,18 +221,86 @@ async fn a_replication_controller_adopts_releases_and_scales(stage: &Stage) {
 
     stage.call(Method::PATCH, &controller, &json!({"spec": {"replicas": 1}})).await;
     stage.eventually(30, "one is deleted", |seen| seen.pods.len() == 1).await;
-    let end = tokio::time::Instant::now() + WAIT_TIMEOUT;
-    loop {
-        let status = stage.call(Method::GET, &controller, &Value::Null).await["status"].clone();
-        if status["replicas"] == 1 && status["availableReplicas"] == 1 {
-            break;
-        }
-        assert!(tokio::time::Instant::now() < end, "{status}");
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    let is_settled = |controller: &Value| {
+        let status = &controller["status"];
+        status["replicas"] == 1 && status["availableReplicas"] == 1
+    };
+    becomes(stage, &controller, "one is left", is_settled).await;
     let cascade = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
     stage.call(Method::DELETE, &controller, &cascade).await;
     stage.eventually(30, "its pods go with it", |seen| seen.pods.is_empty()).await;
+}
+
+/// Pods are rolled and corrected, and their claims are kept, given to the StatefulSet, and given to a pod.
+async fn a_stateful_set_decides_about_its_claims(stage: &Stage) {
+    let collection = format!("/apis/apps/v1/namespaces/{}/statefulsets", stage.namespace);
+    let claims = format!("/api/v1/namespaces/{}/persistentvolumeclaims", stage.namespace);
+    let (db, pods) = (format!("{collection}/db"), stage.path("Pod"));
+    let body = json!({"metadata": {"name": "db"}, "spec": {
+        "replicas": 2, "serviceName": "db", "revisionHistoryLimit": 0, "selector": {"matchLabels": {"app": "db"}},
+        "template": {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "c", "image": "db:v1"}]}},
+        "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}],
+    }});
+    stage.call(Method::POST, &collection, &body).await;
+    let ready = |count: i64| {
+        move |set: &Value| {
+            let status = &set["status"];
+            let all =
+                ["replicas", "readyReplicas", "availableReplicas", "updatedReplicas", "currentReplicas"];
+            status["observedGeneration"] == set["metadata"]["generation"]
+                && all.iter().all(|field| status[field] == count)
+        }
+    };
+    becomes(stage, &db, "two pods are ready", ready(2)).await;
+    let image = json!([{"name": "c", "image": "db:v2"}]);
+    let spec = json!({"spec": {"template": {"spec": {"containers": image}}}});
+    stage.call(Method::PATCH, &db, &spec).await;
+    becomes(stage, &db, "both are updated", ready(2)).await;
+
+    let [first, second] = ["db-0", "db-1"].map(|name| format!("{pods}/{name}"));
+    let label = "statefulset.kubernetes.io/pod-name";
+    stage.call(Method::PATCH, &first, &json!({"metadata": {"labels": {label: "another"}}})).await;
+    becomes(stage, &first, "its label is corrected", |pod| pod["metadata"]["labels"][label] == "db-0").await;
+
+    let [kept, gone] = ["data-db-0", "data-db-1"].map(|name| format!("{claims}/{name}"));
+    let owned_by =
+        |kind: &'static str| move |claim: &Value| claim["metadata"]["ownerReferences"][0]["kind"] == kind;
+    becomes(stage, &kept, "nobody owns a claim", |it| it["metadata"]["ownerReferences"].is_null()).await;
+    let policy = json!({"whenDeleted": "Delete", "whenScaled": "Delete"});
+    let policy = json!({"spec": {"persistentVolumeClaimRetentionPolicy": policy}});
+    stage.call(Method::PATCH, &db, &policy).await;
+    becomes(stage, &gone, "the StatefulSet owns a claim", owned_by("StatefulSet")).await;
+
+    // Its claim is there, and may be deleted: it is read.
+    let before = stage.call(Method::DELETE, &second, &Value::Null).await["metadata"]["uid"].clone();
+    stage
+        .eventually(60, "the pod is replaced", |seen| {
+            seen.pods.len() == 2 && seen.pods.iter().all(|pod| pod["metadata"]["uid"] != before)
+        })
+        .await;
+    becomes(stage, &db, "two pods are ready again", ready(2)).await;
+
+    stage.call(Method::PATCH, &db, &json!({"spec": {"replicas": 1}})).await;
+    becomes(stage, &gone, "the pod owns a claim", owned_by("Pod")).await;
+    becomes(stage, &db, "one pod is left", ready(1)).await;
+    becomes(stage, &kept, "the StatefulSet keeps the other", owned_by("StatefulSet")).await;
+    let cascade = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"});
+    stage.call(Method::DELETE, &db, &cascade).await;
+    stage.eventually(60, "its pods go with it", |seen| seen.pods.is_empty()).await;
+}
+
+/// Waits until an object is so.
+async fn becomes(stage: &Stage, path: &str, what: &str, is_so: impl Fn(&Value) -> bool) {
+    let end = tokio::time::Instant::now() + WAIT_TIMEOUT;
+    loop {
+        let object = stage.try_call(Method::GET, path, &Value::Null).await.unwrap_or_default();
+        if is_so(&object) {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < end, "{what}: {object}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
 }
 
 /// Binds only the scraper to the shipped role.

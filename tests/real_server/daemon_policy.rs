@@ -28,6 +28,15 @@ fn deployment(name: &str, annotations: Value) -> Value {
     })
 }
 
+fn claim(name: &str, owner: Value) -> Value {
+    let owners: Vec<Value> = Some(owner).filter(|owner| !owner.is_null()).into_iter().collect();
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": "default", "ownerReferences": owners},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    })
+}
+
 fn owner(api_version: &str, kind: &str) -> Value {
     json!({"apiVersion": api_version, "kind": kind, "name": "o", "uid": format!("uid-of-{kind}"), "controller": true})
 }
@@ -46,10 +55,13 @@ pub(crate) fn the_daemons_token_can_write_only_objects_that_its_controllers_own(
 
         let (of_replica_set, of_rc) = (owner("apps/v1", "ReplicaSet"), owner("v1", "ReplicationController"));
         let of_deployment = owner("apps/v1", "Deployment");
-        let of_stateful_set = owner("apps/v1", "StatefulSet");
+        let (of_stateful_set, of_pod) = (owner("apps/v1", "StatefulSet"), owner("v1", "Pod"));
+        let of_job = owner("batch/v1", "Job");
         let mut daemon_set = deployment("plain", Value::Null);
         daemon_set["kind"] = json!("DaemonSet");
         daemon_set["spec"].as_object_mut().unwrap().remove("replicas");
+        let mut stateful_set = deployment("plain", Value::Null);
+        stateful_set["kind"] = json!("StatefulSet");
         let mut replication_controller = deployment("plain", Value::Null);
         replication_controller["apiVersion"] = json!("v1");
         replication_controller["kind"] = json!("ReplicationController");
@@ -59,11 +71,17 @@ pub(crate) fn the_daemons_token_can_write_only_objects_that_its_controllers_own(
             pod("bare", Value::Null),
             pod("of-a-replica-set", of_replica_set.clone()),
             pod("to-relabel", of_replica_set.clone()),
-            pod("of-another", of_stateful_set.clone()),
+            pod("of-another", of_job.clone()),
+            pod("of-a-stateful-set", of_stateful_set.clone()),
+            claim("data-db-0", Value::Null),
+            claim("data-db-1", of_stateful_set.clone()),
+            claim("data-db-2", of_job.clone()),
+            claim("backup", Value::Null),
             replica_set("bare", Value::Null),
             replica_set("of-a-deployment", of_deployment.clone()),
             replica_set("of-another", owner("argoproj.io/v1alpha1", "Rollout")),
             daemon_set,
+            stateful_set,
             replication_controller,
             deployment("plain", Value::Null),
             deployment("to-roll-back", json!({"deprecated.deployment.rollback.to": "1"})),
@@ -85,6 +103,12 @@ pub(crate) fn the_daemons_token_can_write_only_objects_that_its_controllers_own(
         let status_of =
             |plural: &str, name: &str| format!("/apis/apps/v1/namespaces/default/{plural}/{name}/status");
         let gone = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "gone"});
+        const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+        let claim_at = |name: &str| format!("{CLAIMS}/{name}");
+        let no_owners = json!({"metadata": {"ownerReferences": []}});
+        let relabel = |label: &str| json!({"metadata": {"labels": {label: "another"}}});
+        let claim_owner = Some("created without an owner");
+        let claim_fields = Some("only owner references to StatefulSets and pods");
         let by_status = Some("may not be changed through the status");
         let image =
             json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "own:v1"}]}}}});
@@ -96,6 +120,7 @@ pub(crate) fn the_daemons_token_can_write_only_objects_that_its_controllers_own(
         let (post, patch, delete) = (Method::POST, Method::PATCH, Method::DELETE);
         let uncontrolled = Some("only objects controlled by");
         let other_fields = Some("only the owner references");
+        let no_right = Some("cannot delete resource");
         let no_rollback = Some("only be rolled back");
         for (what, method, path, body, refusal) in [
             ("creates a pod of a ReplicaSet", &post, PODS.to_owned(), pod("a", of_replica_set.clone()), None),
@@ -125,9 +150,80 @@ pub(crate) fn the_daemons_token_can_write_only_objects_that_its_controllers_own(
                 "creates a pod of a StatefulSet",
                 &post,
                 PODS.to_owned(),
-                pod("d", of_stateful_set.clone()),
-                uncontrolled,
+                pod("e", of_stateful_set.clone()),
+                None,
             ),
+            ("creates a pod of a Job", &post, PODS.to_owned(), pod("d", of_job.clone()), uncontrolled),
+            (
+                "creates a claim without an owner",
+                &post,
+                CLAIMS.to_owned(),
+                claim("data-db-3", Value::Null),
+                None,
+            ),
+            (
+                "creates a claim of a StatefulSet",
+                &post,
+                CLAIMS.to_owned(),
+                claim("data-db-4", of_stateful_set.clone()),
+                None,
+            ),
+            (
+                "creates a claim of a pod",
+                &post,
+                CLAIMS.to_owned(),
+                claim("data-db-5", of_pod.clone()),
+                claim_owner,
+            ),
+            (
+                "lets a claim go with its StatefulSet",
+                &patch,
+                claim_at("data-db-0"),
+                owners(&of_stateful_set),
+                None,
+            ),
+            ("lets a claim go with its pod", &patch, claim_at("data-db-1"), owners(&of_pod), None),
+            ("keeps a claim", &patch, claim_at("data-db-1"), no_owners.clone(), None),
+            ("gives a claim another owner", &patch, claim_at("data-db-1"), owners(&of_job), claim_fields),
+            ("removes the owner of a claim", &patch, claim_at("data-db-2"), no_owners, claim_fields),
+            (
+                "gives a claim an owner whose name is none of a StatefulSet's claim",
+                &patch,
+                claim_at("backup"),
+                owners(&of_stateful_set),
+                claim_fields,
+            ),
+            ("labels a claim", &patch, claim_at("data-db-0"), relabel("app"), claim_fields),
+            (
+                "adds a finalizer to a claim",
+                &patch,
+                claim_at("data-db-0"),
+                json!({"metadata": {"finalizers": ["example.com/held"]}}),
+                claim_fields,
+            ),
+            ("deletes a claim", &delete, claim_at("data-db-0"), nothing.clone(), no_right),
+            (
+                "corrects the revision of a pod of a StatefulSet",
+                &patch,
+                pod_at("of-a-stateful-set"),
+                relabel("controller-revision-hash"),
+                None,
+            ),
+            (
+                "corrects it again",
+                &patch,
+                pod_at("of-a-stateful-set"),
+                json!({"metadata": {"labels": {"controller-revision-hash": "a"}}}),
+                None,
+            ),
+            (
+                "changes another label of a pod of a StatefulSet",
+                &patch,
+                pod_at("of-a-stateful-set"),
+                relabel("app"),
+                other_fields,
+            ),
+            ("deletes a pod of a StatefulSet", &delete, pod_at("of-a-stateful-set"), nothing.clone(), None),
             (
                 "creates a pod with an owner of the wrong group",
                 &post,
@@ -150,7 +246,7 @@ pub(crate) fn the_daemons_token_can_write_only_objects_that_its_controllers_own(
                 uncontrolled,
             ),
             ("changes a label", &patch, pod_at("to-relabel"), both.clone(), other_fields),
-            ("releases a pod of a StatefulSet", &patch, pod_at("of-another"), release.clone(), uncontrolled),
+            ("releases a pod of a Job", &patch, pod_at("of-another"), release.clone(), uncontrolled),
             ("adopts a pod and changes a label", &patch, pod_at("bare"), both, other_fields),
             (
                 "changes a bare pod without adopting it",
@@ -160,7 +256,7 @@ pub(crate) fn the_daemons_token_can_write_only_objects_that_its_controllers_own(
                 uncontrolled,
             ),
             ("deletes a bare pod", &delete, pod_at("bare"), nothing.clone(), uncontrolled),
-            ("deletes a pod of a StatefulSet", &delete, pod_at("of-another"), nothing.clone(), uncontrolled),
+            ("deletes a pod of a Job", &delete, pod_at("of-another"), nothing.clone(), uncontrolled),
             ("scales a bare ReplicaSet", &patch, replica_set_at("bare"), resize.clone(), uncontrolled),
             ("deletes a bare ReplicaSet", &delete, replica_set_at("bare"), nothing.clone(), uncontrolled),
             (
@@ -218,6 +314,13 @@ pub(crate) fn the_daemons_token_can_write_only_objects_that_its_controllers_own(
                 &patch,
                 status_of("daemonsets", "plain"),
                 json!({"metadata": {"annotations": {"a": "b"}}}),
+                by_status,
+            ),
+            (
+                "gives a StatefulSet an owner through the status",
+                &patch,
+                status_of("statefulsets", "plain"),
+                owners(&gone),
                 by_status,
             ),
             (

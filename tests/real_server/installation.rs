@@ -140,7 +140,7 @@ pub(crate) fn the_chart_gives_a_daemon_of_one_namespace_the_permissions_that_it_
             let is_of_the_test = |object: &&Value| object["metadata"]["name"] == "windlass-test";
             let of_the_test: Vec<Value> = objects.iter().filter(is_of_the_test).cloned().collect();
             tokio::task::block_in_place(|| run_the_charts_test(folder, &server, &of_the_test, scope));
-            // The daemon takes the part of the StatefulSet's pod, which creates the first pods of the Deployment.
+            // The daemon takes the part of the pod of the bootstrap, which creates the first pods of the Deployment.
             if deployment["metadata"]["namespace"] == scope {
                 rights::create(&client, std::slice::from_ref(deployment)).await;
                 let stage = Stage::in_namespace(client.clone(), client, Writes::default(), scope.into());

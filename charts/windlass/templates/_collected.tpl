@@ -77,14 +77,14 @@ permissions are in rbac.yaml. The policy of the garbage collector, which applies
 {{- $running := splitList "," (include "windlass.running" .) }}
 {{- $core := list "pods" "events" }}
 {{- $status := list }}
-{{- range list "deployment" "replicaset" "daemonset" }}
+{{- range list "deployment" "replicaset" "daemonset" "statefulset" }}
 {{- if has (printf "%s-controller" .) $running }}{{ $status = append $status (printf "apps %ss" .) }}{{ end }}
 {{- end }}
 {{- if or (has "replicationcontroller-controller" $running) (has "rollingupdate-controller" $running) }}
 {{- $status = append $status " replicationcontrollers" }}
 {{- end }}
 {{- if has "rollingupdate-controller" $running }}{{ $core = append $core "replicationcontrollers" }}{{ end }}
-{{- if has "persistentvolumeclaim-protection-controller" $running }}{{ $core = append $core "persistentvolumeclaims" }}{{ end }}
+{{- if or (has "statefulset-controller" $running) (has "persistentvolumeclaim-protection-controller" $running) }}{{ $core = append $core "persistentvolumeclaims" }}{{ end }}
 {{- if has "persistentvolume-protection-controller" $running }}{{ $core = append $core "persistentvolumes" }}{{ end -}}
 {{- if has "rollingupdate-controller" $running -}}
 request.operation == 'DELETE' && request.resource.group == '' && request.resource.resource == 'replicationcontrollers' ||

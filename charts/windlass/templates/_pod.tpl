@@ -1,4 +1,4 @@
-{{/* The pod template of the Deployment and of the bootstrap StatefulSet. Needs `root` and `component`. */}}
+{{/* The pod template of the Deployment and of the bootstrap. Needs `root` and `component`. */}}
 {{- define "windlass.pod" -}}
 {{- $component := .component -}}
 {{- with .root -}}
@@ -16,6 +16,10 @@ metadata:
 spec:
   serviceAccountName: {{ include "windlass.serviceAccountName" . | quote }}
   automountServiceAccountToken: false
+  {{- if and (eq $component "bootstrap") (eq (include "windlass.bootstrapKind" .) "Job") }}
+  # A Job does not take Always.
+  restartPolicy: OnFailure
+  {{- end }}
   # A Service called windlass-secure would set WINDLASS_SECURE_PORT.
   enableServiceLinks: false
   {{- with .Values.priorityClassName }}

@@ -4,6 +4,7 @@ use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service, ServiceAccount};
 use k8s_openapi::api::flowcontrol::v1::FlowSchema;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -95,6 +96,7 @@ pub fn unknown_fields(object: &Value) -> Vec<String> {
         ("v1", "ServiceAccount") => unknown::<ServiceAccount>(object),
         ("apps/v1", "Deployment") => unknown::<Deployment>(object),
         ("apps/v1", "StatefulSet") => unknown::<StatefulSet>(object),
+        ("batch/v1", "Job") => unknown::<Job>(object),
         ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema") => unknown::<FlowSchema>(object),
         ("networking.k8s.io/v1", "NetworkPolicy") => unknown::<NetworkPolicy>(object),
         ("policy/v1", "PodDisruptionBudget") => unknown::<PodDisruptionBudget>(object),
