@@ -146,7 +146,7 @@ fn every_pod_is_restricted() {
     }
 }
 
-/// What creates the first pod of Windlass must be run by another controller manager, and must not end.
+/// Another controller manager must run the bootstrap, and it must not end.
 #[test]
 fn the_bootstrap_is_not_of_a_kind_that_windlass_itself_runs() {
     for installation in installations() {

@@ -291,7 +291,7 @@ async fn a_stateful_set_decides_about_its_claims(stage: &Stage) {
 }
 
 /// Waits until an object is so.
-async fn becomes(stage: &Stage, path: &str, what: &str, is_so: impl Fn(&Value) -> bool) {
+pub(crate) async fn becomes(stage: &Stage, path: &str, what: &str, is_so: impl Fn(&Value) -> bool) {
     let end = tokio::time::Instant::now() + WAIT_TIMEOUT;
     loop {
         let object = stage.try_call(Method::GET, path, &Value::Null).await.unwrap_or_default();

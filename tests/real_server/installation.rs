@@ -4,14 +4,17 @@
 
 use std::path::Path;
 
+use crate::apiserver::becomes;
+use http::Method;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use windlass_testkit::apiserver::{
     self, ApiServer, DAEMON, TOKEN, User, on_a_real_server, run_the_rest_of_the_cluster,
 };
+use windlass_testkit::controllers::Side;
 use windlass_testkit::process::{Process, windlass};
 use windlass_testkit::rights;
-use windlass_testkit::stage::{Stage, Writes};
+use windlass_testkit::stage::{self, Seen, Stage, Writes};
 use windlass_testkit::{https, manifests, scenarios};
 
 /// The output of `.ci/chart check`.
@@ -157,6 +160,47 @@ pub(crate) fn the_chart_gives_a_daemon_of_one_namespace_the_permissions_that_it_
             assert!(refused.is_empty(), "{values}: {refused:#?}");
         });
     }
+}
+
+/// A pod of the Job that ends well is followed by another, and the budget of the Deployment can be computed.
+pub(crate) fn kube_controller_manager_keeps_a_pod_of_the_bootstrap_and_evictions_go_on() {
+    on_a_real_server(async |folder| {
+        let server = ApiServer::start(folder).await;
+        let client = server.client().await;
+        rights::create(&client, &manifests::file("deploy/windlass.yaml")).await;
+        let end = CancellationToken::new();
+        run_the_rest_of_the_cluster(&server, &end).await;
+        let (config, log) = (server.kubeconfig(TOKEN), server.file("controllers.log"));
+        let controllers = "deployment-controller,disruption-controller,job-controller,replicaset-controller";
+        let manager = Side::Upstream.start(folder, &config, controllers, &["--leader-elect=false"], &log);
+        let stage =
+            Stage::in_namespace(client, server.client().await, Writes::default(), "kube-system".into());
+        let ready = |pod: &&Value| {
+            let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+            conditions.filter(|it| it["type"] == "Ready" && it["status"] == "True").count() == 1
+        };
+        let of = |seen: &Seen, component: &str| {
+            let label = "app.kubernetes.io/component";
+            let is_of = |pod: &&Value| pod["metadata"]["labels"][label] == component;
+            seen.pods.iter().filter(is_of).filter(ready).cloned().collect::<Vec<_>>()
+        };
+        let both =
+            |seen: &Seen| of(seen, "bootstrap").len() == 1 && of(seen, "controller-manager").len() == 2;
+        stage.eventually(60, "a pod of the Job and two of the Deployment are ready", both).await;
+        let first = stage::name(&of(&stage.seen().await, "bootstrap")[0]).to_owned();
+        let path = format!("{}/{first}/status", stage.path("Pod"));
+        let ended = json!({"status": {"phase": "Succeeded", "conditions": []}});
+        stage.call(Method::PATCH, &path, &ended).await;
+        let another = |seen: &Seen| of(seen, "bootstrap").iter().any(|pod| stage::name(pod) != first);
+        stage.eventually(60, "another pod of the Job is ready", another).await;
+        let budget = "/apis/policy/v1/namespaces/kube-system/poddisruptionbudgets/windlass";
+        let is_computed = |budget: &Value| {
+            budget["status"]["disruptionsAllowed"] == 1 && budget["status"]["currentHealthy"] == 2
+        };
+        becomes(&stage, budget, "an eviction is allowed", is_computed).await;
+        manager.terminate();
+        end.cancel();
+    });
 }
 
 /// The steps of `helm test`: the pod's containers in turn, with the permissions of its account, here by kubectl.

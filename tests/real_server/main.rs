@@ -90,6 +90,7 @@ fn main() -> ExitCode {
         Server: dead_api::an_operator_goes_on_beside_an_api_that_is_down,
         ServerAndUpstream: dead_api::kube_controller_manager_waits_for_no_api_and_deletes_what_turns_up_late,
         Server: installation::the_shipped_manifests_are_accepted,
+        ServerAndUpstream: installation::kube_controller_manager_keeps_a_pod_of_the_bootstrap_and_evictions_go_on,
         Server: namespaces::namespaces_end_with_what_is_in_them,
         Server: examples::the_python_program_of_the_documentation_passes,
         ServerAndGo: examples::the_go_program_of_the_documentation_passes,
