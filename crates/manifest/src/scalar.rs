@@ -64,8 +64,9 @@ fn number(text: &str) -> Scalar {
         _ if digits.len() > 1 && digits.starts_with('0') => (8, &digits[1..]),
         _ => (10, digits),
     };
-    // Rust would take a second sign.
-    if digits.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+    // Rust would take a second sign. Go does so behind `0b`, and only if there is no first one.
+    let may_have_sign = lower == "0b" && sign.is_empty();
+    if may_have_sign || digits.starts_with(|c: char| c.is_ascii_alphanumeric()) {
         if let Ok(number) = i64::from_str_radix(&format!("{sign}{digits}"), base) {
             return Scalar::Int(number);
         }
@@ -130,6 +131,8 @@ mod tests {
             ("0o17", 15),
             ("0b101", 5),
             ("-0b1", -1),
+            ("0b-1", -1),
+            ("0b+1", 1),
             ("0x1F", 31),
             ("-0x1F", -31),
             ("1_000", 1000),
@@ -157,6 +160,9 @@ mod tests {
             "-",
             "--1",
             "0x+1",
+            "0o-7",
+            "-0b-1",
+            "0b--1",
             "1m",
             "2001-01-01",
             "infinity",
