@@ -1,4 +1,4 @@
-//! The programs that docs/testing.md shows, as their readers run them: each starts a control plane of its own.
+//! The programs that docs/testing.md names, as their readers run them: each starts a control plane of its own.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
