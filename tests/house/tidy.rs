@@ -1,4 +1,4 @@
-//! The rules of the architecture, each a test. `docs/architecture.md` lists them.
+//! The rules of the architecture, each a test. `docs/architecture.md` lists the chief ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
