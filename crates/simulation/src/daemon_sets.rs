@@ -46,7 +46,11 @@ impl Staged for DaemonSets {
 
     fn stage(scenario: &Scenario) -> Stage<'_, Act> {
         let &Scenario { faults, ref acts, readiness, shutdown, .. } = scenario;
-        Stage { faults, acts, nodes: Some(Nodes { count: scenario.nodes, readiness, shutdown }) }
+        Stage {
+            faults,
+            acts,
+            nodes: Some(Nodes { count: scenario.nodes, readiness, shutdown, ..Nodes::default() }),
+        }
     }
 
     fn judge(scenario: &Scenario) -> Judge {

@@ -7,7 +7,7 @@
 //! * [`engine`]: the network, the faults, and everything that is done with a history: run, search, shrink, replay,
 //!   print.
 //! * The games, each with its scenario, its actors and its judge: [`deployments`]; [`daemon_sets`], whose nodes are
-//!   actors; [`garbage`], [`namespaces`], and [`rolling_updates`] of ReplicationControllers.
+//!   actors; [`garbage`], [`namespaces`], [`rolling_updates`] of ReplicationControllers; and [`stateful_sets`].
 //!
 //! Time is virtual and there is one thread, so that a history depends on its scenario alone. The library's part of
 //! that: where it chooses among several ready futures, the order is given (each `select!` below
@@ -23,6 +23,7 @@ pub mod engine;
 pub mod garbage;
 pub mod namespaces;
 pub mod rolling_updates;
+pub mod stateful_sets;
 
 /// Passes all games to a macro, each by its module and its type. This is the one list of them.
 #[macro_export]
@@ -34,6 +35,7 @@ macro_rules! games {
             garbage::Garbage
             namespaces::Namespaces
             rolling_updates::RollingUpdates
+            stateful_sets::StatefulSets
         }
     };
 }

@@ -63,7 +63,7 @@ impl Staged for RollingUpdates {
 
     fn stage(scenario: &Scenario) -> Stage<'_, Act> {
         let &Scenario { faults, ref acts, readiness, shutdown, .. } = scenario;
-        Stage { faults, acts, nodes: Some(Nodes { count: 2, readiness, shutdown }) }
+        Stage { faults, acts, nodes: Some(Nodes { count: 2, readiness, shutdown, ..Nodes::default() }) }
     }
 
     fn judge(scenario: &Scenario) -> Judge {

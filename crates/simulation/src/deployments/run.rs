@@ -57,7 +57,10 @@ pub(super) async fn history(scenario: &Scenario, record: bool) -> (Outcome, Endi
     });
     let mut tasks = JoinSet::new();
     let &Scenario { readiness, shutdown, .. } = scenario;
-    tasks.spawn(named("the kubelet", kubelets(&Nodes { count: 3, readiness, shutdown }, &server)));
+    tasks.spawn(named(
+        "the kubelet",
+        kubelets(&Nodes { count: 3, readiness, shutdown, ..Nodes::default() }, &server),
+    ));
     let mut stops = Vec::new();
     for number in 0..scenario.daemons {
         let (stop, stopped) = tokio::sync::mpsc::unbounded_channel();

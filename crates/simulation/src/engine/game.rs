@@ -138,7 +138,7 @@ pub struct Stage<'a, A> {
 }
 
 /// Simulated nodes. Where they are, the API server collects garbage.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Nodes {
     /// How many there are at the beginning.
     pub count: usize,
@@ -146,4 +146,8 @@ pub struct Nodes {
     pub readiness: Duration,
     /// From a pod's deletion until it has ended.
     pub shutdown: Duration,
+    /// Whether claims are bound, and pods wait for them.
+    pub volumes: bool,
+    /// From a change until the API server collects garbage.
+    pub garbage: Duration,
 }

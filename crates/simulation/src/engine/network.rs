@@ -41,7 +41,7 @@ use windlass_apiserver::{Options, Sandbox};
 const STORM: u64 = 5000;
 
 /// How long a daemon's caches may lag after its watches break.
-const BLIND: Duration = Duration::from_secs(15);
+pub const BLIND: Duration = Duration::from_secs(15);
 
 struct State<J> {
     rng: fastrand::Rng,

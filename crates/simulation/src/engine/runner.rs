@@ -56,7 +56,7 @@ async fn history<G: Staged>(scenario: &G::Scenario, record: bool) -> Outcome {
     let judge = G::judge(scenario);
     let cluster =
         Cluster::new(scenario.seed(), stage.faults, judge, record.then_some(G::RESOURCES), |options| {
-            options.collect_after = stage.nodes.as_ref().map(|_| Duration::ZERO);
+            options.collect_after = stage.nodes.as_ref().map(|nodes| nodes.garbage);
         });
     let nodes =
         stage.nodes.as_ref().map(|nodes| AbortOnDropHandle::new(tokio::spawn(kubelets(nodes, &cluster))));
@@ -97,6 +97,7 @@ pub fn kubelets<J: Judge>(nodes: &Nodes, cluster: &Arc<Cluster<J>>) -> impl Futu
         never_ready: regex_lite::Regex::new(":broken$").ok(),
         ready_delay: nodes.readiness,
         shutdown_delay: nodes.shutdown,
+        volumes: nodes.volumes,
         events: false,
         ..kubelet::Options::new(Arc::new(move || time.now()))
     };
