@@ -342,3 +342,48 @@ fn new_pod(observed: &Observed<'_>, node: &Arc<str>) -> NewPod {
     }
     NewPod { node: node.clone(), name: names.free(node, &observed.marks, |name| (observed.is_taken.0)(name)) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Interner, Record};
+
+    #[test]
+    fn pods_are_deleted_in_one_write_if_there_are_any() {
+        let json = r#"{"metadata":{"name":"agent","namespace":"ops","uid":"u-set","resourceVersion":"1","generation":1},
+            "spec":{"selector":{"matchLabels":{"app":"agent"}},"template":{"metadata":{"labels":{"app":"agent"}},
+            "spec":{"containers":[{"name":"agent","image":"agent:1"}]}}}}"#;
+        let daemon_set = DaemonSet::decode(json, &mut Interner::default()).unwrap();
+        // Its affinity names no node, so that nobody can tell for which node it is.
+        let json = r#"{"metadata":{"name":"agent-1","namespace":"ops","uid":"u-pod","resourceVersion":"2",
+            "labels":{"app":"agent"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"DaemonSet","name":"agent",
+            "uid":"u-set","controller":true}]},"spec":{"containers":[]},"status":{"phase":"Pending"}}"#;
+        let pod = Arc::new(Pod::decode(json, &mut Interner::default()).unwrap());
+        let deleted = |pods: Vec<Arc<Pod>>| {
+            let observed = Observed {
+                daemon_set: &daemon_set,
+                verdicts: Arc::default(),
+                unreadable: None,
+                unreadable_pods: 0,
+                members: Members::of(&daemon_set, pods, Vec::new()),
+                revisions: Vec::new(),
+                orphan_revisions: Vec::new(),
+                may_adopt: true,
+                maybe_deleted: BTreeSet::new(),
+                backoff: Arc::default(),
+                marks: Arc::default(),
+                recent: Arc::default(),
+                refused: Arc::default(),
+                is_taken: IsTaken::new(|_| false),
+                now: Timestamp::UNIX_EPOCH,
+            };
+            let writes = plan(&observed).writes.into_iter();
+            let sizes = writes.filter_map(|write| match write {
+                Write::DeletePods(deletions) => Some(deletions.len()),
+                _ => None,
+            });
+            sizes.collect::<Vec<_>>()
+        };
+        assert_eq!((deleted(Vec::new()), deleted(vec![pod])), (vec![], vec![1]));
+    }
+}

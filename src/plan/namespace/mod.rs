@@ -337,3 +337,45 @@ pub fn settle(observed: &Observed<'_>, outcome: &Outcome) -> (NamespaceStatus, O
         Verdict::Wait(pause, _) => (after, Some(*pause)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Interner, Record};
+
+    fn namespace(uid: &str, phase: &str, tokens: &[&str], is_deleting: bool) -> Namespace {
+        let mut object = serde_json::json!({
+            "metadata": {"name": "shop", "uid": uid, "resourceVersion": "7"},
+            "spec": {"finalizers": tokens}, "status": {"phase": phase},
+        });
+        if is_deleting {
+            object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        }
+        Namespace::decode(&object.to_string(), &mut Interner::default()).unwrap()
+    }
+
+    #[test]
+    fn only_the_namespace_that_was_seen_and_is_being_deleted_may_be_emptied() {
+        let cached = namespace("u-1", "Terminating", &["kubernetes"], true);
+        assert!(may_be_emptied(&cached, &namespace("u-1", "Terminating", &["kubernetes"], true)));
+        let others = [
+            namespace("u-2", "Terminating", &["kubernetes"], true),
+            namespace("u-1", "Terminating", &["kubernetes"], false),
+            namespace("u-1", "Active", &["kubernetes"], true),
+            // Without a token a successor could have its name before the first deletion arrives.
+            namespace("u-1", "Terminating", &[], true),
+        ];
+        for live in others {
+            assert!(!may_be_emptied(&cached, &live), "{live:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_last_report_about_a_namespace_is_written_at_once() {
+        let looked = |verdict| Outcome::Looked(Findings::default(), verdict);
+        assert!(is_urgent(&looked(Verdict::Report)) && is_urgent(&looked(Verdict::Done)));
+        let waits = Verdict::Wait(Duration::from_secs(1), Cause::Content);
+        let others = [Outcome::Nothing, Outcome::Finalized, looked(Verdict::Finalize), looked(waits)];
+        assert!(!others.iter().any(is_urgent));
+    }
+}
