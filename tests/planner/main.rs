@@ -13,3 +13,4 @@ mod replicaset_tables;
 mod rolling_update;
 mod rolling_update_job;
 mod rollout;
+mod statefulset;
