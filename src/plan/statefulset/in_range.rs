@@ -27,6 +27,10 @@ pub(super) fn decide(pass: &mut Pass<'_>) {
         pass.note("ordinals", event);
     }
     claims_first(pass);
+    if let Some(reason) = too_long(set, pass.history) {
+        let event = EventNote::warning("FailedCreate", format!("Pods cannot be created: {reason}"));
+        pass.note("name", event);
+    }
     let pods = &pass.observed.members.pods;
     let mut visited = pods.range(set.start..).peekable();
     let mut next = ordinals::wanted(set);
@@ -34,6 +38,7 @@ pub(super) fn decide(pass: &mut Pass<'_>) {
     while let Some(ordinal) = next.next().and_then(|ordinal| Ordinal::try_from(ordinal).ok()) {
         let is_next = visited.peek().is_some_and(|(there, _)| **there == ordinal);
         let pod = if is_next { visited.next().map(|(_, pod)| pod) } else { None };
+        let is_missing = pod.is_none();
         match pod {
             Some(pod) => decide_present(pass, ordinal, pod),
             None => decide_missing(pass, ordinal),
@@ -41,8 +46,8 @@ pub(super) fn decide(pass: &mut Pass<'_>) {
         if pass.is_stopped {
             return;
         }
-        // What blocks a missing pod is an object that exists, but for a name that is too long, which blocks all.
-        if pass.create.len() == BURST || too_long(set, pass.history).is_some() {
+        // An object that exists blocks a missing pod, but for a name that is too long, which blocks all.
+        if pass.create.len() == BURST || (is_missing && too_long(set, pass.history).is_some()) {
             let rest = visited.take_while(|(there, _)| next.contains(&i64::from(**there)));
             return rest.for_each(|(there, pod)| decide_present(pass, *there, pod));
         }
@@ -132,10 +137,10 @@ fn put_right(pass: &mut Pass<'_>, ordinal: Ordinal, pod: &Arc<Pod>) {
 fn replace_broken(pass: &mut Pass<'_>, ordinal: Ordinal, pod: &Arc<Pod>) {
     let observed = pass.observed;
     let set = observed.set;
-    let StatefulSetStrategy::RollingUpdate { partition, .. } = set.strategy else { return };
-    let index = i64::from(ordinal) - i64::from(set.start);
-    let is_outdated = !pass.history.is_updated(pod) && index >= i64::from(partition.unwrap_or(0));
-    if set.is_parallel || !is_outdated {
+    let is_rolling = matches!(set.strategy, StatefulSetStrategy::RollingUpdate { .. });
+    // A pod that would come back with its old template stays.
+    let is_outdated = !pass.history.is_updated(pod) && new_pod(pass, ordinal).is_updated;
+    if set.is_parallel || !is_rolling || !is_outdated {
         return;
     }
     if pod.phase == Phase::Pending && !pod.has_started {
@@ -190,8 +195,7 @@ fn decide_missing(pass: &mut Pass<'_>, ordinal: Ordinal) {
             format!("Create Pod {name} in StatefulSet {} failed error: {reason}", set.meta.key.name);
         EventNote::warning("FailedCreate", message)
     };
-    if let Some(reason) = too_long(set, pass.history) {
-        pass.note("name", failed(&reason));
+    if too_long(set, pass.history).is_some() {
         return blocks(pass, ordinal, Wait::NameTooLong);
     }
     if let Some(foreign) = observed.foreign.get(&ordinal) {

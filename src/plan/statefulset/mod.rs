@@ -250,8 +250,8 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     }
     let history = History::of(set, &observed.revisions);
     let mut counts = Counts::default();
-    for pod in observed.members.pods.values() {
-        counts.add(observed, &history, pod);
+    for (ordinal, pod) in &observed.members.pods {
+        counts.add(observed, &history, *ordinal, pod);
     }
     if set.meta.is_deleting() {
         let status = Some(status::while_deleting(observed, &history, &counts));
@@ -285,7 +285,10 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     let Pass { owners, labels, claims, create, delete, notes, .. } = pass;
     let mut writes: Vec<Write> = history.writes().into_iter().collect();
     writes.extend(owners.into_iter().map(Write::SetOwners));
-    writes.extend(labels.into_iter().map(|(pod, labels)| Write::Label(pod, labels)));
+    // One write of an object in a sync: the second would meet the version of the first.
+    let stays = |pod: &Pod| delete.iter().all(|deletion| deletion.pod.meta.uid != pod.meta.uid);
+    let labels = labels.into_iter().filter(|(pod, _)| stays(pod));
+    writes.extend(labels.map(|(pod, labels)| Write::Label(pod, labels)));
     writes.extend(claims.into_iter().map(Write::CreateClaims));
     if !create.is_empty() {
         writes.push(Write::CreatePods(create));
@@ -293,7 +296,10 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     for step in delete.chunk_by(|a, b| (a.reason == Reason::Condemned) == (b.reason == Reason::Condemned)) {
         writes.push(Write::DeletePods(step.to_vec()));
     }
-    writes.extend(history.surplus(observed.members.pods.values()));
+    // A pod that cannot be decoded may be of any revision.
+    if !is_held {
+        writes.extend(history.surplus(observed.members.pods.values().chain(&observed.members.odd)));
+    }
     Plan {
         writes,
         notes,

@@ -81,6 +81,11 @@ impl<'a> History<'a> {
         History { set, all, update, update_name, current_name, same, hash }
     }
 
+    /// Whether the current template has a revision.
+    pub fn is_known(&self) -> bool {
+        self.update.is_some()
+    }
+
     /// Whether a pod has the current template.
     pub fn is_updated(&self, pod: &Pod) -> bool {
         let label = revision_of(pod);

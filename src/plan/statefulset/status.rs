@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::ordinals::{self, Ordinal};
 use super::revisions::History;
 use super::{Observed, Plan};
 use crate::model::int_or_percent::clamp;
-use crate::model::{Condition, Pod, StatefulSet, StatefulSetStatus};
+use crate::model::{Condition, Pod, StatefulSet, StatefulSetStatus, StatefulSetStrategy};
 use crate::plan::{REPLICA_FAILURE, Urgency};
 
 /// The outcome of a plan, as far as the status depends on it.
@@ -27,7 +28,7 @@ pub(super) struct Counts {
     available: i64,
     current: i64,
     updated: i64,
-    /// Pods of ordinals in range that are updated and available.
+    /// Pods in range that are updated, available and not being deleted.
     complete: i64,
     /// When the next ready pod will have been ready for `minReadySeconds`.
     pub next_available: Option<Timestamp>,
@@ -35,7 +36,13 @@ pub(super) struct Counts {
 
 impl Counts {
     /// Counts a pod.
-    pub(super) fn add(&mut self, observed: &Observed<'_>, history: &History<'_>, pod: &Pod) {
+    pub(super) fn add(
+        &mut self,
+        observed: &Observed<'_>,
+        history: &History<'_>,
+        ordinal: Ordinal,
+        pod: &Pod,
+    ) {
         let is_available = pod.is_available(observed.set.min_ready_seconds, observed.now);
         let is_deleting = pod.meta.is_deleting();
         let is_updated = !is_deleting && history.is_updated(pod);
@@ -44,7 +51,8 @@ impl Counts {
         self.available += i64::from(is_available);
         self.current += i64::from(!is_deleting && history.is_current(pod));
         self.updated += i64::from(is_updated);
-        self.complete += i64::from(is_updated && is_available);
+        let is_in_range = ordinals::wanted(observed.set).contains(&i64::from(ordinal));
+        self.complete += i64::from(is_updated && is_available && is_in_range);
         if !is_available && let Some(at) = pod.available_at(observed.set.min_ready_seconds) {
             self.next_available = Some(self.next_available.map_or(at, |next| next.min(at)));
         }
@@ -89,7 +97,11 @@ pub(super) fn while_deleting(
 ) -> StatefulSetStatus {
     let before = &observed.set.status;
     StatefulSetStatus {
-        observed_generation: before.observed_generation,
+        observed_generation: if history.is_known() {
+            observed.set.meta.generation
+        } else {
+            before.observed_generation
+        },
         current: clamp(counts.current),
         current_revision: before.current_revision.clone(),
         update_revision: before.update_revision.clone(),
@@ -141,7 +153,10 @@ pub fn urgency(set: &StatefulSet, after: &StatefulSetStatus) -> Urgency {
     let roles = |status: &StatefulSetStatus| -> [Arc<str>; 2] {
         [status.current_revision.clone(), status.update_revision.clone()]
     };
+    // Without `rollingUpdate` the count says with which template the next missing pod is created.
+    let decides = matches!(set.strategy, StatefulSetStrategy::RollingUpdate { partition: None, .. });
     let is_urgent = before.observed_generation != after.observed_generation
+        || (decides && before.current != after.current)
         || before.collision_count != after.collision_count
         || before.conditions != after.conditions
         || roles(before) != roles(after)

@@ -1,11 +1,13 @@
 //! The rolling update: outdated pods are deleted from the highest ordinal down, and created again with the new template.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::ordinals::{self, Ordinal};
+use super::status::too_long;
 use super::{BURST, Deletion, Pass, Reason};
 use crate::model::int_or_percent::IntOrPercent;
-use crate::model::{Pod, StatefulSet, StatefulSetStrategy};
+use crate::model::{Pod, StatefulSet, StatefulSetStrategy, Uid};
 
 /// Decides which pods are deleted for their template.
 ///
@@ -17,13 +19,15 @@ pub(super) fn decide(pass: &mut Pass<'_>) {
     let observed = pass.observed;
     let set = observed.set;
     let StatefulSetStrategy::RollingUpdate { partition, max_unavailable } = set.strategy else { return };
-    if pass.is_stopped {
+    // A pod that cannot be created again stays.
+    if pass.is_stopped || too_long(set, pass.history).is_some() {
         return;
     }
     let most = most_unavailable(set, max_unavailable);
     let wanted = ordinals::wanted(set);
     let first = wanted.start + i64::from(partition.unwrap_or(0));
-    let is_goner = |pod: &Pod| pass.delete.iter().any(|deletion| deletion.pod.meta.uid == pod.meta.uid);
+    let goners: BTreeSet<&Uid> = pass.delete.iter().map(|deletion| &deletion.pod.meta.uid).collect();
+    let is_goner = |pod: &Pod| goners.contains(&pod.meta.uid);
     let (mut there, mut outstanding, mut unavailable) = (0i64, 0i64, 0i64);
     let (mut broken, mut healthy): (Vec<(Ordinal, &Arc<Pod>)>, Vec<_>) = Default::default();
     for (&ordinal, pod) in observed.members.pods.iter().rev() {

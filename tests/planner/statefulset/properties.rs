@@ -146,6 +146,9 @@ proptest! {
         world.edit("RollingUpdate", |spec| spec["updateStrategy"] = strategy(0));
         let broken: Vec<String> = world.pods.iter().filter(|(_, pod)| pod["status"]["phase"] == "Running").map(|(name, _)| name.clone()).collect();
         broken.iter().for_each(|name| world.set_ready(name, true));
+        // Two broken pods out of range halt a scale-down until somebody deletes the higher one (SS3).
+        let ended: Vec<String> = world.pods.iter().filter(|(_, pod)| pod["status"]["phase"] == "Failed").map(|(name, _)| name.clone()).collect();
+        ended.iter().for_each(|name| world.delete_pod(name));
         world.pass(7200);
         world.settle();
         world.check_backoff();
