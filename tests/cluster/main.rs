@@ -23,6 +23,7 @@ mod replica_sets;
 mod restored_history;
 mod rolling_updates;
 mod scenarios;
+mod stateful_sets;
 mod statuses;
 mod takeover;
 mod test_bed;

@@ -30,6 +30,9 @@ pub struct Options {
     pub streaming_lists: bool,
     /// Whether pods, and the metadata of any object, are served in protobuf to clients that ask for it. The default is true.
     pub protobuf: bool,
+    /// Whether StatefulSets have `rollingUpdate.maxUnavailable` (the feature MaxUnavailableStatefulSet). The default is false,
+    /// as in 1.36: the field is dropped.
+    pub stateful_set_max_unavailable: bool,
     /// Sees every request and decides what happens to it. The default is none.
     pub on_request: Option<FaultInjector>,
     /// Stands in for the garbage collector and the namespace controller of a cluster: this long after a write, what has
@@ -97,6 +100,7 @@ impl Options {
             expired_watch: ExpiredWatch::default(),
             streaming_lists: true,
             protobuf: true,
+            stateful_set_max_unavailable: false,
             on_request: None,
             collect_after: None,
             admission: &[],
@@ -115,6 +119,7 @@ impl fmt::Debug for Options {
             expired_watch,
             streaming_lists,
             protobuf,
+            stateful_set_max_unavailable,
             on_request,
             collect_after,
             admission,
@@ -128,6 +133,7 @@ impl fmt::Debug for Options {
             .field("expired_watch", expired_watch)
             .field("streaming_lists", streaming_lists)
             .field("protobuf", protobuf)
+            .field("stateful_set_max_unavailable", stateful_set_max_unavailable)
             .field("on_request", &on_request.is_some())
             .field("collect_after", collect_after)
             .field("admission", admission)

@@ -74,7 +74,12 @@ impl Server {
     }
 
     pub(crate) fn strategy_context(&self) -> StrategyContext<'_> {
-        StrategyContext { now: (self.options.now)(), store: &self.store, names: &self.names }
+        StrategyContext {
+            now: (self.options.now)(),
+            options: &self.options,
+            store: &self.store,
+            names: &self.names,
+        }
     }
 
     /// Gives Services of this row what they need.

@@ -28,6 +28,7 @@ mod schedule;
 mod scheduling;
 mod security;
 pub(crate) mod service;
+pub(crate) mod statefulset;
 pub(crate) mod storage;
 mod volume;
 pub(crate) mod webhooks;

@@ -149,12 +149,15 @@ async fn the_examples_are_accepted() {
         include_str!("../../../examples/nginx.yaml"),
         include_str!("../../../examples/shop.yaml"),
         include_str!("../../../examples/node-agent.yaml"),
+        include_str!("../../../examples/cassandra.yaml"),
+        include_str!("../../../examples/postgres.yaml"),
     ] {
         let objects = objects(text);
         manifest::apply::check(&rig.client, &objects).await.unwrap();
         manifest::apply::apply(&rig.client, &objects, |_, _| {}).await.unwrap();
     }
     assert_eq!((rig.names("Deployment").len() - 1, rig.names("DaemonSet").len()), (12, 2));
+    assert_eq!(rig.names("StatefulSet"), ["postgres", "ring"]);
 }
 
 #[tokio::test(start_paused = true)]

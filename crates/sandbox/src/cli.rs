@@ -78,7 +78,7 @@ pub struct Args {
     #[arg(long)]
     pub no_volumes: bool,
 
-    /// Exit with code 0 as soon as every Deployment and DaemonSet of the manifests is rolled out, or with code 1
+    /// Exit with code 0 as soon as every Deployment, DaemonSet and StatefulSet of the manifests is rolled out, or with code 1
     /// and the reason if a Deployment exceeds its progress deadline or --timeout expires.
     #[arg(long, requires = "filenames")]
     pub exit_when_complete: bool,

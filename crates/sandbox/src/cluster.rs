@@ -1,5 +1,5 @@
-//! A cache of a cluster for display and for `--exit-when-complete`: its Deployments, DaemonSets, ReplicaSets,
-//! ReplicationControllers, pods and newest events, fed by watches. Of a pod it keeps a summary: there are many.
+//! A cache of a cluster for display and for `--exit-when-complete`: its workloads, pods and newest events, fed by watches. Of
+//! a pod it keeps a summary: there are many.
 
 mod pod;
 mod watched;
@@ -27,6 +27,8 @@ pub enum Followed {
     Deployment,
     /// apps/v1 DaemonSet.
     DaemonSet,
+    /// apps/v1 StatefulSet.
+    StatefulSet,
     /// apps/v1 ReplicaSet.
     ReplicaSet,
     /// v1 ReplicationController.
@@ -53,6 +55,7 @@ pub fn changes(client: &Client) -> BoxStream<'static, ObjectChange> {
     let kinds = [
         (Followed::Deployment, "apps", "Deployment", "deployments"),
         (Followed::DaemonSet, "apps", "DaemonSet", "daemonsets"),
+        (Followed::StatefulSet, "apps", "StatefulSet", "statefulsets"),
         (Followed::ReplicaSet, "apps", "ReplicaSet", "replicasets"),
         (Followed::ReplicationController, "", "ReplicationController", "replicationcontrollers"),
         (Followed::Pod, "", "Pod", "pods"),
@@ -96,6 +99,8 @@ pub struct Cluster {
     pub deployments: BTreeMap<Key, Value>,
     /// The DaemonSets.
     pub daemon_sets: BTreeMap<Key, Value>,
+    /// The StatefulSets.
+    pub stateful_sets: BTreeMap<Key, Value>,
     /// The ReplicaSets.
     pub replica_sets: BTreeMap<Key, Value>,
     /// The ReplicationControllers.
@@ -111,7 +116,7 @@ pub struct Cluster {
 impl Cluster {
     /// Applies one change.
     pub fn observe(&mut self, change: ObjectChange) {
-        let ObjectChange { kind, object, deleted } = change;
+        let ObjectChange { kind, mut object, deleted } = change;
         if kind == Followed::Event {
             if !deleted {
                 self.events.push_back(object);
@@ -145,13 +150,19 @@ impl Cluster {
         }
         match kind {
             Followed::Pod => drop(self.pods.insert(key, Pod::of(&object))),
-            _ => drop(self.objects(kind).insert(key, object)),
+            _ => {
+                if let Some(metadata) = object["metadata"].as_object_mut() {
+                    metadata.remove("labels");
+                }
+                self.objects(kind).insert(key, object);
+            }
         }
     }
 
     fn objects(&mut self, kind: Followed) -> &mut BTreeMap<Key, Value> {
         match kind {
             Followed::DaemonSet => &mut self.daemon_sets,
+            Followed::StatefulSet => &mut self.stateful_sets,
             Followed::ReplicaSet => &mut self.replica_sets,
             Followed::ReplicationController => &mut self.replication_controllers,
             Followed::Deployment | Followed::Pod | Followed::Event => &mut self.deployments,

@@ -27,6 +27,7 @@ impl EventLines {
         let word = match kind {
             Followed::Deployment => "deployment",
             Followed::DaemonSet => "daemonset",
+            Followed::StatefulSet => "statefulset",
             Followed::ReplicaSet => "replicaset",
             Followed::ReplicationController => "replicationcontroller",
             Followed::Pod => "pod",
@@ -82,11 +83,14 @@ fn daemons(object: &Value) -> String {
 fn replicas(kind: Followed, object: &Value) -> String {
     let status = |field: &str| number(object, &format!("/status/{field}"));
     let mut line = format!("desired={} replicas={}", desired_replicas(object), status("replicas"));
-    if kind == Followed::Deployment {
+    if matches!(kind, Followed::Deployment | Followed::StatefulSet) {
         line += &format!(" updated={}", status("updatedReplicas"));
     }
     line += &format!(" ready={} available={}", status("readyReplicas"), status("availableReplicas"));
-    let revision = &object["metadata"]["annotations"]["deployment.kubernetes.io/revision"];
+    let revision = match kind {
+        Followed::StatefulSet => &object["status"]["updateRevision"],
+        _ => &object["metadata"]["annotations"]["deployment.kubernetes.io/revision"],
+    };
     if let Some(revision) = revision.as_str() {
         line += &format!(" revision={}", plain(revision));
     }

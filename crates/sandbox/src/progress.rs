@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::cluster::{Cluster, Followed, Key, desired_replicas, key, number};
 use super::event_lines::plain;
 
-/// The progress of one Deployment or DaemonSet.
+/// The progress of one workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rollout {
     /// In progress.
@@ -78,6 +78,45 @@ pub fn daemon_rollout(daemon_set: &Value) -> Rollout {
     }
 }
 
+/// The progress of a StatefulSet as `kubectl rollout status` reports it, but that a pod counts once it is available. kubectl
+/// refuses the strategy `OnDelete`; here only the availability counts for it.
+pub fn stateful_rollout(stateful_set: &Value) -> Rollout {
+    let status = |field: &str| number(stateful_set, &format!("/status/{field}"));
+    let revision = |field: &str| stateful_set["status"][field].as_str().unwrap_or_default();
+    let observed = status("observedGeneration");
+    if observed == 0 || observed < number(stateful_set, "/metadata/generation") {
+        return Rollout::Waiting("Waiting for statefulset spec update to be observed...".to_owned());
+    }
+    let desired = desired_replicas(stateful_set);
+    let (updated, missing) = (status("updatedReplicas"), desired - status("availableReplicas"));
+    let strategy = &stateful_set["spec"]["updateStrategy"];
+    let partition = strategy["rollingUpdate"]["partition"].as_i64();
+    match (missing, partition) {
+        (1.., _) => Rollout::Waiting(format!("Waiting for {missing} pods to be ready...")),
+        (_, Some(partition)) if updated < desired - partition => Rollout::Waiting(format!(
+            "Waiting for partitioned roll out to finish: {updated} out of {} new pods have been updated...",
+            desired - partition
+        )),
+        (_, Some(_)) => Rollout::Complete(format!(
+            "partitioned roll out complete: {updated} new pods have been updated..."
+        )),
+        (_, None)
+            if strategy["type"] != "OnDelete"
+                && revision("updateRevision") != revision("currentRevision") =>
+        {
+            Rollout::Waiting(format!(
+                "waiting for statefulset rolling update to complete {updated} pods at revision {}...",
+                revision("updateRevision")
+            ))
+        }
+        (_, None) => Rollout::Complete(format!(
+            "statefulset rolling update complete {} pods at revision {}...",
+            status("currentReplicas"),
+            revision("currentRevision")
+        )),
+    }
+}
+
 fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
     object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == type_)
 }
@@ -93,7 +132,14 @@ pub enum Completion {
     Failed(String),
 }
 
-/// A Deployment or a DaemonSet.
+/// The kinds that have rollouts.
+const KINDS: [(&str, Followed); 3] = [
+    ("Deployment", Followed::Deployment),
+    ("DaemonSet", Followed::DaemonSet),
+    ("StatefulSet", Followed::StatefulSet),
+];
+
+/// A workload with rollouts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Target {
     kind: &'static str,
@@ -103,20 +149,35 @@ pub struct Target {
 impl Target {
     /// The target of that kind and name; `None` for a kind without rollouts.
     pub fn new(kind: &str, key: Key) -> Option<Self> {
-        let kind = ["Deployment", "DaemonSet"].into_iter().find(|known| *known == kind)?;
+        let (kind, _) = KINDS.into_iter().find(|(known, _)| *known == kind)?;
         Some(Target { kind, key })
     }
 
+    fn of(followed: Followed, key: Key) -> Option<Self> {
+        let (kind, _) = KINDS.into_iter().find(|(_, known)| *known == followed)?;
+        Some(Target { kind, key })
+    }
+
+    /// The kind as it is watched.
+    pub fn followed(&self) -> Followed {
+        let row = KINDS.into_iter().find(|(kind, _)| *kind == self.kind);
+        row.map_or(Followed::Deployment, |(_, followed)| followed)
+    }
+
     fn find<'a>(&self, cluster: &'a Cluster) -> Option<&'a Value> {
-        if self.kind == "DaemonSet" {
-            cluster.daemon_sets.get(&self.key)
-        } else {
-            cluster.deployments.get(&self.key)
+        match self.kind {
+            "DaemonSet" => cluster.daemon_sets.get(&self.key),
+            "StatefulSet" => cluster.stateful_sets.get(&self.key),
+            _ => cluster.deployments.get(&self.key),
         }
     }
 
     fn rollout(&self, object: &Value) -> Rollout {
-        if self.kind == "DaemonSet" { daemon_rollout(object) } else { rollout(object) }
+        match self.kind {
+            "DaemonSet" => daemon_rollout(object),
+            "StatefulSet" => stateful_rollout(object),
+            _ => rollout(object),
+        }
     }
 }
 
@@ -127,7 +188,7 @@ impl std::fmt::Display for Target {
     }
 }
 
-/// The Deployments and DaemonSets that were applied.
+/// The workloads that were applied.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     targets: BTreeSet<Target>,
@@ -150,11 +211,12 @@ impl Progress {
     /// The message at the end: `all Deployments are rolled out: 3`. It names DaemonSets that no node fits: they are complete
     /// without a pod.
     pub fn done(&self, cluster: &Cluster) -> String {
-        let has = |kind: &str| self.targets.iter().any(|target| target.kind == kind);
-        let kinds = match (has("Deployment"), has("DaemonSet")) {
-            (true, true) => "Deployments and DaemonSets",
-            (false, true) => "DaemonSets",
-            _ => "Deployments",
+        let has = |kind: &&str| self.targets.iter().any(|target| target.kind == *kind);
+        let kinds = KINDS.map(|(kind, _)| kind).into_iter().filter(has);
+        let kinds: Vec<String> = kinds.map(|kind| format!("{kind}s")).collect();
+        let kinds = match kinds.split_last() {
+            Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+            _ => kinds.concat(),
         };
         let has_no_pod = |target: &&Target| {
             let daemon_set = cluster.daemon_sets.get(&target.key).filter(|_| target.kind == "DaemonSet");
@@ -168,15 +230,8 @@ impl Progress {
 
     /// The completion after the object of this kind and name has changed in the cluster. Only this one is judged.
     pub fn completion_after(&mut self, kind: Followed, key: Key, cluster: &Cluster) -> Completion {
-        let kind = match kind {
-            Followed::Deployment => "Deployment",
-            Followed::DaemonSet => "DaemonSet",
-            _ => return Completion::Pending,
-        };
-        let target = Target { kind, key };
-        if !self.targets.contains(&target) {
-            return Completion::Pending;
-        }
+        let target = Target::of(kind, key).filter(|target| self.targets.contains(target));
+        let Some(target) = target else { return Completion::Pending };
         let Some(object) = target.find(cluster) else {
             self.complete.remove(&target);
             return match self.seen.contains(&target) {
@@ -383,6 +438,74 @@ mod tests {
         assert_eq!(judge("RollingUpdate", json!({"observedGeneration": 2})), done, "it runs on no node");
         let old = json!({"observedGeneration": 2, "desiredNumberScheduled": 3, "numberAvailable": 3});
         assert_eq!(judge("OnDelete", old), done, "its pods wait to be deleted");
+    }
+
+    #[test]
+    fn the_progress_of_a_stateful_set_has_the_order_and_words_of_kubectl() {
+        let judge = |strategy: Value, status: Value| {
+            stateful_rollout(&json!({"metadata": {"namespace": "shop", "name": "db", "generation": 2},
+                "spec": {"replicas": 3, "updateStrategy": strategy}, "status": status}))
+        };
+        let rolling =
+            |partition: i64| json!({"type": "RollingUpdate", "rollingUpdate": {"partition": partition}});
+        let without = json!({"type": "RollingUpdate"});
+        let status = |updated: i64, available: i64, revision: &str| {
+            json!({"observedGeneration": 2, "readyReplicas": 3, "availableReplicas": available, "updatedReplicas": updated,
+                   "currentReplicas": 3, "currentRevision": "db-a", "updateRevision": revision})
+        };
+        let waiting = |text: &str| Rollout::Waiting(text.to_owned());
+        let complete = |text: &str| Rollout::Complete(text.to_owned());
+        for (strategy, status, expected) in [
+            (
+                rolling(0),
+                json!({"observedGeneration": 1}),
+                waiting("Waiting for statefulset spec update to be observed..."),
+            ),
+            (rolling(0), status(3, 1, "db-b"), waiting("Waiting for 2 pods to be ready...")),
+            (
+                rolling(1),
+                status(1, 3, "db-b"),
+                waiting(
+                    "Waiting for partitioned roll out to finish: 1 out of 2 new pods have been updated...",
+                ),
+            ),
+            (
+                rolling(1),
+                status(2, 3, "db-b"),
+                complete("partitioned roll out complete: 2 new pods have been updated..."),
+            ),
+            (
+                without.clone(),
+                status(2, 3, "db-b"),
+                waiting("waiting for statefulset rolling update to complete 2 pods at revision db-b..."),
+            ),
+            (
+                without,
+                status(3, 3, "db-a"),
+                complete("statefulset rolling update complete 3 pods at revision db-a..."),
+            ),
+            (
+                json!({"type": "OnDelete"}),
+                status(0, 3, "db-b"),
+                complete("statefulset rolling update complete 3 pods at revision db-a..."),
+            ),
+        ] {
+            assert_eq!(judge(strategy, status), expected);
+        }
+    }
+
+    #[test]
+    fn the_end_names_the_kinds_that_were_waited_for() {
+        let target = |kind: &str| Target::new(kind, ("shop".to_owned(), "a".to_owned()));
+        let said = |kinds: &[&str]| {
+            Progress::new(kinds.iter().filter_map(|kind| target(kind))).done(&Cluster::default())
+        };
+        assert_eq!(said(&["StatefulSet"]), "all StatefulSets are rolled out: 1");
+        assert_eq!(
+            said(&["StatefulSet", "Deployment", "DaemonSet"]),
+            "all Deployments, DaemonSets and StatefulSets are rolled out: 3"
+        );
+        assert_eq!(said(&["DaemonSet", "Deployment"]), "all Deployments and DaemonSets are rolled out: 2");
     }
 
     #[test]

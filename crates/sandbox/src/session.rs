@@ -293,7 +293,7 @@ async fn perform(
     Ok(End::OutputClosed)
 }
 
-/// Prints changes until every Deployment and DaemonSet of the manifests is rolled out.
+/// Prints changes until every workload of the manifests that has rollouts is rolled out.
 async fn wait(
     client: &Client,
     args: &Args,
@@ -308,7 +308,7 @@ async fn wait(
     let mut progress = Progress::new(targets);
     if progress.is_empty() {
         return Ok(end(
-            "the manifests have no Deployment or DaemonSet: nothing to wait for".to_owned(),
+            "the manifests have no Deployment, DaemonSet or StatefulSet: nothing to wait for".to_owned(),
             console,
         ));
     }
@@ -505,7 +505,9 @@ spec:
         let (end, written) = session(&["-f", "-", "--exit-when-complete"], map, Value::Null).await;
         assert_eq!(end, Ok(()));
         assert!(
-            written.ends_with("the manifests have no Deployment or DaemonSet: nothing to wait for\n"),
+            written.ends_with(
+                "the manifests have no Deployment, DaemonSet or StatefulSet: nothing to wait for\n"
+            ),
             "{written}"
         );
     }

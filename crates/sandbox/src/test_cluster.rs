@@ -157,16 +157,18 @@ impl TestCluster {
         manifest::apply::apply(&self.client, &objects, |_, _| {}).await
     }
 
-    /// Waits until a Deployment or DaemonSet is rolled out, as `kubectl rollout status` does.
+    /// Waits until a Deployment, DaemonSet or StatefulSet is rolled out, as `kubectl rollout status` does.
     ///
     /// # Errors
     /// The reasons, those of its pods included, if it exceeds its progress deadline or [`TestOptions::patience`].
     pub async fn rolled_out(&self, kind: &str, namespace: &str, name: &str) -> Result<(), NotRolledOut> {
         let key = (namespace.to_owned(), name.to_owned());
         let target = Target::new(kind, key.clone()).ok_or_else(|| {
-            NotRolledOut(format!("{kind} {namespace}/{name}: only Deployments and DaemonSets are rolled out"))
+            NotRolledOut(format!(
+                "{kind} {namespace}/{name}: only Deployments, DaemonSets and StatefulSets are rolled out"
+            ))
         })?;
-        let followed = if kind == "DaemonSet" { Followed::DaemonSet } else { Followed::Deployment };
+        let followed = target.followed();
         let mut progress = Progress::new([target]);
         let deadline = Instant::now() + self.patience;
         loop {
@@ -207,6 +209,7 @@ impl TestCluster {
         for (kind, name) in [
             (Followed::Deployment, "Deployment"),
             (Followed::DaemonSet, "DaemonSet"),
+            (Followed::StatefulSet, "StatefulSet"),
             (Followed::ReplicaSet, "ReplicaSet"),
             (Followed::Pod, "Pod"),
         ] {
@@ -274,7 +277,37 @@ spec:
         let missing = cluster.rolled_out("DaemonSet", "default", "web").await.unwrap_err().to_string();
         assert_eq!(missing, "not within 600s: DaemonSet default/web does not exist");
         let other = cluster.rolled_out("Pod", "default", "web").await.unwrap_err().to_string();
-        assert_eq!(other, "Pod default/web: only Deployments and DaemonSets are rolled out");
+        assert_eq!(other, "Pod default/web: only Deployments, DaemonSets and StatefulSets are rolled out");
+    }
+
+    const CLASS: &str = "
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: standard, annotations: {storageclass.kubernetes.io/is-default-class: 'true'}}
+provisioner: example.com/made-up
+volumeBindingMode: WaitForFirstConsumer
+";
+
+    #[tokio::test(start_paused = true)]
+    async fn the_examples_with_stateful_sets_are_rolled_out_on_their_claims() {
+        for (text, name, claims) in [
+            (include_str!("../../../examples/cassandra.yaml"), "ring", 6),
+            (include_str!("../../../examples/postgres.yaml"), "postgres", 3),
+        ] {
+            let patience = Duration::from_secs(60);
+            let options = TestOptions { volumes: true, patience, ..TestOptions::default() };
+            let cluster = TestCluster::with(options);
+            cluster.apply(text).await.unwrap();
+            let why = cluster.rolled_out("StatefulSet", "default", name).await.unwrap_err().to_string();
+            assert!(
+                why.contains(&format!("pod {name}-0")) && why.contains("PersistentVolumeClaims"),
+                "{why}"
+            );
+            cluster.apply(CLASS).await.unwrap();
+            cluster.rolled_out("StatefulSet", "default", name).await.unwrap();
+            let bound = cluster.api_server().objects("PersistentVolumeClaim");
+            assert_eq!(bound.iter().filter(|claim| claim["status"]["phase"] == "Bound").count(), claims);
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -284,13 +317,6 @@ apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: data, namespace: default}
 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
-";
-        const CLASS: &str = "
-apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata: {name: standard, annotations: {storageclass.kubernetes.io/is-default-class: 'true'}}
-provisioner: example.com/made-up
-volumeBindingMode: WaitForFirstConsumer
 ";
         let volumes = "volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]";
         let web = WEB.replace("spec: {containers", &format!("spec: {{{volumes}, containers"));

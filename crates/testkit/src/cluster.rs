@@ -79,15 +79,26 @@ impl Cluster {
             options.collect_after = Some(Duration::ZERO);
             change(options)
         };
-        Self::build(faults, collecting).await
+        Self::build(faults, collecting, false).await
     }
 
     /// A cluster in which only a daemon collects garbage and ends namespaces.
     pub async fn without_collectors(faults: Faults) -> Self {
-        Self::build(faults, |options| options).await
+        Self::build(faults, |options| options, false).await
     }
 
-    async fn build(faults: Faults, change: impl FnOnce(Options) -> Options) -> Self {
+    /// The same with claims that are bound to volumes of a default StorageClass once a pod needs them.
+    pub async fn with_volumes(faults: Faults, change: impl FnOnce(Options) -> Options) -> Self {
+        let cluster = Self::build(faults, change, true).await;
+        let class = json!({
+            "metadata": {"name": "disk", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+            "provisioner": "disk.example.com", "volumeBindingMode": "WaitForFirstConsumer",
+        });
+        cluster.call(Method::POST, "/apis/storage.k8s.io/v1/storageclasses", &class).await;
+        cluster
+    }
+
+    async fn build(faults: Faults, change: impl FnOnce(Options) -> Options, volumes: bool) -> Self {
         let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let clock = Clock::virtual_from(start);
         let time = clock.clone();
@@ -104,7 +115,7 @@ impl Cluster {
         let cluster = Cluster { sandbox, client, clock, log, shutdown };
         // An image of this tag never starts: `set_image("web", "broken")`.
         let never_ready = Some(regex_lite::Regex::new(":broken$").unwrap());
-        let options = kubelet::Options { never_ready, ..kubelet::Options::new(now.clone()) };
+        let options = kubelet::Options { never_ready, volumes, ..kubelet::Options::new(now.clone()) };
         tokio::spawn(kubelet::run(cluster.client.clone(), options, cluster.shutdown.clone()));
         cluster.call(Method::POST, "/api/v1/namespaces", &json!({"metadata": {"name": "shop"}})).await;
         cluster
@@ -213,7 +224,7 @@ impl Cluster {
                 }
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
-            let state: Vec<String> = ["Deployment", "ReplicaSet"]
+            let state: Vec<String> = ["Deployment", "ReplicaSet", "StatefulSet"]
                 .iter()
                 .flat_map(|kind| self.objects(kind))
                 .map(|o| {

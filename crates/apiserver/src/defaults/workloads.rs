@@ -88,16 +88,8 @@ fn template(spec: &mut Object) {
 pub(crate) fn stateful_set(object: &mut Object) {
     let Some(spec) = ensure(object, "spec") else { return };
     fill(spec, "podManagementPolicy", "OrderedReady");
-    if let Some(strategy) = ensure(spec, "updateStrategy") {
-        if strategy.get("type").is_none_or(|kind| kind == "") {
-            fill(strategy, "type", "RollingUpdate");
-            ensure(strategy, "rollingUpdate");
-        }
-        if strategy.get("type").is_some_and(|kind| kind == "RollingUpdate")
-            && let Some(rolling) = child(strategy, "rollingUpdate")
-        {
-            fill(rolling, "partition", 0);
-        }
+    if let Some(rolling) = rolling_update(spec) {
+        fill(rolling, "partition", 0);
     }
     if let Some(retention) = ensure(spec, "persistentVolumeClaimRetentionPolicy") {
         fill(retention, "whenDeleted", "Retain");
@@ -107,10 +99,30 @@ pub(crate) fn stateful_set(object: &mut Object) {
     fill(spec, "revisionHistoryLimit", 10);
     template(spec);
     for claim in objects(spec, "volumeClaimTemplates") {
-        // These are whole objects to the server, with types of their own.
-        fill(claim, "apiVersion", "v1");
-        fill(claim, "kind", "PersistentVolumeClaim");
+        // These are whole objects to the server, and it is the one that says of which type.
+        claim.insert("apiVersion".to_owned(), json!("v1"));
+        claim.insert("kind".to_owned(), json!("PersistentVolumeClaim"));
         super::core::claim_template(claim);
+    }
+}
+
+/// `rollingUpdate` of a StatefulSet, which it has unless a strategy is named without.
+fn rolling_update(spec: &mut Object) -> Option<&mut Object> {
+    let strategy = ensure(spec, "updateStrategy")?;
+    if strategy.get("type").is_none_or(|kind| kind == "" || kind.is_null()) {
+        fill(strategy, "type", "RollingUpdate");
+        ensure(strategy, "rollingUpdate");
+    }
+    if strategy.get("type").is_some_and(|kind| kind == "RollingUpdate") {
+        return child(strategy, "rollingUpdate");
+    }
+    None
+}
+
+/// The default of a field that not every server has.
+pub(crate) fn max_unavailable(stateful_set: &mut Object) {
+    if let Some(rolling) = ensure(stateful_set, "spec").and_then(rolling_update) {
+        fill(rolling, "maxUnavailable", 1);
     }
 }
 

@@ -53,7 +53,7 @@ pub(super) static CERTIFICATES: &[Kind] = &[Kind {
     validate: access::certificate_request,
     validate_status: access::certificate_request_status,
     on_create: strategy::sign_request,
-    on_update: strategy::keep_spec,
+    on_update: |_, new, old| strategy::keep_spec(new, old),
     on_status: strategy::date_conditions,
     columns: &["Name", "Age", "SignerName", "Requestor", "RequestedDuration", "Condition"],
     cells: cluster::certificate_request,

@@ -83,7 +83,7 @@ pub(super) static ROWS: &[Kind] = &[
         defaults: defaults::core::namespace,
         name: names::dns1123_label,
         on_create: strategy::new_namespace,
-        on_update: strategy::keep_namespace_spec,
+        on_update: |_, new, old| strategy::keep_namespace_spec(new, old),
         columns: &["Name", "Status", "Age"],
         cells: |row| vec![row.name(), row.text("/status/phase"), row.age()],
         selectable: &[("status.phase", By::Text)],

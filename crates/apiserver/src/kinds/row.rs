@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::lists;
 use crate::custom::Custom;
 use crate::names::Names;
+use crate::options::Options;
 use crate::store::Store;
 use crate::strict::decode::{Surplus, decode_as};
 use crate::table::row::Row;
@@ -125,6 +126,7 @@ pub(crate) enum By {
 /// The facts that the server's own decisions about an object rest on.
 pub(crate) struct StrategyContext<'a> {
     pub(crate) now: jiff::Timestamp,
+    pub(crate) options: &'a Options,
     pub(crate) store: &'a Store,
     pub(crate) names: &'a Names,
 }
@@ -189,7 +191,7 @@ pub(crate) struct Kind {
     /// The server's own decisions about a new object, before defaults.
     pub(crate) on_create: fn(&StrategyContext<'_>, &mut Value),
     /// The same for the first object, which replaces the second.
-    pub(crate) on_update: fn(&mut Value, &Value),
+    pub(crate) on_update: fn(&StrategyContext<'_>, &mut Value, &Value),
     /// The same after defaults.
     pub(crate) after_update: fn(&mut Value, &Value),
     /// The same for a write through `/status`.
@@ -241,7 +243,7 @@ pub(crate) const BASE: Kind = Kind {
     created_with_status: false,
     status_form: |_| {},
     on_create: |_, _| {},
-    on_update: |_, _| {},
+    on_update: |_, _, _| {},
     after_update: |_, _| {},
     on_status: |_, _, _| {},
     columns: &["Name", "Age"],

@@ -5,12 +5,13 @@ use k8s_openapi::api::autoscaling::v1;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use serde_json::Value;
 
 use super::lists;
 use super::row::Subresource::{Scale, Status};
 use super::row::{By, Generation, Kind, Nulls, Wire, of};
 use crate::rest::{counts, strategy};
-use crate::validate::{batch, daemonset, names, scaling, workload};
+use crate::validate::{batch, daemonset, names, scaling, statefulset, workload};
 use crate::warnings;
 use crate::{defaults, strict, table};
 
@@ -37,7 +38,7 @@ pub(super) static APPS: &[Kind] = &[
         validate_status: daemonset::status,
         status_form: counts::of_a_daemon_set,
         on_create: strategy::first_template_generation,
-        on_update: strategy::keep_template_generation,
+        on_update: |_, new, old| strategy::keep_template_generation(new, old),
         after_update: strategy::count_template,
         on_status: |_, new, old| strategy::keep_template_generation(new, old),
         warn: warnings::objects::daemon_set,
@@ -79,7 +80,6 @@ pub(super) static APPS: &[Kind] = &[
         selectable: &[("status.replicas", By::Number)],
         ..of::<ReplicaSet>()
     },
-    // Kept and watched like the rest, but no controller here makes pods of it.
     Kind {
         short_names: &["sts"],
         categories: &["all"],
@@ -88,10 +88,12 @@ pub(super) static APPS: &[Kind] = &[
         lists: &lists::WORKLOAD,
         defaults: defaults::workloads::stateful_set,
         name: names::dns1123_label,
-        validate: scaling::stateful_set,
-        validate_update: Some(scaling::stateful_set_update),
-        validate_status: scaling::stateful_set_status,
+        validate: statefulset::stateful_set,
+        validate_update: Some(statefulset::update),
+        validate_status: statefulset::status,
         status_form: counts::of_a_stateful_set,
+        on_create: |context, object| strategy::gate_max_unavailable(context, object, &Value::Null),
+        on_update: strategy::gate_max_unavailable,
         warn: warnings::objects::stateful_set,
         columns: table::workloads::STATEFUL_SET,
         cells: table::workloads::stateful_set,
@@ -99,7 +101,7 @@ pub(super) static APPS: &[Kind] = &[
     },
 ];
 
-// Like a StatefulSet, a Job is kept, but makes no pods.
+// A Job is kept, but no controller here makes pods of it.
 pub(super) static BATCH: &[Kind] = &[
     Kind {
         short_names: &["cj"],

@@ -5,6 +5,7 @@
 use serde_json::{Value, json};
 
 use crate::custom::shape;
+use crate::defaults;
 use crate::kinds::{Generation, Kind, StrategyContext, Subresource};
 use crate::object::{as_map, copy_field, map_mut, meta, metadata_mut, set_meta, strings, text};
 use crate::store::Key;
@@ -89,6 +90,19 @@ pub(crate) fn keep_template_generation(new: &mut Value, old: &Value) {
 pub(crate) fn count_template(new: &mut Value, old: &Value) {
     if new.pointer("/spec/template") != old.pointer("/spec/template") {
         set_template_generation(new, template_generation(old).saturating_add(1));
+    }
+}
+
+/// Without the feature, `maxUnavailable` is dropped from a StatefulSet that did not have it before; with it, it has a
+/// default.
+pub(crate) fn gate_max_unavailable(context: &StrategyContext<'_>, new: &mut Value, old: &Value) {
+    const ROLLING: &str = "/spec/updateStrategy/rollingUpdate";
+    if context.options.stateful_set_max_unavailable {
+        defaults::workloads::max_unavailable(as_map(new));
+    } else if old.pointer(ROLLING).is_none_or(|rolling| rolling["maxUnavailable"].is_null())
+        && let Some(rolling) = new.pointer_mut(ROLLING).and_then(Value::as_object_mut)
+    {
+        rolling.remove("maxUnavailable");
     }
 }
 
@@ -201,12 +215,12 @@ pub(crate) fn taint_by_condition(_context: &StrategyContext<'_>, object: &mut Va
 }
 
 /// A write through the object's own path: everything but the status and system metadata.
-pub(super) fn prepare_update(kind: &Kind, new: &mut Value, old: &Value) {
+pub(super) fn prepare_update(context: &StrategyContext<'_>, kind: &Kind, new: &mut Value, old: &Value) {
     keep_system_metadata(new, old);
     if kind.has(Subresource::Status) {
         copy_field(as_map(new), Some(old), "status");
     }
-    (kind.on_update)(new, old);
+    (kind.on_update)(context, new, old);
 }
 
 /// Raises the generation if what it counts has changed. Called after defaulting, so that a default

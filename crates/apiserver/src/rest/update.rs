@@ -122,7 +122,7 @@ fn next(
         Some(Subresource::Finalize) => strategy::prepare_finalize(&mut new, old),
         // The server's own write, computed from the stored object.
         Some(Subresource::Binding) => {}
-        _ => strategy::prepare_update(kind, &mut new, old),
+        _ => strategy::prepare_update(&server.strategy_context(), kind, &mut new, old),
     }
     let supplied = metadata_mut(&mut new).remove("managedFields");
     body::tidy(kind, &mut new);

@@ -17,6 +17,7 @@ mod quotas;
 mod recorded;
 mod replicationcontrollers;
 mod services;
+mod statefulsets;
 mod watches;
 mod web_pages;
 mod writes;

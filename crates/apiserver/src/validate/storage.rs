@@ -4,6 +4,9 @@
 use serde_json::Value;
 
 use super::errors::{Errors, elements, essence, text};
+use super::{names, workload};
+use crate::object::strings;
+use crate::quantity::Quantity;
 
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
@@ -22,7 +25,10 @@ const NO_SOURCE: [&str; 9] = [
 
 pub(crate) fn volume(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
-    access_modes(spec, errors);
+    if elements(spec, "accessModes", "spec").next().is_none() {
+        errors.required("spec.accessModes", "");
+    }
+    access_modes(spec, "spec", errors);
     if spec["capacity"].as_object().is_none_or(serde_json::Map::is_empty) {
         errors.required("spec.capacity", "");
     }
@@ -63,12 +69,56 @@ pub(crate) fn volume_update(new: &Value, old: &Value, errors: &mut Errors) {
 }
 
 pub(crate) fn claim(object: &Value, errors: &mut Errors) {
-    let spec = &object["spec"];
-    access_modes(spec, errors);
-    if spec["resources"]["requests"]["storage"].is_null() {
-        errors.required("spec.resources[storage]", "");
+    claim_spec(&object["spec"], "spec", errors);
+}
+
+/// The spec of a claim, or of a template of claims.
+pub(super) fn claim_spec(spec: &Value, path: &str, errors: &mut Errors) {
+    if elements(spec, "accessModes", path).next().is_none() {
+        errors.required(&format!("{path}.accessModes"), "at least 1 access mode is required");
     }
-    errors.one_of("spec.volumeMode", &spec["volumeMode"], &["Block", "Filesystem"]);
+    if !spec["selector"].is_null() {
+        workload::label_selector(&spec["selector"], &format!("{path}.selector"), errors);
+    }
+    access_modes(spec, path, errors);
+    let (field, size) = (format!("{path}.resources[storage]"), &spec["resources"]["requests"]["storage"]);
+    if size.is_null() {
+        errors.required(&field, "");
+    } else if let Some(size) = Quantity::of(size).filter(|size| size.is_negative() || size.is_zero()) {
+        errors.invalid(&field, size.canonical(), "must be greater than zero");
+    }
+    class_name(spec, "storageClassName", path, errors);
+    errors.one_of(&format!("{path}.volumeMode"), &spec["volumeMode"], &["Block", "Filesystem"]);
+    for field in ["dataSource", "dataSourceRef"] {
+        data_source(&spec[field], &format!("{path}.{field}"), errors);
+    }
+    class_name(spec, "volumeAttributesClassName", path, errors);
+}
+
+fn class_name(spec: &Value, field: &str, path: &str, errors: &mut Errors) {
+    match text(spec, field) {
+        "" => {}
+        name => errors.each_invalid(&format!("{path}.{field}"), name, names::dns1123_subdomain(name)),
+    }
+}
+
+fn data_source(source: &Value, path: &str, errors: &mut Errors) {
+    if source.is_null() {
+        return;
+    }
+    for field in ["name", "kind"] {
+        if text(source, field).is_empty() {
+            errors.required(&format!("{path}.{field}"), "");
+        }
+    }
+    let (group, kind) = (text(source, "apiGroup"), text(source, "kind"));
+    if group.is_empty() && kind != "PersistentVolumeClaim" {
+        let why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
+        errors.invalid(path, kind, why);
+    }
+    if !group.is_empty() {
+        errors.each_invalid(&format!("{path}.apiGroup"), group, names::dns1123_subdomain(group));
+    }
 }
 
 /// A claim is fixed, but for the volume that it gets, and once it is bound for its size and class of attributes.
@@ -97,13 +147,17 @@ pub(crate) fn claim_update(new: &Value, old: &Value, errors: &mut Errors) {
     claim(new, errors);
 }
 
-fn access_modes(spec: &Value, errors: &mut Errors) {
-    let mut modes = elements(spec, "accessModes", "spec").peekable();
-    if modes.peek().is_none() {
-        errors.required("spec.accessModes", "at least 1 access mode is required");
+/// Each mode by itself, and all together.
+fn access_modes(spec: &Value, path: &str, errors: &mut Errors) {
+    let path = format!("{path}.accessModes");
+    let modes = strings(spec.get("accessModes"));
+    for mode in &modes {
+        errors.one_of(&path, &Value::from(*mode), &ACCESS_MODES);
     }
-    for (_, mode) in modes {
-        errors.one_of("spec.accessModes", mode, &ACCESS_MODES);
+    let others =
+        modes.iter().filter(|mode| **mode != "ReadWriteOncePod" && ACCESS_MODES.contains(mode)).count();
+    if modes.contains(&"ReadWriteOncePod") && others > 0 {
+        errors.forbidden(&path, "may not use ReadWriteOncePod with other access modes");
     }
 }
 

@@ -103,8 +103,11 @@ pub(super) fn mismatch(labels: &Value, errors: &mut Errors) {
 /// upstream says "ReplicaSet" for Deployments as well.
 pub(super) fn pod_template(template: &Value, keeper: &str, errors: &mut Errors) {
     self::template(template, "spec.template", errors);
-    let pod_spec = &template["spec"];
-    // Pods that end by themselves cannot be kept at a number of replicas.
+    kept_pod(&template["spec"], keeper, errors);
+}
+
+/// Pods that end by themselves cannot be kept at a number of replicas.
+pub(super) fn kept_pod(pod_spec: &Value, keeper: &str, errors: &mut Errors) {
     let policy = &pod_spec["restartPolicy"];
     if policy.as_str().is_some_and(|policy| policy != "Always") {
         errors.not_supported("spec.template.spec.restartPolicy", policy.clone(), &["Always"]);

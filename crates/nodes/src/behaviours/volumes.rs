@@ -104,6 +104,26 @@ async fn a_pod_waits_for_its_claim_and_the_claim_for_a_class() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_waits_for_the_successor_of_a_claim_that_is_being_deleted() {
+    let rig = Rig::new().with_volumes();
+    rig.create_class("fast", "disk.example.com", "Immediate", false).await;
+    let fast = json!({"storageClassName": "fast"});
+    rig.create_claim("data", fast.clone()).await;
+    rig.delete(CLAIMS, "data", &DeleteParams::default()).await;
+    rig.create_pod("web", with_claim("data")).await;
+    pass(10_000).await;
+    let ending = no_node_because("persistentvolumeclaim \"data\" is being deleted");
+    assert_eq!((rig.phase("web").await, rig.complaint("web").await), ("Pending".to_owned(), ending));
+    // The finalizer that protects it goes.
+    rig.patch(CLAIMS, "data", json!({"metadata": {"finalizers": null}})).await;
+    pass(2_000).await;
+    assert_eq!(rig.complaint("web").await, no_node_because("persistentvolumeclaim \"data\" not found"));
+    rig.create_claim("data", fast).await;
+    pass(2_000).await;
+    assert_eq!(rig.phase("web").await, "Running");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_claim_that_waits_for_its_first_consumer_is_bound_for_a_pod_that_fits() {
     let rig = Rig::new().with_volumes();
     rig.create_class("late", "disk.example.com", "WaitForFirstConsumer", false).await;

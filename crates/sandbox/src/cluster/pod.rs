@@ -10,6 +10,8 @@ use crate::event_lines::plain;
 pub struct Pod {
     pub(super) uid: Box<str>,
     pub(super) controller: Option<Box<str>>,
+    /// The ControllerRevision of a pod of a StatefulSet.
+    pub revision: Option<Box<str>>,
     /// See [`pod_state`].
     pub state: Box<str>,
     /// See [`not_ready_reason`].
@@ -22,6 +24,7 @@ impl Pod {
         Pod {
             uid: uid(pod).into(),
             controller: controller(pod).map(Box::from),
+            revision: pod["metadata"]["labels"]["controller-revision-hash"].as_str().map(Box::from),
             state: pod_state(pod).into(),
             not_ready_reason: not_ready_reason(pod).map(|reason| plain(&reason).into()),
         }

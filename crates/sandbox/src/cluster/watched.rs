@@ -12,9 +12,8 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAcces
 use serde_json::{Map, Value};
 
 /// The fields that are skipped, wherever they stand.
-const SKIPPED: [&str; 10] = [
+const SKIPPED: [&str; 9] = [
     "managedFields",
-    "labels",
     "kubectl.kubernetes.io/last-applied-configuration",
     "template",
     "selector",
@@ -166,7 +165,7 @@ mod tests {
                             "status": {"conditions": [{"type": "Ready", "status": "True", "n": [1, -1, 0.5, null]}]}});
         let watched: Watched = serde_json::from_value(object.clone()).unwrap();
         assert_eq!(watched.meta().uid.as_deref(), Some("u"));
-        assert_eq!(watched.object["metadata"], json!({"name": "web", "uid": "u"}));
+        assert_eq!(watched.object["metadata"], object["metadata"]);
         assert_eq!(watched.object["spec"], json!({"replicas": 3}));
         assert_eq!(watched.object["status"], object["status"]);
     }

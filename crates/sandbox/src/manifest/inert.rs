@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Object;
 
 /// Workloads that no controller of the sandbox runs.
-const WORKLOADS: [&str; 3] = ["CronJob", "Job", "StatefulSet"];
+const WORKLOADS: [&str; 2] = ["CronJob", "Job"];
 
 /// Other built-in kinds that are stored, and that a cluster acts on.
 const KINDS: [&str; 13] = [
@@ -53,7 +53,7 @@ fn is_inert(object: &Object) -> bool {
         || (kind == "Service" && object.body["spec"]["type"] == "LoadBalancer")
 }
 
-/// The workloads that nobody has to wait for, such as `CronJob 1, StatefulSet 2`; "" for none.
+/// The workloads that nobody has to wait for, such as `CronJob 1, Job 2`; "" for none.
 pub fn workloads(objects: &[Object]) -> String {
     let count = |kind: &str| objects.iter().filter(|object| object.kind() == kind).count();
     let counted = WORKLOADS.map(|kind| (kind, count(kind)));
@@ -89,8 +89,8 @@ spec:
             )
         };
         let text = [
-            object("StatefulSet", "apps/v1", "db", "spec: {}"),
-            object("StatefulSet", "apps/v1", "cache", "spec: {}"),
+            object("Job", "batch/v1", "setup", "spec: {}"),
+            object("Job", "batch/v1", "check", "spec: {}"),
             object("Service", "v1", "inner", "spec: {type: ClusterIP}"),
             object("Service", "v1", "outer", "spec: {type: LoadBalancer}"),
             object("Deployment", "apps/v1", "web", "spec: {}"),
@@ -102,18 +102,21 @@ spec:
         assert_eq!(
             notes(&objects),
             [
+                "Job shop/setup and 1 more: stored; nothing in the sandbox acts on them",
                 "Service shop/outer: stored; no load balancer gives an address to it",
-                "StatefulSet shop/db and 1 more: stored; nothing in the sandbox acts on them",
                 "Widget shop/w: stored; nothing in the sandbox acts on it",
             ]
         );
-        assert_eq!(workloads(&objects), "StatefulSet 2");
+        assert_eq!(workloads(&objects), "Job 2");
     }
 
     #[test]
     fn manifests_of_workloads_that_run_get_no_line() {
-        let objects = objects("apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: agent}\nspec: {}\n");
-        assert_eq!((notes(&objects), workloads(&objects)), (Vec::new(), String::new()));
+        for kind in ["DaemonSet", "Deployment", "StatefulSet"] {
+            let objects =
+                objects(&format!("apiVersion: apps/v1\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{}}\n"));
+            assert_eq!((notes(&objects), workloads(&objects)), (Vec::new(), String::new()));
+        }
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::{
-    cluster::{Cluster, desired_replicas, key, number},
+    cluster::{Cluster, Key, Pod, desired_replicas, key, number},
     event_lines::{event, plain},
-    progress::{Rollout, daemon_rollout, rollout},
+    progress::{Rollout, daemon_rollout, rollout, stateful_rollout},
 };
 
 /// The meaning of a piece of text; [`view`](super) maps it to a colour.
@@ -39,7 +39,7 @@ pub struct Board {
 }
 
 impl Board {
-    /// A line per Deployment and per ReplicaSet of it that has or needs pods, then one per DaemonSet and
+    /// A line per Deployment and per ReplicaSet of it that has or needs pods, two per StatefulSet, then one per DaemonSet and
     /// ReplicationController; at most `height` lines. If there are more, the last line counts them.
     pub fn workloads(&self, cluster: &Cluster, height: usize) -> Vec<Row> {
         let name_width = (self.width / 3).clamp(16, 44);
@@ -52,7 +52,7 @@ impl Board {
         let controllers = &cluster.replication_controllers;
         let all: usize =
             cluster.deployments.values().map(|deployment| 1 + replica_sets(deployment).count()).sum();
-        let all = all + cluster.daemon_sets.len() + controllers.len();
+        let all = all + 2 * cluster.stateful_sets.len() + cluster.daemon_sets.len() + controllers.len();
         for deployment in cluster.deployments.values() {
             rows.push(self.deployment(deployment, name_width));
             // Without enough lines, the ReplicaSets of complete Deployments are omitted.
@@ -62,6 +62,9 @@ impl Board {
                     self.pods_of(replica_set, &format!("  {name}"), cluster, name_width)
                 }));
             }
+        }
+        for stateful_set in cluster.stateful_sets.values() {
+            rows.extend(self.stateful_set(stateful_set, cluster, name_width));
         }
         for daemon_set in cluster.daemon_sets.values() {
             rows.push(self.daemon_set(daemon_set, name_width));
@@ -98,6 +101,30 @@ impl Board {
             (meter(number(daemon_set, "/status/numberReady"), desired) + "  ", tone),
             (meter(number(daemon_set, "/status/updatedNumberScheduled"), desired) + "  ", tone),
             (format!("DaemonSet; {text}{misscheduled}"), tone),
+        ]
+    }
+
+    /// The lines of a StatefulSet: its counts and revisions, and its pods by ordinal.
+    fn stateful_set(&self, stateful_set: &Value, cluster: &Cluster, name_width: usize) -> [Row; 2] {
+        let (namespace, name) = key(stateful_set);
+        let desired = desired_replicas(stateful_set);
+        let (tone, text) = status(&stateful_rollout(stateful_set));
+        let revision = |field: &str| plain(stateful_set["status"][field].as_str().unwrap_or_default());
+        let (current, update) = (revision("currentRevision"), revision("updateRevision"));
+        let revisions = match () {
+            () if update.is_empty() => String::new(),
+            () if current == update => format!("{update}; "),
+            () => format!("{current} to {update}; "),
+        };
+        let pods = by_ordinal(cluster.own_pods_of(stateful_set), &update);
+        [
+            vec![
+                (fit(&format!("{namespace}/{name}"), name_width) + "  ", Tone::Plain),
+                (meter(number(stateful_set, "/status/readyReplicas"), desired) + "  ", tone),
+                (meter(number(stateful_set, "/status/updatedReplicas"), desired) + "  ", tone),
+                (format!("StatefulSet; {revisions}{text}"), tone),
+            ],
+            vec![(fit("  pods by ordinal", name_width) + "  ", Tone::Plain), (pods, tone)],
         ]
     }
 
@@ -164,13 +191,32 @@ impl Board {
     }
 }
 
+/// The states of the pods of a StatefulSet: `0-2 Ready, 3 old Ready, 4 Pending`. An old one is not of the update revision.
+fn by_ordinal<'a>(pods: impl Iterator<Item = (&'a Key, &'a Pod)>, update: &str) -> String {
+    let ordinal = |(_, name): &Key| name.rsplit_once('-').and_then(|(_, digits)| digits.parse::<u32>().ok());
+    let state = |pod: &Pod| match pod.revision.as_deref() {
+        Some(revision) if revision != update => format!("old {}", pod.state),
+        _ => pod.state.to_string(),
+    };
+    let states = pods.filter_map(|(key, pod)| Some((ordinal(key)?, state(pod))));
+    let states: BTreeMap<u32, String> = states.collect();
+    let states: Vec<(u32, String)> = states.into_iter().collect();
+    let runs = states.chunk_by(|(one, state), (next, other)| one + 1 == *next && state == other);
+    let run = |run: &[(u32, String)]| match run {
+        [(first, state), .., (last, _)] => format!("{first}-{last} {state}"),
+        [(one, state)] => format!("{one} {state}"),
+        [] => String::new(),
+    };
+    plain(&runs.map(run).collect::<Vec<_>>().join(", "))
+}
+
 /// The status of a rollout in a few words.
 fn status(rollout: &Rollout) -> (Tone, String) {
     match rollout {
         Rollout::Complete(_) => (Tone::Good, "rolled out".to_owned()),
         Rollout::Failed(_) => (Tone::Bad, "exceeded its progress deadline".to_owned()),
         Rollout::Waiting(text) => {
-            let rest = text.split_once("rollout to finish: ").map_or(text.as_str(), |(_, rest)| rest);
+            let rest = text.split_once(" to finish: ").map_or(text.as_str(), |(_, rest)| rest);
             (Tone::Waiting, rest.to_owned())
         }
     }
@@ -257,6 +303,46 @@ mod tests {
         assert_eq!(text.len(), 2, "{text:#?}");
         assert!(text[1].starts_with("shop/old "), "{}", text[1]);
         assert!(text[1].contains("░░░░░░░░░░░░ 0/2") && text[1].ends_with("1 Pending"), "{}", text[1]);
+    }
+
+    #[test]
+    fn a_stateful_set_has_its_counts_its_revisions_and_its_pods_by_ordinal() {
+        let mut cluster = Cluster::default();
+        let mut put = |kind, object| cluster.observe(ObjectChange { kind, object, deleted: false });
+        let status = json!({"observedGeneration": 1, "readyReplicas": 11, "availableReplicas": 11, "updatedReplicas": 1,
+                            "currentRevision": "db-a", "updateRevision": "db-b"});
+        let spec = json!({"replicas": 12, "updateStrategy": {"rollingUpdate": {"partition": 0}}});
+        put(
+            Followed::StatefulSet,
+            json!({"metadata": {"namespace": "shop", "name": "db", "uid": "s", "generation": 1},
+                                          "spec": spec, "status": status}),
+        );
+        for (ordinal, revision) in
+            (0..12).map(|ordinal| (ordinal, if ordinal < 10 { "db-a" } else { "db-b" }))
+        {
+            let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+            let status = if ordinal == 10 { json!({"phase": "Pending"}) } else { ready };
+            put(
+                Followed::Pod,
+                json!({"metadata": {
+                "namespace": "shop", "name": format!("db-{ordinal}"), "uid": format!("p{ordinal}"),
+                "labels": {"controller-revision-hash": revision},
+                "ownerReferences": [{"uid": "s", "controller": true}]}, "status": status}),
+            );
+        }
+        let text = text(&Board { width: 180 }.workloads(&cluster, 20));
+        assert_eq!(text.len(), 3, "{text:#?}");
+        assert!(
+            text[1].starts_with("shop/db ") && text[1].contains(" 11/12") && text[1].contains(" 1/12"),
+            "{}",
+            text[1]
+        );
+        assert!(
+            text[1].ends_with("StatefulSet; db-a to db-b; Waiting for 1 pods to be ready..."),
+            "{}",
+            text[1]
+        );
+        assert!(text[2].ends_with("  0-9 old Ready, 10 Pending, 11 Ready"), "{}", text[2]);
     }
 
     #[test]

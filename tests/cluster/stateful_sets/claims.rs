@@ -1,0 +1,163 @@
+//! Claims that stay, go with their pods, go with the StatefulSet, or are deleted by others.
+
+use super::*;
+
+fn policy(when_deleted: &str, when_scaled: &str) -> Value {
+    json!({"persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted, "whenScaled": when_scaled}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_retention_policy_says_which_claims_go() {
+    let (all, lowest) = (vec!["data-db-0", "data-db-1", "data-db-2"], vec!["data-db-0"]);
+    for (when_deleted, when_scaled, scaled, deleted) in [
+        ("Retain", "Retain", &all, &all),
+        ("Delete", "Retain", &all, &vec![]),
+        ("Retain", "Delete", &lowest, &lowest),
+        ("Delete", "Delete", &lowest, &vec![]),
+    ] {
+        for management in [json!({}), parallel()] {
+            let cluster = cluster().await;
+            let mut spec = policy(when_deleted, when_scaled);
+            json_patch::merge(&mut spec, &management);
+            let _daemon = rolled_out_with(&cluster, spec).await;
+            scale(&cluster, 1).await;
+            cluster.eventually(60, "scaled down", |c| is_complete(c) && pods(c).len() == 1).await;
+            tokio::time::sleep(10 * S).await;
+            assert_eq!(claim_names(&cluster), **scaled, "{when_deleted} {when_scaled}, scaled");
+            delete(&cluster, &format!("{SETS}/db"), "Background").await;
+            cluster.eventually(60, "all pods are gone", |c| pods(c).is_empty()).await;
+            tokio::time::sleep(10 * S).await;
+            assert_eq!(claim_names(&cluster), **deleted, "{when_deleted} {when_scaled}, deleted");
+            let with_pod = told(&cluster, "Normal ClaimGoesWithPod: PersistentVolumeClaim data-db-");
+            assert_eq!(with_pod, if when_scaled == "Delete" { 2 } else { 0 }, "said before data goes");
+            assert_eq!(cluster.count("delete PersistentVolumeClaim"), 3 - deleted.len());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_that_rise_before_the_pod_is_gone_save_its_claim() {
+    for management in [json!({}), parallel()] {
+        let cluster = cluster().await;
+        let mut spec = policy("Retain", "Delete");
+        json_patch::merge(&mut spec, &management);
+        let _daemon = rolled_out_with(&cluster, spec).await;
+        let claim = uid_of(&cluster, "PersistentVolumeClaim", "data-db-2");
+        scale(&cluster, 2).await;
+        cluster.eventually(5, "it ends", |c| pods(c).get("db-2").is_some_and(is_deleting)).await;
+        scale(&cluster, 3).await;
+        rolled_out(&cluster).await;
+        tokio::time::sleep(10 * S).await;
+        let claims = by_name(&cluster, "PersistentVolumeClaim");
+        assert_eq!(claims["data-db-2"]["metadata"]["uid"], claim, "{management}");
+        assert!(!is_deleting(&claims["data-db-2"]));
+        assert_eq!(claims["data-db-2"]["metadata"]["ownerReferences"].as_array().map_or(0, Vec::len), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_changes_reaches_the_claims_that_exist() {
+    let cluster = cluster().await;
+    let _daemon = rolled_out_with(&cluster, json!({})).await;
+    let owned = |c: &Cluster| {
+        let claims = by_name(c, "PersistentVolumeClaim");
+        claims
+            .values()
+            .filter(|claim| claim["metadata"]["ownerReferences"][0]["kind"] == "StatefulSet")
+            .count()
+    };
+    assert_eq!(owned(&cluster), 0);
+    patch(&cluster, policy("Delete", "Retain")).await;
+    cluster.eventually(2, "they go with it", |c| owned(c) == 3).await;
+    patch(&cluster, policy("Retain", "Retain")).await;
+    cluster.eventually(2, "they stay", |c| owned(c) == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_deleted_under_a_pending_pod_comes_back_within_a_second() {
+    let cluster = cluster().await;
+    let _daemon = start(&cluster, 1);
+    // No node has the label, so the pod stays Pending and its claim has no consumer.
+    create(&cluster, json!({"template": {"spec": {"nodeSelector": {"disk": "fast"}}}})).await;
+    cluster.eventually(5, "the pod is there", |c| pods(c).len() == 1).await;
+    let first = uid_of(&cluster, "PersistentVolumeClaim", "data-db-0");
+    delete(&cluster, &format!("{CLAIMS}/data-db-0"), "Background").await;
+    let is_another = |c: &Cluster| {
+        let now = uid_of(c, "PersistentVolumeClaim", "data-db-0");
+        !now.is_null() && now != first
+    };
+    cluster.eventually(1, "there is another", is_another).await;
+    let label = json!({"metadata": {"labels": {"disk": "fast"}}});
+    cluster.call(Method::PATCH, "/api/v1/nodes/sandbox-node-2", &label).await;
+    rolled_out(&cluster).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_created_only_once_its_claim_is_not_on_its_way_out() {
+    let cluster = cluster().await;
+    let _daemon = rolled_out_with(&cluster, json!({"replicas": 1})).await;
+    // The claim ends with the pod that uses it, so that the next pod finds one that is being deleted.
+    let finalizers = json!({"metadata": {"finalizers": ["example.com/backup"]}});
+    cluster.call(Method::PATCH, &format!("{CLAIMS}/data-db-0"), &finalizers).await;
+    delete(&cluster, &format!("{CLAIMS}/data-db-0"), "Background").await;
+    kill(&cluster, &format!("{PODS}/db-0")).await;
+    tokio::time::sleep(60 * S).await;
+    assert_eq!(pod_names(&cluster), [""; 0]);
+    let failed = "Warning FailedCreate: Create Pod db-0 in StatefulSet db failed error: pvc data-db-0 is being deleted";
+    assert_eq!(told(&cluster, failed), 1);
+    let none = json!({"metadata": {"finalizers": null}});
+    cluster.call(Method::PATCH, &format!("{CLAIMS}/data-db-0"), &none).await;
+    cluster.eventually(1, "the pod is created", |c| pods(c).len() == 1).await;
+    rolled_out(&cluster).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_successor_of_the_name_does_not_start_on_claims_that_are_about_to_be_collected() {
+    let cluster = cluster().await;
+    let _daemon = rolled_out_with(&cluster, policy("Delete", "Retain")).await;
+    let old: Vec<Value> = cluster
+        .objects("PersistentVolumeClaim")
+        .iter()
+        .map(|claim| claim["metadata"]["uid"].clone())
+        .collect();
+    delete(&cluster, &format!("{SETS}/db"), "Background").await;
+    create(&cluster, policy("Delete", "Retain")).await;
+    let none_on_an_old_one = |c: &Cluster| {
+        let claims = by_name(c, "PersistentVolumeClaim");
+        for (name, pod) in pods(c) {
+            let is_new = pod["metadata"]["ownerReferences"][0]["uid"] == db(c)["metadata"]["uid"];
+            let claim = claims.get(&format!("data-{name}"));
+            let is_old = claim.is_none_or(|claim| old.contains(&claim["metadata"]["uid"]));
+            assert!(!(is_new && is_old), "{name} is on an old claim");
+        }
+    };
+    watch(&cluster, is_complete, none_on_an_old_one).await;
+    tokio::time::sleep(30 * S).await;
+    assert!(is_complete(&cluster) && cluster.objects("PersistentVolumeClaim").len() == 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_claim_is_told_with_its_pod_and_tried_again() {
+    let cluster = cluster().await;
+    let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {"persistentvolumeclaims": "1"}}});
+    cluster.call(Method::POST, "/api/v1/namespaces/shop/resourcequotas", &quota).await;
+    let status =
+        json!({"status": {"hard": {"persistentvolumeclaims": "1"}, "used": {"persistentvolumeclaims": "0"}}});
+    cluster.call(Method::PATCH, "/api/v1/namespaces/shop/resourcequotas/few/status", &status).await;
+    let _daemon = start(&cluster, 1);
+    create(&cluster, json!({"replicas": 2})).await;
+    tokio::time::sleep(30 * S).await;
+    assert_eq!(
+        (pod_names(&cluster), claim_names(&cluster)),
+        (vec!["db-0".to_owned()], vec!["data-db-0".to_owned()])
+    );
+    assert!(
+        told(
+            &cluster,
+            "Warning FailedCreate: Create Claim data-db-1 for Pod db-1 in StatefulSet db failed error:"
+        ) > 0
+    );
+    assert!(told(&cluster, "Warning FailedCreate: Create Pod db-1 in StatefulSet db failed error:") > 0);
+    kill(&cluster, "/api/v1/namespaces/shop/resourcequotas/few").await;
+    rolled_out(&cluster).await;
+}
