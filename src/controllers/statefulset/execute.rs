@@ -23,7 +23,7 @@ use crate::plan::replicaset::slow_start::slow_start_batches;
 use crate::plan::revisions::{NewRevision, next_collision};
 use crate::plan::statefulset::body::{claim_body, pod_body};
 use crate::plan::statefulset::claims::{ClaimPod, is_stale};
-use crate::plan::statefulset::ordinals::Ordinal;
+use crate::plan::statefulset::ordinals::{self, Ordinal};
 use crate::plan::statefulset::revisions::{on_taken, revision_body, revision_of};
 use crate::plan::statefulset::status::Outcome;
 use crate::plan::statefulset::{ClaimChange, Deletion, NewPod, Plan, Reason, Write};
@@ -90,7 +90,7 @@ impl StatefulSetController {
                 self.tell(set, "Update", &pod.meta.key.name, changed.as_ref().err());
                 changed
             }
-            Write::CreateClaims(new) => self.create_claims(set, new).await,
+            Write::CreateClaims(new) => self.create_claims(set, new).await.map_err(|failed| failed.error),
             Write::CreatePods(pods) => {
                 let pods = pods.iter().filter(|new| !failed.contains(&new.ordinal)).cloned().collect();
                 self.create_pods(set, pods).await
@@ -112,8 +112,20 @@ impl StatefulSetController {
     }
 
     async fn set_owners(&self, set: &StatefulSet, change: &ClaimChange) -> Result<(), SyncError> {
-        let ClaimChange { claim, ordinal, owners, goes_with_pod } = change;
-        self.change(set, &**claim, &patch::owners(&claim.meta, owners)).await?;
+        let ClaimChange { claim, ordinal, owners, goes_with_pod, completes } = change;
+        let changed = self.change(set, &**claim, &patch::owners(&claim.meta, owners)).await;
+        match (&changed, completes) {
+            (Ok(()), Some(pod)) => self.tell(set, "Update", pod, None),
+            (Err(error @ SyncError::Refused { .. }), _) => {
+                let pod = format!("{}-{ordinal}", set.meta.key.name);
+                let claim = &claim.meta.key.name;
+                let reason = error.reason();
+                let reason = format!("could not update claim {claim} for delete policy ownerRefs: {reason}");
+                self.tell_refusal(set, "Update", &pod, &reason);
+            }
+            _ => {}
+        }
+        changed?;
         if *goes_with_pod {
             let (claim, set_name) = (&claim.meta.key.name, &set.meta.key.name);
             let message = format!(
@@ -155,23 +167,29 @@ impl StatefulSetController {
 
     /// Records the event about a write to a pod, in upstream's words.
     fn tell(&self, set: &StatefulSet, verb: &str, pod: &str, error: Option<&SyncError>) {
-        let set_name = &set.meta.key.name;
-        let (succeeded, failed) = match verb {
-            "Create" => ("SuccessfulCreate", "FailedCreate"),
-            "Update" => ("SuccessfulUpdate", "FailedUpdate"),
-            _ => ("SuccessfulDelete", "FailedDelete"),
-        };
-        let note = match error {
+        match error {
             None => {
-                EventNote::normal(succeeded, format!("{verb} Pod {pod} in StatefulSet {set_name} successful"))
+                let succeeded = match verb {
+                    "Create" => "SuccessfulCreate",
+                    "Update" => "SuccessfulUpdate",
+                    _ => "SuccessfulDelete",
+                };
+                let message = format!("{verb} Pod {pod} in StatefulSet {} successful", set.meta.key.name);
+                self.context.record_event(ENTRY.component, set, EventNote::normal(succeeded, message));
             }
-            Some(error @ SyncError::Refused { .. }) => EventNote::warning(
-                failed,
-                format!("{verb} Pod {pod} in StatefulSet {set_name} failed error: {}", error.reason()),
-            ),
-            Some(_) => return,
+            Some(error @ SyncError::Refused { .. }) => self.tell_refusal(set, verb, pod, &error.reason()),
+            Some(_) => {}
+        }
+    }
+
+    fn tell_refusal(&self, set: &StatefulSet, verb: &str, pod: &str, reason: &str) {
+        let failed = match verb {
+            "Create" => "FailedCreate",
+            "Update" => "FailedUpdate",
+            _ => "FailedDelete",
         };
-        self.context.record_event(ENTRY.component, set, note);
+        let message = format!("{verb} Pod {pod} in StatefulSet {} failed error: {reason}", set.meta.key.name);
+        self.context.record_event(ENTRY.component, set, EventNote::warning(failed, message));
     }
 
     /// Creates pods in slow-start batches. After a refusal the current batch is completed, and no other is sent.
@@ -216,24 +234,29 @@ impl StatefulSetController {
     }
 
     /// Creates the missing claims of a pod, and reads those that a policy may delete.
-    async fn create_claims(&self, set: &StatefulSet, new: &NewPod) -> Result<(), SyncError> {
+    async fn create_claims(&self, set: &StatefulSet, new: &NewPod) -> Result<(), ClaimFailure> {
         let namespace = &set.meta.key.namespace;
         let collection = PersistentVolumeClaim::RESOURCE.path(Some(namespace));
         let json =
             |error| SyncError::Json { what: format!("creating the claims of pod {}", new.name), error };
-        let templates = set.claim_templates.all().map_err(json)?;
+        let failed = |verb, claim: &str| {
+            let doing = format!("failed to {verb} PVC {claim}");
+            |error| ClaimFailure { doing, error }
+        };
+        let templates = set.claim_templates.all().map_err(json).map_err(failed("create", ""))?;
         for template in new.missing_claims.iter().filter_map(|at| templates.get(*at)) {
-            self.create_claim(set, template, new, &collection).await?;
+            let claim = ordinals::claim_name(template.name(), set, new.ordinal);
+            self.create_claim(set, template, new, &collection).await.map_err(failed("create", &claim))?;
         }
         for claim in &new.claims_to_read {
             let what = || format!("creating pod {namespace}/{}", new.name);
-            let fresh: PersistentVolumeClaim =
-                self.context.read(set, &format!("{collection}/{claim}")).await?;
+            let read = self.context.read(set, &format!("{collection}/{claim}")).await;
+            let fresh: PersistentVolumeClaim = read.map_err(failed("retrieve", claim))?;
             let of = ClaimPod { name: &new.name, pod: None, is_condemned: false };
             if fresh.meta.is_deleting() || is_stale(set, &fresh, of) {
                 let version = fresh.meta.resource_version;
                 self.context.expect_write(set, PersistentVolumeClaim::RESOURCE, version);
-                return Err(SyncError::Overtaken { what: what() });
+                return Err(failed("use", claim)(SyncError::Overtaken { what: what() }));
             }
         }
         Ok(())
@@ -296,8 +319,10 @@ impl StatefulSetController {
         let what = || format!("creating pod {}/{}", key.namespace, new.name);
         let json = |error| SyncError::Json { what: what(), error };
         let still_wanted = || self.may_continue(set);
-        if let Err(error) = self.create_claims(set, new).await {
-            self.tell(set, "Create", &new.name, Some(&error));
+        if let Err(ClaimFailure { doing, error }) = self.create_claims(set, new).await {
+            if let SyncError::Refused { .. } = &error {
+                self.tell_refusal(set, "Create", &new.name, &format!("{doing}: {}", error.reason()));
+            }
             return Err(error);
         }
         if !still_wanted() {
@@ -402,6 +427,13 @@ impl StatefulSetController {
         self.tell(set, "Delete", name, Some(&error));
         Err(error)
     }
+}
+
+/// Why a pod has not got its claims.
+struct ClaimFailure {
+    /// What failed, in upstream's words.
+    doing: String,
+    error: SyncError,
 }
 
 /// The error of concurrent calls: one without a conclusive answer before a refusal, because nothing may follow it.

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::ordinals::{self, Ordinal};
-use crate::model::{Pod, StatefulSet};
+use crate::model::{Phase, Pod, StatefulSet};
 use crate::plan::claim::{Claim, claim};
 
 /// The pods that concern a StatefulSet.
@@ -40,6 +42,16 @@ impl Members {
         members.orphans = orphans.into_iter().filter(adoptable).collect();
         members
     }
+}
+
+/// Whether a pod runs and is ready. The condition of one that has failed may still say so (upstream: `isRunningAndReady`).
+pub fn is_ready(pod: &Pod) -> bool {
+    pod.phase == Phase::Running && pod.ready_since.is_some()
+}
+
+/// Whether a pod has been ready for `minReadySeconds`.
+pub fn is_available(set: &StatefulSet, pod: &Pod, now: Timestamp) -> bool {
+    is_ready(pod) && pod.is_available(set.min_ready_seconds, now)
 }
 
 /// The ordinal of a pod whose parent the StatefulSet is by name; `Some(None)` where it is none.

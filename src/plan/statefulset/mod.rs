@@ -143,6 +143,8 @@ pub struct ClaimChange {
     pub owners: Vec<ClaimOwner>,
     /// Whether the claim is deleted with its pod from now on.
     pub goes_with_pod: bool,
+    /// The pod in range whose last claim to change this is: an event tells then that the pod was updated.
+    pub completes: Option<Arc<str>>,
 }
 
 /// A pod to create.
@@ -357,7 +359,7 @@ impl<'a> Pass<'a> {
     }
 
     fn is_available(&self, pod: &Pod) -> bool {
-        pod.is_available(self.observed.set.min_ready_seconds, self.observed.now)
+        members::is_available(self.observed.set, pod, self.observed.now)
     }
 
     fn note(&mut self, subject: impl ToString, event: EventNote) {
@@ -371,6 +373,7 @@ impl<'a> Pass<'a> {
     /// Puts the owner references right on the claims of a pod.
     fn set_owners(&mut self, ordinal: Ordinal, of: ClaimPod<'_>) {
         let (set, observed) = (self.observed.set, self.observed);
+        let before = self.owners.len();
         for template in set.claim_templates.names.iter() {
             let name = ordinals::claim_name(template, set, ordinal);
             let Some(claim) = observed.claims.get(&*name).filter(|claim| !claim.meta.is_deleting()) else {
@@ -387,8 +390,13 @@ impl<'a> Pass<'a> {
             if let Some(owners) = claims::owners_to_write(set, claim, of) {
                 let goes_with_pod =
                     of.pod.is_some_and(|pod| owners.iter().any(|owner| owner.uid == pod.meta.uid));
-                self.owners.push(ClaimChange { claim: claim.clone(), ordinal, owners, goes_with_pod });
+                let claim = claim.clone();
+                self.owners.push(ClaimChange { claim, ordinal, owners, goes_with_pod, completes: None });
             }
+        }
+        let pod = of.pod.filter(|_| !of.is_condemned);
+        if let (Some(pod), Some(last)) = (pod, self.owners.get_mut(before..).and_then(<[_]>::last_mut)) {
+            last.completes = Some(pod.meta.key.name.clone());
         }
     }
 }
