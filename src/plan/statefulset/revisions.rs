@@ -81,8 +81,8 @@ impl<'a> History<'a> {
         History { set, all, update, update_name, current_name, same, hash }
     }
 
-    /// Whether the current template has a revision.
-    pub fn is_known(&self) -> bool {
+    /// Whether there is a revision with the current template.
+    pub fn has_update(&self) -> bool {
         self.update.is_some()
     }
 

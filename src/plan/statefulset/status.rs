@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::ordinals::{self, Ordinal};
 use super::revisions::History;
-use super::{Observed, Plan};
+use super::{Observed, Plan, members};
 use crate::model::int_or_percent::clamp;
 use crate::model::{Condition, Pod, StatefulSet, StatefulSetStatus, StatefulSetStrategy};
 use crate::plan::{REPLICA_FAILURE, Urgency};
@@ -43,17 +43,21 @@ impl Counts {
         ordinal: Ordinal,
         pod: &Pod,
     ) {
-        let is_available = pod.is_available(observed.set.min_ready_seconds, observed.now);
+        let (is_ready, is_available) =
+            (members::is_ready(pod), members::is_available(observed.set, pod, observed.now));
         let is_deleting = pod.meta.is_deleting();
         let is_updated = !is_deleting && history.is_updated(pod);
         self.replicas += 1;
-        self.ready += i64::from(pod.ready_since.is_some());
+        self.ready += i64::from(is_ready);
         self.available += i64::from(is_available);
         self.current += i64::from(!is_deleting && history.is_current(pod));
         self.updated += i64::from(is_updated);
         let is_in_range = ordinals::wanted(observed.set).contains(&i64::from(ordinal));
         self.complete += i64::from(is_updated && is_available && is_in_range);
-        if !is_available && let Some(at) = pod.available_at(observed.set.min_ready_seconds) {
+        if is_ready
+            && !is_available
+            && let Some(at) = pod.available_at(observed.set.min_ready_seconds)
+        {
             self.next_available = Some(self.next_available.map_or(at, |next| next.min(at)));
         }
     }
@@ -83,29 +87,29 @@ impl Counts {
             updated: clamp(self.updated),
             current_revision: if is_complete { &history.update_name } else { &history.current_name }.clone(),
             update_revision: history.update_name.clone(),
-            collision_count: set.status.collision_count,
+            // Zero is written, too, as upstream writes it.
+            collision_count: Some(set.status.collision_count.unwrap_or(0)),
             conditions: conditions(observed, history),
         }
     }
 }
 
-/// The status of a StatefulSet that is being deleted: it gets no new revision, and none changes its role.
+/// The status of a StatefulSet that is being deleted: it gets no new revision, and none changes its role. Its generation is
+/// observed if there is a revision of it.
 pub(super) fn while_deleting(
     observed: &Observed<'_>,
     history: &History<'_>,
     counts: &Counts,
 ) -> StatefulSetStatus {
     let before = &observed.set.status;
+    let status = counts.status(observed, history);
+    let is_known = history.has_update();
     StatefulSetStatus {
-        observed_generation: if history.is_known() {
-            observed.set.meta.generation
-        } else {
-            before.observed_generation
-        },
+        observed_generation: if is_known { status.observed_generation } else { before.observed_generation },
         current: clamp(counts.current),
         current_revision: before.current_revision.clone(),
         update_revision: before.update_revision.clone(),
-        ..counts.status(observed, history)
+        ..status
     }
 }
 
@@ -162,4 +166,93 @@ pub fn urgency(set: &StatefulSet, after: &StatefulSetStatus) -> Urgency {
         || roles(before) != roles(after)
         || is_there(before) != is_there(after);
     if is_urgent { Urgency::Immediate } else { Urgency::Throttled }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{ControllerRevision, Interner, Record};
+    use crate::plan::revisions::data;
+    use crate::plan::statefulset::{Members, plan};
+
+    const OWNER: &str = r#""ownerReferences":[{"apiVersion":"apps/v1","kind":"StatefulSet","name":"db","uid":"u","controller":true}]"#;
+
+    /// A StatefulSet of generation 2 that has observed the first, with more metadata.
+    fn set(metadata: &str) -> StatefulSet {
+        let json = format!(
+            r#"{{"metadata":{{"name":"db","namespace":"shop","uid":"u","resourceVersion":"1","generation":2{metadata}}},
+                "spec":{{"replicas":1,"selector":{{"matchLabels":{{"app":"db"}}}},
+                         "template":{{"metadata":{{"labels":{{"app":"db"}}}},"spec":{{"containers":[]}}}}}},
+                "status":{{"observedGeneration":1,"currentRevision":"db-1","updateRevision":"db-1"}}}}"#
+        );
+        StatefulSet::decode(&json, &mut Interner::default()).unwrap()
+    }
+
+    fn pod(phase: &str) -> Arc<Pod> {
+        let json = format!(
+            r#"{{"metadata":{{"name":"db-0","namespace":"shop","uid":"u-0","resourceVersion":"1","labels":{{"app":"db"}},
+                 {OWNER}}},"status":{{"phase":"{phase}","conditions":[
+                 {{"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}}]}}}}"#
+        );
+        Arc::new(Pod::decode(&json, &mut Interner::default()).unwrap())
+    }
+
+    fn revision(set: &StatefulSet) -> Arc<ControllerRevision> {
+        let data = data(&set.template).unwrap();
+        let json = format!(
+            r#"{{"metadata":{{"name":"db-1","namespace":"shop","uid":"u-r","resourceVersion":"1",
+                 "labels":{{"app":"db","controller.kubernetes.io/hash":"1"}},{OWNER}}},"revision":1,"data":{data}}}"#
+        );
+        Arc::new(ControllerRevision::decode(&json, &mut Interner::default()).unwrap())
+    }
+
+    fn planned(
+        set: &StatefulSet,
+        pods: Vec<Arc<Pod>>,
+        revisions: Vec<Arc<ControllerRevision>>,
+    ) -> StatefulSetStatus {
+        let observed = Observed {
+            set,
+            members: Members::of(set, pods, Vec::new()),
+            unreadable_pods: 0,
+            claims: Default::default(),
+            revisions,
+            orphan_revisions: Vec::new(),
+            may_adopt: true,
+            maybe_deleted: Default::default(),
+            backoff: Default::default(),
+            recent: Default::default(),
+            unready: Default::default(),
+            foreign: Default::default(),
+            now: "2026-01-01T01:00:00Z".parse().unwrap(),
+        };
+        plan(&observed).status.unwrap()
+    }
+
+    #[test]
+    fn a_pod_that_has_ended_is_not_ready_whatever_its_condition_says() {
+        let set = set("");
+        let counts = |phase: &str| {
+            let status = planned(&set, vec![pod(phase)], vec![revision(&set)]);
+            (status.replicas, status.ready, status.available)
+        };
+        assert_eq!(counts("Running"), (1, 1, 1));
+        for phase in ["Failed", "Succeeded", "Unknown", "Pending"] {
+            assert_eq!(counts(phase), (1, 0, 0), "{phase}");
+        }
+    }
+
+    #[test]
+    fn a_statefulset_without_a_collision_counts_none() {
+        let set = set("");
+        assert_eq!(planned(&set, Vec::new(), vec![revision(&set)]).collision_count, Some(0));
+    }
+
+    #[test]
+    fn a_deletion_is_observed_where_there_is_a_revision_of_the_template() {
+        let set = set(r#","deletionTimestamp":"2026-01-01T00:00:00Z""#);
+        let observed = |revisions| planned(&set, Vec::new(), revisions).observed_generation;
+        assert_eq!(observed(vec![revision(&set)]), 2);
+        assert_eq!(observed(Vec::new()), 1);
+    }
 }
