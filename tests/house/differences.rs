@@ -8,7 +8,7 @@ use std::path::Path;
 
 use harness::canonical::Canonical;
 use harness::compare::{ABSENT, compare};
-use harness::coverage::{DEPLOYMENT, REPLICA_SET, REPLICATION_CONTROLLER};
+use harness::coverage::{DEPLOYMENT, REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET};
 use harness::declared::{GENERAL, NOISE, differs, fits};
 use harness::facts::{ALL_STEPS, Facts, Key, facts};
 use harness::recording::{Change, What};
@@ -263,14 +263,14 @@ fn each_row_of_the_table_names_an_existing_workload_or_test() {
 #[test]
 fn each_integration_test_of_upstream_has_an_existing_counterpart() {
     let names: BTreeSet<&str> = workloads::all().iter().map(|workload| workload.name).collect();
-    for (upstream, here) in DEPLOYMENT.iter().chain(REPLICA_SET).chain(REPLICATION_CONTROLLER) {
+    let all = [DEPLOYMENT, REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET];
+    for (upstream, here) in all.into_iter().flatten() {
         assert!(!here.is_empty(), "{upstream}");
         for place in *here {
             assert!(names.contains(place) || exists(place), "{upstream}: {place}");
         }
     }
-    let counts = [DEPLOYMENT.len(), REPLICA_SET.len(), REPLICATION_CONTROLLER.len()];
-    assert_eq!(counts, [17, 14, 11], "of Kubernetes 1.36");
+    assert_eq!(all.map(<[_]>::len), [17, 14, 11, 9], "of Kubernetes 1.36");
 }
 
 /// Whether there is such a test, written as `file::function`.

@@ -45,12 +45,16 @@ impl Canonical {
             };
             let called = match change.kind {
                 _ if is_own => name.clone(),
+                // Created again under its name.
+                "ControllerRevision" if texts.contains_key(&name) => texts[&name].clone(),
                 "ReplicaSet" | "ControllerRevision" => {
                     let owner = owner().unwrap_or_else(|| "no owner".into());
                     let number = replica_sets_of.entry(owner.clone()).or_default();
                     *number += 1;
                     format!("{owner}#{number}")
                 }
+                // Its name is its place.
+                "Pod" if is_stateful(metadata) => name.clone(),
                 "Pod" => {
                     let owner = owner().unwrap_or_else(|| "no owner".into());
                     format!("{}-POD", texts.get(&owner).unwrap_or(&owner))
@@ -118,6 +122,11 @@ impl Canonical {
             other => other.clone(),
         }
     }
+}
+
+fn is_stateful(metadata: &Value) -> bool {
+    let owners = metadata["ownerReferences"].as_array();
+    owners.is_some_and(|owners| owners.iter().any(|owner| owner["kind"] == "StatefulSet"))
 }
 
 /// Replaces the UIDs that are left: those of objects in other namespaces.

@@ -130,3 +130,44 @@ pub static REPLICATION_CONTROLLER: &[Covered] = &[
     ("TestExtraPodsAdoptionAndDeletion", &["extra_pods_are_adopted_and_deleted"]),
     ("TestFullyLabeledReplicas", &["fully_labeled_replicas"]),
 ];
+
+pub static STATEFUL_SET: &[Covered] = &[
+    ("TestVolumeTemplateNoopUpdate", &["stateful_pods_and_claims_have_what_their_templates_say"]),
+    (
+        "TestSpecReplicasChange",
+        &[
+            "stateful_scale_at_once",
+            "stateful_scale_to_zero_and_back",
+            "stateful_labels_and_annotations_of_the_template_change",
+        ],
+    ),
+    (
+        "TestDeletingAndTerminatingPods",
+        &["stateful_pods_that_fail_at_once_are_replaced", "stateful_pod_with_a_finalizer_fails"],
+    ),
+    (
+        "TestStatefulSetAvailable",
+        &["stateful_pods_available_after_some_seconds", "stateful_min_ready_seconds_are_changed"],
+    ),
+    ("TestStatefulSetStatusWithPodFail", &["stateful_pods_refused_by_a_quota"]),
+    (
+        "TestAutodeleteOwnerRefs",
+        &[
+            "stateful_retention_is_changed",
+            "stateful_claims_go_with_both",
+            "stateful_claims_go_with_the_statefulset",
+        ],
+    ),
+    (
+        "TestDeletingPodForRollingUpdatePartition",
+        &[
+            "stateful_deleted_pods_keep_their_side_of_the_partition",
+            "stateful_pod_fails_and_its_condition_still_says_ready",
+        ],
+    ),
+    (
+        "TestStatefulSetStartOrdinal",
+        &["stateful_start_ordinal_moves", "stateful_start_ordinal_moves_at_once"],
+    ),
+    ("TestStatefulSetPodSubdomain", &["stateful_pods_and_claims_have_what_their_templates_say"]),
+];

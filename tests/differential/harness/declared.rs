@@ -3,7 +3,7 @@
 
 use super::rows::{
     AVAILABLE_BEFORE_THE_FIRST_REPLICA_SET, LOST_REPLIES, RECREATE_DEADLINE, ROLLBACK_DEADLINE, Row,
-    SEQUENCE_OF_NAMES, THROTTLED_STATUS,
+    SEQUENCE_OF_NAMES, STATEFUL_CLAIM_OWNERS, STATEFUL_CLAIM_WARNING, STATEFUL_DELETIONS, THROTTLED_STATUS,
 };
 
 /// The place of a difference in a play. Texts are patterns, in which `*` stands for anything.
@@ -130,6 +130,24 @@ pub static GENERAL: &[Declared] = &[
         "absent",
         "False MinimumReplicasUnavailable: *",
     ),
+    differs(
+        &STATEFUL_CLAIM_OWNERS,
+        ["created", "PersistentVolumeClaim/*", "metadata.ownerReferences.*"],
+        "absent",
+        "*",
+    ),
+    differs(
+        &STATEFUL_CLAIM_WARNING,
+        ["events", "StatefulSet/*", "Normal ClaimGoesWithPod from statefulset-controller: *"],
+        "absent",
+        "*",
+    ),
+    may_differ(
+        &STATEFUL_DELETIONS,
+        ["events", "StatefulSet/*", "Normal SuccessfulDelete from statefulset-controller: *"],
+        "2",
+        "1",
+    ),
 ];
 
 /// The differences between one play of upstream and the next.
@@ -187,6 +205,14 @@ pub static NOISE: &[Noise] = &[
         path: "*matchFields.0.values.0",
         values: ["*", "*"],
         reason: "upstream walks over nodes in the order of a Go map",
+    },
+    Noise {
+        workload: "stateful_pods_have_two_claims_each",
+        section: "created",
+        object: "pods of StatefulSet/*",
+        path: "*spec.volumes.*",
+        values: ["*", "*"],
+        reason: "upstream puts the volumes of claims in the order of a Go map",
     },
     Noise {
         workload: "a_replica_set_of_a_deployment_is_deleted",

@@ -184,7 +184,11 @@ impl Reader<'_> {
         }
         let ready = if is_ready(pod) { "ready" } else { "not ready" };
         let node = if pod["spec"]["nodeName"].is_null() { "without node" } else { "on a node" };
-        format!("{} {ready} {node}", text(&pod["status"]["phase"]))
+        let state = format!("{} {ready} {node}", text(&pod["status"]["phase"]));
+        match self.owner(pod).strip_prefix("pods of StatefulSet/") {
+            Some(_) => format!("{}: {state}", self.name(pod)),
+            None => state,
+        }
     }
 
     /// The least and the greatest counts of pods in a step. The pods of one ReplicaSet go while those of another

@@ -2,6 +2,7 @@
 //!
 //! - `play` starts etcd, an API server and the controllers, and plays the workloads.
 //! - `stage` is the interface of a workload's script; `kubelet` simulates pods, and `nodes` has those of DaemonSets.
+//! - `consistency` says when the statuses are correct, so that the script may go on.
 //! - `recording` keeps what a watch shows; `canonical` replaces random values, such as names.
 //! - `facts` turns a recording into facts; `compare` compares the facts of two plays.
 //! - `ties` finds scripts in which chance decides which pod is deleted.
@@ -13,6 +14,7 @@
 pub mod admission;
 pub mod canonical;
 pub mod compare;
+pub mod consistency;
 pub mod coverage;
 pub mod declared;
 pub mod facts;

@@ -47,6 +47,24 @@ pub fn daemon_set(name: &str, namespace: &str) -> Object {
     }))
 }
 
+/// A StatefulSet of one replica, without claims.
+pub fn stateful_set(name: &str) -> Object {
+    Object(json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name},
+        "spec": {
+            "replicas": 1, "serviceName": name, "selector": {"matchLabels": {"app": name}}, "template": template(name),
+        },
+    }))
+}
+
+/// A PersistentVolumeClaim.
+pub fn claim(name: &str) -> Object {
+    Object(json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }))
+}
+
 /// A pod by itself, with the label `app`.
 pub fn pod(name: &str, app: &str) -> Object {
     let mut pod = template(app);
@@ -63,9 +81,14 @@ pub fn config_map(name: &str) -> Object {
 
 /// At most so many pods in the namespace.
 pub fn pod_quota(pods: i64) -> Object {
+    quota("pods", pods)
+}
+
+/// At most so many objects of a resource in the namespace.
+pub fn quota(resource: &str, count: i64) -> Object {
     Object(json!({
         "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"},
-        "spec": {"hard": {"pods": pods.to_string()}},
+        "spec": {"hard": {resource: count.to_string()}},
     }))
 }
 
@@ -100,6 +123,27 @@ impl Object {
     pub fn updating(self, surge: impl Into<Value>, unavailable: impl Into<Value>) -> Self {
         let rolling = json!({"maxSurge": surge.into(), "maxUnavailable": unavailable.into()});
         self.spec("updateStrategy", json!({"type": "RollingUpdate", "rollingUpdate": rolling}))
+    }
+
+    /// Has these claims for each pod of a StatefulSet.
+    #[must_use]
+    pub fn claims(self, names: &[&str]) -> Self {
+        let templates =
+            names.iter().map(|name| json!({"metadata": {"name": name}, "spec": claim(name).0["spec"]}));
+        self.spec("volumeClaimTemplates", templates.collect::<Vec<Value>>())
+    }
+
+    /// Deletes the claims of a StatefulSet when it is deleted, and when it is scaled.
+    #[must_use]
+    pub fn retention(self, when_deleted: &str, when_scaled: &str) -> Self {
+        let policy = json!({"whenDeleted": when_deleted, "whenScaled": when_scaled});
+        self.spec("persistentVolumeClaimRetentionPolicy", policy)
+    }
+
+    /// Creates and deletes the pods of a StatefulSet all at once.
+    #[must_use]
+    pub fn parallel(self) -> Self {
+        self.spec("podManagementPolicy", "Parallel")
     }
 
     #[must_use]

@@ -27,7 +27,7 @@ const TOGETHER: usize = 14;
 const LONGEST: Duration = Duration::from_secs(400);
 
 /// The other controllers that a cluster needs; they are upstream's in all plays.
-const REST: &str = "resourcequota-controller";
+const REST: &str = "resourcequota-controller,persistentvolumeclaim-protection-controller";
 
 /// The controllers that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,8 @@ impl Compared {
     fn names(self) -> &'static str {
         match self {
             Compared::Workloads => {
-                "deployment-controller,replicaset-controller,replicationcontroller-controller,daemonset-controller"
+                "deployment-controller,replicaset-controller,replicationcontroller-controller,daemonset-controller,\
+                 statefulset-controller"
             }
             Compared::Cluster => "garbage-collector-controller,namespace-controller",
         }

@@ -252,6 +252,76 @@ rows! {
         "They are compared by their decoded content and written byte by byte as upstream writes them; the hash is computed from the template's JSON",
         "An upgrade restarts no pod"
     }
+    STATEFUL_CLAIM_OWNERS {
+        "A claim of a StatefulSet is created without an owner, which a later sync adds where `persistentVolumeClaimRetentionPolicy` asks for one",
+        "It has the owner from the beginning",
+        "A StatefulSet that is deleted in between would leave the claim behind"
+    }
+    STATEFUL_CLAIM_WARNING {
+        "Nothing says that a claim will be deleted with its pod",
+        "The event `ClaimGoesWithPod` does, before the pod is deleted",
+        "Data that is about to go can be saved by a higher `spec.replicas`"
+    }
+    STATEFUL_CLAIM_EVENTS {
+        "A claim that is changed or deleted wakes no StatefulSet",
+        "It wakes the StatefulSet that it belongs to by its name",
+        "A missing claim is created at once, not with the next change of a pod"
+    }
+    STATEFUL_TAKEN_BACK {
+        "With `OrderedReady` and `whenScaled: Delete`, a scale-down that is taken back while the pod ends deletes the claim, and the pod is not created again until something else changes",
+        "The claim loses its pod as owner at once, and the pod is created again on it",
+        "No data is lost, and no pod is missing"
+    }
+    STATEFUL_CONFLICTS {
+        "One sync may change the owners of a claim twice from one cached version, and fails with a conflict",
+        "One write for an object and sync",
+        "No failed writes, and no events about them"
+    }
+    STATEFUL_NEVER_STARTED {
+        "With `OrderedReady`, a pod that cannot start blocks the corrected template (kubernetes#67250)",
+        "It is replaced if no container of it has ever started",
+        "A wrong image is corrected by the right one. No process ran, so no data is at stake"
+    }
+    STATEFUL_BROKEN_FIRST {
+        "With `Parallel`, an update deletes the highest pod while a lower one is broken (kubernetes#96218)",
+        "Outdated pods that are not available go first, and available ones only within `maxUnavailable`",
+        "An update makes no second pod unavailable"
+    }
+    STATEFUL_PROMOTION {
+        "`status.currentRevision` becomes the update revision as soon as all pods are ready, with `OnDelete` never (kubernetes#136831, #73492)",
+        "As soon as all are updated and available, with any strategy",
+        "The status says whether the update is complete"
+    }
+    STATEFUL_CONDITIONS {
+        "A status write removes conditions that others have set on a StatefulSet",
+        "Conditions of others stay",
+        "Operators and tests write conditions"
+    }
+    STATEFUL_DELETIONS {
+        "A pod is deleted by its name, from a cache that may not show the deletion yet: the event is recorded twice, and the replacement may be deleted",
+        "A pod is deleted by its UID, and once",
+        "No pod is deleted that nobody has looked at"
+    }
+    STATEFUL_DELETED {
+        "While a StatefulSet is deleted, a revision that the garbage collector has deleted is created again",
+        "A StatefulSet that is being deleted gets no revision",
+        "The deletion takes no longer than the pods"
+    }
+    STATEFUL_TAKEN_NAME {
+        "Nothing says that a pod cannot be created because another one has its name (kubernetes#46901)",
+        "The event `FailedCreate` does, once for each such pod, and the creation is not repeated until that pod changes",
+        "A user can see what the StatefulSet waits for"
+    }
+    STATEFUL_LONG_NAME {
+        "A StatefulSet with more than 52 characters in its name tries for ever to create pods whose label is too long (kubernetes#64023)",
+        "One event and the condition `ReplicaFailure` give the limit",
+        "A user can see what is wrong"
+    }
+    STATEFUL_ORDINALS {
+        "A pod `db-01` counts as the pod of ordinal 1",
+        "Only `db-1` does. The other one is neither adopted nor counted",
+        "A pod of the right name would never be created"
+    }
     UNKNOWN_KIND {
         "A reference to an owner of a kind that is not served keeps the object's other references from being removed",
         "It counts as an owner that exists: references that lead nowhere are removed, and the object stays",

@@ -13,8 +13,8 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::kubelet::target;
-use super::objects::{Object, has_all_labels};
+use super::consistency::is_consistent;
+use super::objects::Object;
 use super::recording::{Current, History};
 
 /// A namespace in which nothing happened for this long is settled, if its statuses are correct as well.
@@ -109,9 +109,6 @@ pub fn controller_of(object: &Value) -> Option<&str> {
     owners.iter().find(|owner| owner["controller"] == true)?["uid"].as_str()
 }
 
-/// The label that says of which revision a DaemonSet pod is.
-const REVISION_HASH: &str = "controller-revision-hash";
-
 /// Pods with this tag run and are never ready.
 const BROKEN: &str = ":broken";
 
@@ -130,8 +127,10 @@ impl Stage {
             "ReplicaSet" => ("apis/apps/v1", "replicasets"),
             "ReplicationController" => ("api/v1", "replicationcontrollers"),
             "DaemonSet" => ("apis/apps/v1", "daemonsets"),
+            "StatefulSet" => ("apis/apps/v1", "statefulsets"),
             "ControllerRevision" => ("apis/apps/v1", "controllerrevisions"),
             "Pod" => ("api/v1", "pods"),
+            "PersistentVolumeClaim" => ("api/v1", "persistentvolumeclaims"),
             "ResourceQuota" => ("api/v1", "resourcequotas"),
             "ConfigMap" => ("api/v1", "configmaps"),
             other => panic!("no path for {other}"),
@@ -432,80 +431,4 @@ impl Stage {
         }
         self.rest().await;
     }
-}
-
-fn number(object: &Value, path: [&str; 2]) -> i64 {
-    object[path[0]][path[1]].as_i64().unwrap_or_default()
-}
-
-/// Whether the statuses of all objects say what the pods are like. Where they cannot, for example because a write
-/// is refused, the script waits longer.
-fn is_consistent(history: &History) -> bool {
-    let of = |kind: &'static str| history.current.values().filter(move |it| it.kind == kind);
-    let seen = |object: &Value| {
-        object["status"]["observedGeneration"] == object["metadata"]["generation"]
-            && object["metadata"]["deletionTimestamp"].is_null()
-    };
-    let replica_set = |it: &Current| {
-        let uid = it.object["metadata"]["uid"].as_str();
-        let pods =
-            of("Pod").map(|pod| &pod.object).filter(|pod| controller_of(pod) == uid && !has_ended(pod));
-        let (mut active, mut ready, mut terminating, mut labeled) = (0, 0, 0, 0);
-        for pod in pods {
-            let stays = pod["metadata"]["deletionTimestamp"].is_null();
-            active += i64::from(stays);
-            ready += i64::from(stays && is_ready(pod));
-            terminating += i64::from(!stays);
-            labeled += i64::from(stays && has_all_labels(pod, &it.object["spec"]["template"]));
-        }
-        let reported = number(&it.object, ["status", "terminatingReplicas"]);
-        seen(&it.object)
-            && number(&it.object, ["spec", "replicas"]) == active
-            && number(&it.object, ["status", "replicas"]) == active
-            && number(&it.object, ["status", "readyReplicas"]) == ready
-            && (reported == terminating || it.kind == "ReplicationController")
-            && number(&it.object, ["status", "fullyLabeledReplicas"]) == labeled
-            && (number(&it.object, ["spec", "minReadySeconds"]) > 0
-                || number(&it.object, ["status", "availableReplicas"]) == ready)
-    };
-    let deployment = |it: &Current| {
-        let uid = it.object["metadata"]["uid"].as_str();
-        let replica_sets: Vec<&Value> = of("ReplicaSet").map(|it| &it.object).collect();
-        let sum = |field| {
-            let owned = replica_sets.iter().filter(|replica_set| controller_of(replica_set) == uid);
-            owned.map(|replica_set| number(replica_set, ["status", field])).sum::<i64>()
-        };
-        let reported = |field| number(&it.object, ["status", field]) == sum(field);
-        let terminating = number(&it.object, ["status", "terminatingReplicas"]);
-        seen(&it.object)
-            && ["replicas", "readyReplicas", "availableReplicas"].into_iter().all(reported)
-            && terminating == sum("terminatingReplicas")
-    };
-    let daemon_set = |it: &Current| {
-        let uid = it.object["metadata"]["uid"].as_str();
-        let is_counted = |pod: &&Value| {
-            controller_of(pod) == uid && pod["metadata"]["deletionTimestamp"].is_null() && is_ready(pod)
-        };
-        let ready = of("Pod").map(|pod| &pod.object).filter(is_counted).count();
-        let owned = of("Pod").map(|pod| &pod.object).filter(|pod| controller_of(pod) == uid);
-        let nodes: BTreeSet<&str> = owned.filter_map(|pod| target(pod)).collect();
-        let revisions = of("ControllerRevision").map(|it| &it.object);
-        let newest = revisions
-            .filter(|revision| controller_of(revision) == uid)
-            .max_by_key(|revision| revision["revision"].as_i64());
-        let hash = newest.map(|revision| &revision["metadata"]["labels"][REVISION_HASH]);
-        let is_new = |pod: &&Value| {
-            controller_of(pod) == uid && hash == Some(&pod["metadata"]["labels"][REVISION_HASH])
-        };
-        let new = of("Pod").map(|pod| &pod.object).filter(is_new).count();
-        let status = |field| usize::try_from(number(&it.object, ["status", field])).unwrap_or(0);
-        seen(&it.object)
-            && status("numberReady") == ready
-            && status("currentNumberScheduled") + status("numberMisscheduled") == nodes.len()
-            && status("updatedNumberScheduled") == new
-    };
-    of("DaemonSet").all(daemon_set)
-        && of("ReplicaSet").all(replica_set)
-        && of("ReplicationController").all(replica_set)
-        && of("Deployment").all(deployment)
 }

@@ -78,7 +78,8 @@ fn apply(objects: &mut Objects, change: &Change) -> Option<Choice> {
     if change.what != What::Deleted && change.object["metadata"]["deletionTimestamp"].is_null() {
         return None;
     }
-    let (kind, owner) = objects.get(controller_of(&victim)?)?;
+    // The pods of a StatefulSet are told apart by their ordinals.
+    let (kind, owner) = objects.get(controller_of(&victim)?).filter(|(kind, _)| *kind != "StatefulSet")?;
     let wanted = owner["spec"]["replicas"].as_u64()?;
     let pods_of = |owner: &str| -> Vec<Value> {
         let pods = objects.values().filter(|(kind, pod)| *kind == "Pod" && is_active(pod));

@@ -15,6 +15,10 @@ mod refusals;
 mod rollback;
 mod rollouts;
 mod scaling;
+mod stateful_set_claims;
+mod stateful_set_ownership;
+mod stateful_set_updates;
+mod stateful_sets;
 
 use futures::future::BoxFuture;
 
@@ -77,6 +81,10 @@ pub fn of_workloads() -> Vec<&'static Workload> {
         ownership::WORKLOADS,
         controllers::WORKLOADS,
         daemon_sets::WORKLOADS,
+        stateful_sets::WORKLOADS,
+        stateful_set_updates::WORKLOADS,
+        stateful_set_claims::WORKLOADS,
+        stateful_set_ownership::WORKLOADS,
     ];
     modules.into_iter().flatten().collect()
 }
