@@ -121,28 +121,22 @@ impl Cluster {
 
     /// Creates a Deployment whose pods are as large as those of real clusters.
     pub async fn create(&self, namespace: &str, name: &str, replicas: usize, rolling: &Value) {
-        let env: Vec<Value> = (0..60)
-            .map(|n| json!({"name": format!("SETTING_{n:02}"), "value": format!("the value of the setting with the number {n:02}")}))
-            .collect();
         let object = json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
             "spec": {
                 "replicas": replicas, "selector": {"matchLabels": {"app": name}},
                 "strategy": {"type": "RollingUpdate", "rollingUpdate": rolling},
-                "template": {
-                    "metadata": {"labels": {"app": name}},
-                    "spec": {"nodeName": "node-0", "containers": [{"name": "app", "image": "app:v1", "env": env}]},
-                },
+                "template": template(name),
             },
         });
         self.call(Method::POST, &deployments(namespace), &object).await;
     }
 
-    /// Changes the image of a Deployment.
-    pub async fn set_image(&self, namespace: &str, name: &str, image: &str) {
+    /// Changes the image of an object of this collection.
+    pub async fn set_image(&self, collection: &str, name: &str, image: &str) {
         let containers = json!([{"name": "app", "image": image}]);
         let patch = json!({"spec": {"template": {"spec": {"containers": containers}}}});
-        self.call(Method::PATCH, &format!("{}/{name}", deployments(namespace)), &patch).await;
+        self.call(Method::PATCH, &format!("{collection}/{name}"), &patch).await;
     }
 
     /// Changes the size of a Deployment.
@@ -151,16 +145,16 @@ impl Cluster {
         self.call(Method::PATCH, &format!("{}/{name}", deployments(namespace)), &patch).await;
     }
 
-    /// Waits until all Deployments of a namespace report that they are as they should be.
-    pub async fn complete(&self, namespace: &str) {
+    /// Waits until all objects of a collection report that they are as they should be.
+    pub async fn complete(&self, collection: &str) {
         let end = Instant::now() + STEP_TIMEOUT;
         loop {
-            let list = self.call(Method::GET, &deployments(namespace), &Value::Null).await;
+            let list = self.call(Method::GET, collection, &Value::Null).await;
             let items = list["items"].as_array().unwrap();
             if items.iter().all(is_complete) {
                 return;
             }
-            assert!(Instant::now() < end, "the Deployments of {namespace} are not complete");
+            assert!(Instant::now() < end, "not all of {collection} are complete");
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     }
@@ -201,11 +195,24 @@ pub fn deployments(namespace: &str) -> String {
     format!("/apis/apps/v1/namespaces/{namespace}/deployments")
 }
 
-fn is_complete(deployment: &Value) -> bool {
-    let status = &deployment["status"];
+/// A pod template as large as those of real clusters.
+pub fn template(name: &str) -> Value {
+    let env: Vec<Value> = (0..60)
+        .map(|n| json!({"name": format!("SETTING_{n:02}"), "value": format!("the value of the setting with the number {n:02}")}))
+        .collect();
+    json!({
+        "metadata": {"labels": {"app": name}},
+        "spec": {"nodeName": "node-0", "containers": [{"name": "app", "image": "app:v1", "env": env}]},
+    })
+}
+
+/// Of a Deployment or StatefulSet.
+fn is_complete(object: &Value) -> bool {
+    let status = &object["status"];
     let all = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"];
-    status["observedGeneration"] == deployment["metadata"]["generation"]
-        && all.iter().all(|field| status[field] == deployment["spec"]["replicas"])
+    status["observedGeneration"] == object["metadata"]["generation"]
+        && all.iter().all(|field| status[field] == object["spec"]["replicas"])
+        && status["currentRevision"] == status["updateRevision"]
 }
 
 /// Waits until a process has nothing to do any more.

@@ -15,6 +15,7 @@ mod cluster;
 mod garbage;
 mod kubelet;
 mod rows;
+mod stateful_sets;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -44,8 +45,11 @@ pub struct Options {
     /// ConfigMaps without owners, beside those pods, in the rows about the garbage collector.
     #[arg(long, default_value_t = 100_000)]
     pub config_maps: usize,
-    /// The rows: cpu, calls, restart, takeover, garbage.
-    #[arg(long, value_delimiter = ',', default_value = "cpu,calls,restart,takeover,garbage")]
+    /// StatefulSets of ten pods in the rows about them.
+    #[arg(long, default_value_t = 100)]
+    pub stateful_sets: usize,
+    /// The rows: cpu, calls, statefulset, restart, takeover, garbage.
+    #[arg(long, value_delimiter = ',', default_value = "cpu,calls,statefulset,restart,takeover,garbage")]
     pub rows: Vec<String>,
     /// Only Windlass: for profiles, and to compare two builds of it.
     #[arg(long)]
@@ -105,6 +109,15 @@ async fn measure(options: &Options, assets: PathBuf) -> Figures {
             for side in sides(options, round) {
                 let cluster = Cluster::start(&assets, options.keep.clone()).await;
                 rows::small(options, &cluster, side, &mut figures).await;
+            }
+            say(&format!("round {} of {}\n{}", round + 1, options.rounds, figures.table()));
+        }
+    }
+    if options.wants("statefulset") {
+        for round in 0..options.rounds {
+            for side in sides(options, round) {
+                let cluster = Cluster::start(&assets, options.keep.clone()).await;
+                stateful_sets::measure(options, &cluster, side, &mut figures).await;
             }
             say(&format!("round {} of {}\n{}", round + 1, options.rounds, figures.table()));
         }

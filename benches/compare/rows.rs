@@ -9,7 +9,7 @@ use windlass_testkit::figures::{Figures, Goal, Row, Unit};
 use windlass_testkit::process::Process;
 use windlass_testkit::usage;
 
-use crate::cluster::{Calls, Cluster, STEP_TIMEOUT, idle};
+use crate::cluster::{Calls, Cluster, STEP_TIMEOUT, deployments, idle};
 use crate::kubelet::{Pods, Seen};
 use crate::{Options, say};
 
@@ -58,7 +58,7 @@ pub async fn small(options: &Options, cluster: &Cluster, side: Side, figures: &m
         let created = usage::cpu(process.0.id());
         figures.add(CREATED, side, per_pod(created - before));
         for number in 0..options.deployments {
-            cluster.set_image("cpu", &format!("web-{number}"), "app:v2").await;
+            cluster.set_image(&deployments("cpu"), &format!("web-{number}"), "app:v2").await;
         }
         finished(cluster, "cpu", pods, "app:v2", &process).await;
         figures.add(ROLLED, side, per_pod(usage::cpu(process.0.id()) - created));
@@ -91,14 +91,19 @@ async fn rollout(
     finished(cluster, namespace, pods, "app:v1", process).await;
     cluster.pods.become_ready_after(namespace, ready_after);
     let before = cluster.calls(side);
-    cluster.set_image(namespace, "web", "app:v2").await;
+    cluster.set_image(&deployments(namespace), "web", "app:v2").await;
     finished(cluster, namespace, pods, "app:v2", process).await;
     // The last events are written with a delay.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let calls = cluster.calls(side).since(&before);
-    let parts: Vec<String> = calls.by_kind.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-    say(&format!("{}, {namespace}: {}", side.name(), parts.join(", ")));
+    say_calls(side, namespace, &calls);
     calls
+}
+
+/// Prints the calls of a side by their kinds.
+pub fn say_calls(side: Side, what: &str, calls: &Calls) {
+    let parts: Vec<String> = calls.by_kind.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    say(&format!("{}, {what}: {}", side.name(), parts.join(", ")));
 }
 
 /// The controllers work when a Deployment gets its pod.
@@ -106,17 +111,22 @@ async fn works(cluster: &Cluster) {
     cluster.namespace(PROBE, 0..=0).await;
     cluster.create(PROBE, PROBE, 1, &json!({"maxSurge": 1, "maxUnavailable": 0})).await;
     cluster.pods.wait_until("the first pod", STEP_TIMEOUT, |pods| probes(pods) == 1).await;
-    cluster.complete(PROBE).await;
+    cluster.complete(&deployments(PROBE)).await;
 }
 
 async fn finished(cluster: &Cluster, namespace: &str, pods: usize, image: &str, process: &Process) {
+    all_ready(cluster, namespace, pods, image).await;
+    cluster.complete(&deployments(namespace)).await;
+    idle(process).await;
+}
+
+/// Waits until a namespace has so many pods, all of them ready and with this image.
+pub async fn all_ready(cluster: &Cluster, namespace: &str, pods: usize, image: &str) {
     let is_done = |all: &Pods| {
         all.count(|pod| pod.namespace == namespace) == pods
             && all.count(|pod| pod.namespace == namespace && pod.is_ready && pod.image == image) == pods
     };
     cluster.pods.wait_until("all pods are ready", STEP_TIMEOUT, is_done).await;
-    cluster.complete(namespace).await;
-    idle(process).await;
 }
 
 /// Creates the quiet pods, and the Deployment that is scaled.
