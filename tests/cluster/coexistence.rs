@@ -111,7 +111,7 @@ async fn with_a_rival(
 #[tokio::test(start_paused = true)]
 async fn kinds_that_only_a_disabled_controller_needs_are_not_listed() {
     let cluster = Cluster::new().await;
-    let enabled = Enabled::default().without("daemonset-controller");
+    let enabled = Enabled::default().without("daemonset-controller").without("statefulset-controller");
     let daemon = cluster.start_with(1, ControllerConfig { enabled, ..unlimited() }, |router| router);
     cluster.create(deployment("web").replicas(2)).await;
     cluster.rolled_out("web").await;
@@ -120,7 +120,7 @@ async fn kinds_that_only_a_disabled_controller_needs_are_not_listed() {
         log.iter().any(|request| request.user_agent == USER_AGENT && request.kind == kind)
     };
     assert!(requested("ReplicaSet") && requested("Pod"));
-    for kind in ["Node", "DaemonSet", "ControllerRevision"] {
+    for kind in ["Node", "DaemonSet", "StatefulSet", "PersistentVolumeClaim", "ControllerRevision"] {
         assert!(!requested(kind), "{kind}");
     }
     let (code, text) = windlass_testkit::cluster::ask(&daemon.http, "/readyz?verbose").await;

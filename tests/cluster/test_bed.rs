@@ -305,9 +305,11 @@ async fn kinds_of_controllers_that_are_off_by_default_are_not_even_listed() {
         // That of kube-controller-manager is read.
         "Lease",
         "Node",
+        "PersistentVolumeClaim",
         "Pod",
         "ReplicaSet",
         "ReplicationController",
+        "StatefulSet",
     ];
     assert_eq!(kinds, expected);
 }

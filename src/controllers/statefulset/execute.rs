@@ -431,7 +431,7 @@ impl StatefulSetController {
 
 /// Why a pod has not got its claims.
 struct ClaimFailure {
-    /// What failed, in upstream's words.
+    /// The failure, in upstream's words.
     doing: String,
     error: SyncError,
 }

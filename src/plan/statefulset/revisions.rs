@@ -113,12 +113,17 @@ impl<'a> History<'a> {
                 let (name, hash) = (self.update_name.to_string(), self.hash.clone());
                 Some(Write::CreateRevision(NewRevision { name, hash, number: next }))
             }
-            Some(update) if update.number < last => {
+            // Also after somebody gave another one the same number.
+            Some(update) if self.all.iter().any(|other| self.is_ahead(other, update)) => {
                 let change = RevisionChange { hash: None, number: Some(next) };
                 Some(Write::ChangeRevision(Arc::clone(update), change))
             }
             Some(_) => None,
         }
+    }
+
+    fn is_ahead(&self, other: &ControllerRevision, update: &ControllerRevision) -> bool {
+        !self.same.contains(&*other.meta.key.name) && other.number >= update.number
     }
 
     /// The revisions beyond the history limit, the lowest number first, and before them those that have the current template,

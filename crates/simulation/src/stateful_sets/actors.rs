@@ -367,6 +367,11 @@ impl Actors {
             if !is_its && ordinal(name(&pod)).is_some() && !is_deleting(&pod) {
                 self.delete(PODS, name(&pod), json!({})).await;
             }
+            // Two broken pods out of range halt a scale-down until somebody deletes them (SS3).
+            let is_out = ordinal(name(&pod)).is_some_and(|ordinal| !range(&found).contains(&ordinal));
+            if is_its && is_out && !is_live(&pod) && !is_deleting(&pod) {
+                self.delete(PODS, name(&pod), json!({})).await;
+            }
             let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
             let unready = |c: &Value| c["type"] == "Ready" && c["status"] == "False" && c["reason"].is_null();
             if is_live(&pod) && text(&pod, "/status/phase") == "Running" && conditions.iter().any(unready) {

@@ -1,4 +1,4 @@
-//! What the objects of the StatefulSet mean: ordinals, revisions, and the owner references of claims.
+//! The meaning of the objects of the StatefulSet: ordinals, revisions, and the owner references of claims.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -176,7 +176,7 @@ pub fn is_stale(stateful_set: &Value, ordinal: i64, pod: Option<&Value>, claim: 
 /// Checks the owner references of a claim whose pod exists.
 ///
 /// # Errors
-/// What is wrong about them.
+/// The defect of them.
 pub fn check_references(
     stateful_set: &Value,
     ordinal: i64,
@@ -208,7 +208,7 @@ pub fn check_references(
 /// Checks the name, the labels, the host name and the volumes that a pod has by its ordinal.
 ///
 /// # Errors
-/// What is missing.
+/// The missing part.
 pub fn check_identity(stateful_set: &Value, pod: &Value) -> Result<(), String> {
     let pod_name = name(pod);
     let ordinal = ordinal(pod_name).ok_or("its name is not one of an ordinal")?;

@@ -138,7 +138,7 @@ impl Judge {
 
     fn remember(&mut self, commit: &Commit<'_>) {
         let Commit { at, call, before, after, .. } = commit;
-        // What a daemon that is gone, or another one, writes is not known to the one that decides.
+        // The writes of a daemon that is gone, or of another one, are not known to the one that decides.
         let is_known = call.of_daemon() && !call.abandoned && self.running.len() < 2;
         match &*call.resource {
             "statefulsets" => {

@@ -58,7 +58,7 @@ pub enum Act {
         policy: Word,
         /// The tag of the image.
         tag: u32,
-        /// What it is like then.
+        /// Its properties then.
         form: Form,
     },
     /// A pod and its replacements fail, until three have.
@@ -118,7 +118,7 @@ pub struct Scenario {
     /// The planted mistake, or "".
     #[serde(default, deserialize_with = "bug", skip_serializing_if = "str::is_empty")]
     pub bug: StaticName,
-    /// What the StatefulSet is like at first.
+    /// The StatefulSet at first.
     pub form: Form,
     /// The faults of the network.
     pub faults: Faults,
