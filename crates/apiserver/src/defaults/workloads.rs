@@ -88,6 +88,8 @@ fn template(spec: &mut Object) {
 pub(crate) fn stateful_set(object: &mut Object) {
     let Some(spec) = ensure(object, "spec") else { return };
     fill(spec, "podManagementPolicy", "OrderedReady");
+    // It is always there, though it may be empty.
+    fill(spec, "serviceName", "");
     if let Some(rolling) = rolling_update(spec) {
         fill(rolling, "partition", 0);
     }

@@ -5,7 +5,11 @@
 
 /// Lower-case letters, digits, `-` and `.`, at most 253 bytes: the name of most objects.
 pub fn dns1123_subdomain(text: &str) -> Vec<String> {
-    let mut errors = too_long(text, 253);
+    subdomain(text, "characters")
+}
+
+fn subdomain(text: &str, unit: &str) -> Vec<String> {
+    let mut errors = too_long(text, 253, unit);
     if !text.split('.').all(is_label) {
         errors.push(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
@@ -19,7 +23,7 @@ pub fn dns1123_subdomain(text: &str) -> Vec<String> {
 
 /// Lower-case letters, digits and `-`, at most 63 bytes: namespaces, containers, volumes.
 pub fn dns1123_label(text: &str) -> Vec<String> {
-    let mut errors = too_long(text, 63);
+    let mut errors = too_long(text, 63, "characters");
     if !is_label(text) {
         if text.contains('.') && text.split('.').all(is_label) {
             errors.push("must not contain dots".to_owned());
@@ -37,7 +41,7 @@ pub fn dns1123_label(text: &str) -> Vec<String> {
 
 /// As a DNS-1123 label, but starting with a letter: Services.
 pub fn dns1035_label(text: &str) -> Vec<String> {
-    let mut errors = too_long(text, 63);
+    let mut errors = too_long(text, 63, "characters");
     if !is_label(text) || !text.starts_with(|c: char| c.is_ascii_lowercase()) {
         errors.push(
             "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
@@ -78,7 +82,7 @@ pub fn label_key(text: &str) -> Vec<String> {
             name
         }
         Some((prefix, name)) => {
-            errors.extend(dns1123_subdomain(prefix).into_iter().map(|error| format!("prefix part {error}")));
+            errors.extend(subdomain(prefix, "bytes").into_iter().map(|error| format!("prefix part {error}")));
             name
         }
     };
@@ -95,7 +99,7 @@ pub fn label_key(text: &str) -> Vec<String> {
 
 /// A label value: empty, or at most 63 letters, digits, `-`, `_`, `.`.
 pub fn label_value(text: &str) -> Vec<String> {
-    let mut errors = too_long(text, 63);
+    let mut errors = too_long(text, 63, "bytes");
     if !text.is_empty() && !is_label_name(text) {
         errors.push(
             "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', \
@@ -109,7 +113,7 @@ pub fn label_value(text: &str) -> Vec<String> {
 
 /// A key of a ConfigMap or Secret.
 pub fn config_key(text: &str) -> Vec<String> {
-    let mut errors = too_long(text, 253);
+    let mut errors = too_long(text, 253, "characters");
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     if text.is_empty() || !text.bytes().all(allowed) {
         errors.push(
@@ -184,8 +188,9 @@ pub fn percent(text: &str) -> Vec<String> {
     ]
 }
 
-fn too_long(text: &str, limit: usize) -> Vec<String> {
-    if text.len() > limit { vec![format!("must be no more than {limit} bytes")] } else { Vec::new() }
+/// Upstream has two such messages: that of labels counts in bytes, all others in characters.
+fn too_long(text: &str, limit: usize, unit: &str) -> Vec<String> {
+    if text.len() > limit { vec![format!("must be no more than {limit} {unit}")] } else { Vec::new() }
 }
 
 fn is_label(text: &str) -> bool {

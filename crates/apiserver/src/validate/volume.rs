@@ -11,6 +11,14 @@ use super::names;
 pub(super) fn validate(spec: &Value, path: &str, errors: &mut Errors) -> BTreeSet<String> {
     let mut volumes = BTreeSet::new();
     for (path, volume) in elements(spec, "volumes", path) {
+        let mut sources = volume.as_object().into_iter().flatten().filter(|(key, _)| *key != "name");
+        match sources.next() {
+            None => errors.required(&path, "must specify a volume type"),
+            Some((kind, source)) => validate_source(kind, source, &format!("{path}.{kind}"), errors),
+        }
+        for (kind, _) in sources {
+            errors.forbidden(&format!("{path}.{kind}"), "may not specify more than 1 volume type");
+        }
         let field = format!("{path}.name");
         match text(volume, "name") {
             "" => errors.required(&field, ""),
@@ -20,14 +28,6 @@ pub(super) fn validate(spec: &Value, path: &str, errors: &mut Errors) -> BTreeSe
                     errors.duplicate(&field, name);
                 }
             }
-        }
-        let mut sources = volume.as_object().into_iter().flatten().filter(|(key, _)| *key != "name");
-        match sources.next() {
-            None => errors.required(&path, "must specify a volume type"),
-            Some((kind, source)) => validate_source(kind, source, &format!("{path}.{kind}"), errors),
-        }
-        for (kind, _) in sources {
-            errors.forbidden(&format!("{path}.{kind}"), "may not specify more than 1 volume type");
         }
     }
     volumes
@@ -88,8 +88,8 @@ mod tests {
             volumes(json!([{"name": "a"}, {"name": "a", "emptyDir": {}, "hostPath": {"path": "/x"}}])),
             &[
                 "spec.volumes[0]: Required value: must specify a volume type",
-                "spec.volumes[1].name: Duplicate value: \"a\"",
                 "spec.volumes[1].hostPath: Forbidden: may not specify more than 1 volume type",
+                "spec.volumes[1].name: Duplicate value: \"a\"",
             ],
         );
     }
