@@ -77,7 +77,7 @@ pub(crate) fn the_rendered_chart_is_accepted() {
                     continue;
                 }
                 let name = object["metadata"]["name"].as_str().unwrap().to_owned();
-                object["metadata"]["name"] = json!(format!("another-{name}"));
+                object["metadata"]["name"] = json!(format!("new-{name}"));
                 let answer = dry_run(&client, &object).await;
                 assert!(answer.is_ok(), "{origin}: {name}: {answer:?}");
             }
