@@ -3,9 +3,9 @@
 //!
 //! | step | one by one (`OrderedReady`) | all at once (`Parallel`) |
 //! |---|---|---|
-//! | [`in_range`] pods in range, ascending | stops at the first that is missing, terminating or not available | all |
-//! | [`condemned`] pods out of range, descending | one, once all in range are available | all |
-//! | [`update`] outdated pods, descending | once no pod is left out of range | within `maxUnavailable` |
+//! | `in_range`: pods in range, ascending | stops at the first that is missing, terminating or not available | all |
+//! | `condemned`: pods out of range, descending | one, once all in range are available | all |
+//! | `update`: outdated pods, descending | once no pod is left out of range | within `maxUnavailable` |
 
 pub mod body;
 pub mod claims;
