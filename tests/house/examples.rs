@@ -1,4 +1,4 @@
-//! The program and the names of tests that the documentation shows.
+//! The programs and names of tests that the documentation shows.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,16 @@ fn read(path: &Path) -> String {
 }
 
 #[test]
-fn the_documented_program_is_that_in_the_repository() {
+fn documented_programs_are_those_in_the_repository() {
     let page = read(&root().join("docs/testing.md"));
-    let (_, mark) = page.split_once("<!-- the same as ").unwrap();
-    let (file, rest) = mark.split_once(" -->\n```").unwrap();
-    let (_, code) = rest.split_once('\n').unwrap();
-    let (shown, _) = code.split_once("\n```\n").unwrap();
-    assert_eq!(format!("{shown}\n"), read(&root().join(file)), "docs/testing.md does not show {file}");
+    let marks: Vec<&str> = page.split("<!-- the same as ").skip(1).collect();
+    assert_eq!(marks.len(), 2, "one in Python and one in Go");
+    for mark in marks {
+        let (file, rest) = mark.split_once(" -->\n```").unwrap();
+        let (_, code) = rest.split_once('\n').unwrap();
+        let (shown, _) = code.split_once("\n```\n").unwrap();
+        assert_eq!(format!("{shown}\n"), read(&root().join(file)), "docs/testing.md does not show {file}");
+    }
 }
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
