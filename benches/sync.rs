@@ -130,11 +130,13 @@ fn event(kind: &str, object: &Value) -> Bytes {
 }
 
 /// The kinds of which there are no objects.
-const SILENT: [&str; 5] = [
+const SILENT: [&str; 7] = [
     "/apis/apps/v1/deployments",
     "/api/v1/replicationcontrollers",
     "/apis/apps/v1/daemonsets",
+    "/apis/apps/v1/statefulsets",
     "/apis/apps/v1/controllerrevisions",
+    "/api/v1/persistentvolumeclaims",
     "/api/v1/nodes",
 ];
 
