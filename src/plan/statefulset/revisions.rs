@@ -43,6 +43,7 @@ pub struct History<'a> {
     pub current_name: Arc<str>,
     /// The names of all revisions with the current template.
     same: BTreeSet<&'a str>,
+    /// That of the revision to create; empty where there is one.
     hash: String,
 }
 
@@ -69,7 +70,8 @@ impl<'a> History<'a> {
             matching = stored.as_ref().map(has).unwrap_or_default();
         }
         let update = matching.last().copied();
-        let hash = hash(set);
+        // It costs as much as the template is long, and almost every sync finds the revision.
+        let hash = if update.is_none() { hash(set) } else { String::new() };
         let update_name = match update {
             Some(update) => update.meta.key.name.clone(),
             None => format!("{}-{hash}", set.meta.key.name).into(),
@@ -113,8 +115,10 @@ impl<'a> History<'a> {
                 let (name, hash) = (self.update_name.to_string(), self.hash.clone());
                 Some(Write::CreateRevision(NewRevision { name, hash, number: next }))
             }
-            // Also after somebody gave another one the same number.
-            Some(update) if self.all.iter().any(|other| self.is_ahead(other, update)) => {
+            // Also after somebody gave another one the same number, unless that is the largest.
+            Some(update)
+                if update.number < next && self.all.iter().any(|other| self.is_ahead(other, update)) =>
+            {
                 let change = RevisionChange { hash: None, number: Some(next) };
                 Some(Write::ChangeRevision(Arc::clone(update), change))
             }
@@ -197,4 +201,51 @@ pub fn revision_body(
     let Meta { key, uid, .. } = &set.meta;
     let owner = OwnerReference::controller("apps/v1", StatefulSet::RESOURCE.kind, &key.name, uid);
     revisions::body(owner, &key.namespace, &set.template, new, REVISION_HASH, annotations)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SET: &str = r#"{"metadata":{"name":"db","namespace":"shop","uid":"u","resourceVersion":"1"},
+        "spec":{"selector":{"matchLabels":{"app":"db"}},
+                "template":{"metadata":{"labels":{"app":"db"}},"spec":{"containers":[]}}}}"#;
+
+    fn revision(name: &str, number: i64, data: &str) -> Arc<ControllerRevision> {
+        let json = format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"shop","uid":"u-{name}","resourceVersion":"1",
+                 "labels":{{"app":"db","controller.kubernetes.io/hash":"1"}},
+                 "ownerReferences":[{{"apiVersion":"apps/v1","kind":"StatefulSet","name":"db","uid":"u","controller":true}}]}},
+                "revision":{number},"data":{data}}}"#
+        );
+        Arc::new(ControllerRevision::decode(&json, &mut Interner::default()).unwrap())
+    }
+
+    /// The new number of the revision of the current template, beside one of another template.
+    fn renumbered(update: i64, other: i64) -> Option<i64> {
+        let set = StatefulSet::decode(SET, &mut Interner::default()).unwrap();
+        let old = r#"{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"old"}}}}}"#;
+        let revisions =
+            [revision("db-1", update, &data(&set.template).unwrap()), revision("db-2", other, old)];
+        match History::of(&set, &revisions).writes() {
+            Some(Write::ChangeRevision(revision, change)) if &*revision.meta.key.name == "db-1" => {
+                change.number
+            }
+            None => None,
+            Some(write) => panic!("{write}"),
+        }
+    }
+
+    #[test]
+    fn the_current_template_has_the_highest_number_and_shares_it_with_no_other() {
+        assert_eq!(renumbered(2, 1), None);
+        assert_eq!(renumbered(1, 2), Some(3));
+        assert_eq!(renumbered(2, 2), Some(3));
+    }
+
+    #[test]
+    fn the_largest_number_is_not_written_again_and_again() {
+        assert_eq!(renumbered(1, i64::MAX), Some(i64::MAX));
+        assert_eq!(renumbered(i64::MAX, i64::MAX), None);
+    }
 }
