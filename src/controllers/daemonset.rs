@@ -294,10 +294,10 @@ impl DaemonSetController {
         if let Change::Updated { old, new } = change
             && old.meta.controller != new.meta.controller
         {
-            self.wake_owner_of(&**old);
+            self.context.wake_owner_of(&self.daemon_sets, &**old);
         }
         match &revision.meta.controller {
-            Some(_) => self.wake_owner_of(&**revision),
+            Some(_) => self.context.wake_owner_of(&self.daemon_sets, &**revision),
             None if revision.meta.is_deleting() || !may_be_adopted_anew(change) => {}
             None => self.wake_selecting_owners(&**revision),
         }
@@ -315,7 +315,7 @@ impl DaemonSetController {
         if let Change::Updated { old, .. } = change
             && is_new
         {
-            self.wake_owner_of(&**old);
+            self.context.wake_owner_of(&self.daemon_sets, &**old);
         }
         match &pod.meta.controller {
             Some(_) => {
@@ -330,14 +330,6 @@ impl DaemonSetController {
             }
             None if pod.meta.is_deleting() || !may_be_adopted_anew(change) => {}
             None => self.wake_selecting_owners(&**pod),
-        }
-    }
-
-    /// Wakes the owner of an object, if it is a DaemonSet. An owner that is not in the cache yet is woken once it is
-    /// added.
-    fn wake_owner_of(&self, object: &impl Record) {
-        if let Some(owner) = self.daemon_sets.controller_of(object.meta()) {
-            self.context.queue_of::<DaemonSet>().add(owner.meta.key.clone());
         }
     }
 

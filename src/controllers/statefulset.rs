@@ -286,7 +286,7 @@ impl StatefulSetController {
         if let Change::Updated { old, new } = change
             && old.meta.controller != new.meta.controller
         {
-            self.wake_owner_of(&**old);
+            self.context.wake_owner_of(&self.sets, &**old);
         }
         match &revision.meta.controller {
             Some(owner) if *owner.kind == *StatefulSet::RESOURCE.kind => {
@@ -296,7 +296,7 @@ impl StatefulSetController {
             }
             Some(_) => {}
             None if revision.meta.is_deleting() || !may_be_adopted_anew(change) => {}
-            None => self.wake_selecting_owners(&**revision, |_| true),
+            None => self.wake_selecting_owners(&**revision),
         }
     }
 
@@ -312,34 +312,27 @@ impl StatefulSetController {
         if let Change::Updated { old, .. } = change
             && is_new
         {
-            self.wake_owner_of(&**old);
+            self.context.wake_owner_of(&self.sets, &**old);
         }
-        let named = ordinals::split(&pod.meta.key.name)
-            .and_then(|(parent, _)| self.sets.get(&ObjectKey::new(pod.meta.key.namespace.clone(), parent)));
         let queue = self.context.queue_of::<StatefulSet>();
         if let Some(owner) = self.sets.controller_of(&pod.meta) {
             let pods = self.pods.count_owned_by(&owner.as_owner());
             queue.add_after(owner.meta.key.clone(), coalescing_delay(pods));
-        } else if pod.meta.controller.is_none() && !pod.meta.is_deleting() && may_be_adopted_anew(change) {
-            let parent = ordinals::split(&pod.meta.key.name).map(|(parent, _)| parent);
-            self.wake_selecting_owners(&**pod, |set| parent == Some(&*set.meta.key.name));
         }
-        if let Some(set) = named.filter(|set| is_new && !set.controls(&pod.meta)) {
+        // The one StatefulSet that may adopt it, or that waits for its name.
+        if !is_new && !may_be_adopted_anew(change) {
+            return;
+        }
+        let named = ordinals::split(&pod.meta.key.name)
+            .and_then(|(parent, _)| self.sets.get(&ObjectKey::new(pod.meta.key.namespace.clone(), parent)));
+        if let Some(set) = named.filter(|set| !set.controls(&pod.meta)) {
             queue.add(set.meta.key.clone());
         }
     }
 
-    /// Wakes the owner of an object, if it is a StatefulSet. An owner that is not in the cache yet is woken once it is
-    /// added.
-    fn wake_owner_of(&self, object: &impl Record) {
-        if let Some(owner) = self.sets.controller_of(object.meta()) {
-            self.context.queue_of::<StatefulSet>().add(owner.meta.key.clone());
-        }
-    }
-
-    fn wake_selecting_owners(&self, object: &impl Record, may: impl Fn(&StatefulSet) -> bool) {
+    fn wake_selecting_owners(&self, object: &impl Record) {
         for set in self.sets.in_namespace(&object.meta().key.namespace) {
-            if set.selector.matches(&object.meta().labels) && may(&set) {
+            if set.selector.matches(&object.meta().labels) {
                 self.context.queue_of::<StatefulSet>().add(set.meta.key.clone());
             }
         }

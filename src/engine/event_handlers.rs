@@ -7,8 +7,18 @@
 
 use std::time::Duration;
 
+use super::context::Context;
 use crate::model::Record;
-use crate::runtime::store::Change;
+use crate::runtime::store::{Change, Store};
+
+impl Context {
+    /// Wakes the owner of an object, if it is of this kind. An owner that is not in the cache yet is woken once it is added.
+    pub(crate) fn wake_owner_of<O: Record>(&self, owners: &Store<O>, object: &impl Record) {
+        if let Some(owner) = owners.controller_of(object.meta()) {
+            self.queue_of::<O>().add(owner.meta().key.clone());
+        }
+    }
+}
 
 /// Whether an object without an owner may be adopted by an owner that could not adopt it before: it is new, or its
 /// labels or its owner have changed (upstream: `updatePod` of `replica_set.go`).

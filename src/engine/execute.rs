@@ -161,6 +161,13 @@ pub(crate) fn raw(json: Vec<u8>) -> Result<Box<RawValue>, serde_json::Error> {
     Box::<RawValue>::deserialize(&mut serde_json::Deserializer::from_slice(&json))
 }
 
+/// The error of concurrent calls: one without a conclusive answer before a refusal, because nothing may follow it.
+pub(crate) fn first_open(errors: impl IntoIterator<Item = SyncError>) -> Option<SyncError> {
+    let mut errors: Vec<SyncError> = errors.into_iter().collect();
+    let first = errors.iter().position(|error| !error.is_refusal()).unwrap_or(0);
+    (!errors.is_empty()).then(|| errors.swap_remove(first))
+}
+
 /// The result of concurrent calls: where several failed, a refusal before an unknown outcome, because the status
 /// reports it.
 pub(crate) fn first_refusal(results: Vec<Result<(), SyncError>>) -> Result<(), SyncError> {

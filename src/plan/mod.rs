@@ -12,6 +12,7 @@ pub mod fixed_place_backoff;
 pub mod garbage;
 pub mod namespace;
 pub mod outcome_of;
+mod pod_body;
 pub mod preview;
 pub mod protection;
 pub mod reason;

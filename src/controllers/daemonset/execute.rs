@@ -13,7 +13,7 @@ use crate::controllers::patch;
 use crate::controllers::revisions::Creation;
 use crate::engine::controller::Executed;
 use crate::engine::error::SyncError;
-use crate::engine::execute::{AT_ONCE, Written, path, raw};
+use crate::engine::execute::{AT_ONCE, Written, first_open, path, raw};
 use crate::model::{DaemonSet, Meta, Pod, Record};
 use crate::plan::EventNote;
 use crate::plan::daemonset::body::pod_body;
@@ -315,11 +315,4 @@ impl DaemonSetController {
         }
         Err(error)
     }
-}
-
-/// The error of concurrent calls: one without a conclusive answer before a refusal, because nothing may follow it.
-fn first_open(errors: impl IntoIterator<Item = SyncError>) -> Option<SyncError> {
-    let mut errors: Vec<SyncError> = errors.into_iter().collect();
-    let first = errors.iter().position(|error| !error.is_refusal()).unwrap_or(0);
-    (!errors.is_empty()).then(|| errors.swap_remove(first))
 }

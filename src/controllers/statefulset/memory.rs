@@ -50,14 +50,10 @@ impl StatefulSetMemory {
     /// The state of a StatefulSet with these pods.
     pub fn of(&self, set: &StatefulSet, members: &Members, now: Timestamp) -> Remembered {
         let mut all = self.0.lock();
-        let Some(known) = all.get_mut(&set.meta.uid) else {
-            if set.replace_broken_after.is_none() {
-                return Remembered::default();
-            }
-            drop(all);
-            self.with(&set.meta.uid, |_| ());
-            return self.of(set, members, now);
-        };
+        if set.replace_broken_after.is_some() {
+            all.entry(set.meta.uid.clone()).or_default();
+        }
+        let Some(known) = all.get_mut(&set.meta.uid) else { return Remembered::default() };
         if !known.backoff.is_empty() {
             Arc::make_mut(&mut known.backoff).collect(now);
         }

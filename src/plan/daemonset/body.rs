@@ -3,41 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::NewPod;
 use super::revisions::POD_TEMPLATE_GENERATION;
 use super::tolerations::{Toleration, automatic};
 use crate::model::{CONTROLLER_REVISION_HASH, DaemonSet};
-use crate::plan::replicaset::new_pod::OwnerReference;
-
-/// The fields of an object, undecoded.
-type Fields = BTreeMap<String, Box<RawValue>>;
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PodBody<'a> {
-    api_version: &'static str,
-    kind: &'static str,
-    metadata: PodMeta<'a>,
-    spec: Fields,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PodMeta<'a> {
-    name: &'a str,
-    generate_name: String,
-    namespace: &'a str,
-    labels: BTreeMap<&'a str, &'a str>,
-    #[serde(flatten)]
-    from_template: Fields,
-    owner_references: [OwnerReference<'a>; 1],
-}
-
-/// The metadata of a template that a pod gets besides the labels.
-const INHERITED: [&str; 2] = ["annotations", "finalizers"];
+use crate::plan::OwnerReference;
+use crate::plan::pod_body::{Fields, PodFromTemplate, field};
 
 /// The longest prefix of generated names.
 const LONGEST_PREFIX: usize = 253;
@@ -49,33 +22,20 @@ const LONGEST_PREFIX: usize = 253;
 /// When the template is not the object that it was decoded as; cannot happen to a decoded one.
 pub fn pod_body(daemon_set: &DaemonSet, new: &NewPod, hash: &str) -> Result<Vec<u8>, serde_json::Error> {
     let key = &daemon_set.meta.key;
-    let template: Fields = serde_json::from_str(&daemon_set.template.json())?;
-    let mut from_template = field(&template, "metadata")?;
-    from_template.retain(|field, _| INHERITED.contains(&field.as_str()));
     let generation = daemon_set.template_generation.map(|generation| generation.to_string());
     let generation = generation.as_deref().map(|generation| (POD_TEMPLATE_GENERATION, generation));
-    let labels =
-        daemon_set.template.labels.iter().chain(generation).chain([(CONTROLLER_REVISION_HASH, hash)]);
-    // Without effect beside a name. Admission webhooks read it: a pod's name is not always set when they see it.
+    let labels: Vec<(&str, &str)> =
+        generation.into_iter().chain([(CONTROLLER_REVISION_HASH, hash)]).collect();
     let dash = if key.name.len() < LONGEST_PREFIX { "-" } else { "" };
-    serde_json::to_vec(&PodBody {
-        api_version: "v1",
-        kind: "Pod",
-        metadata: PodMeta {
-            name: &new.name,
-            generate_name: format!("{}{dash}", key.name),
-            namespace: &key.namespace,
-            labels: labels.collect(),
-            from_template,
-            owner_references: [OwnerReference::controller(
-                "apps/v1",
-                "DaemonSet",
-                &key.name,
-                &daemon_set.meta.uid,
-            )],
-        },
-        spec: placed(field(&template, "spec")?, &new.node)?,
-    })
+    let pod = PodFromTemplate {
+        owner: OwnerReference::controller("apps/v1", "DaemonSet", &key.name, &daemon_set.meta.uid),
+        namespace: &key.namespace,
+        name: &new.name,
+        generate_name: format!("{}{dash}", key.name),
+        template: &daemon_set.template,
+        labels: &labels,
+    };
+    pod.json(|spec| placed(spec, &new.node))
 }
 
 /// The pod spec with the automatic tolerations, for this node and no other.
@@ -121,14 +81,6 @@ fn placed(mut spec: Fields, node: &str) -> Result<Fields, serde_json::Error> {
     affinity.insert("nodeAffinity".into(), to_raw_value(&node_affinity)?);
     spec.insert("affinity".into(), to_raw_value(&affinity)?);
     Ok(spec)
-}
-
-/// The fields of an object within an object; none where it is absent or null.
-fn field(object: &Fields, name: &str) -> Result<Fields, serde_json::Error> {
-    match object.get(name) {
-        Some(field) => Ok(serde_json::from_str::<Option<Fields>>(field.get())?.unwrap_or_default()),
-        None => Ok(Fields::new()),
-    }
 }
 
 #[cfg(test)]

@@ -11,33 +11,7 @@ use super::{NewPod, ordinals};
 use crate::model::statefulset::{ClaimTemplate, ClaimTemplateMeta};
 use crate::model::{CONTROLLER_REVISION_HASH, ClaimOwner, Record, StatefulSet, Template};
 use crate::plan::OwnerReference;
-
-/// The fields of an object, undecoded.
-type Fields = BTreeMap<String, Box<RawValue>>;
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PodBody<'a> {
-    api_version: &'static str,
-    kind: &'static str,
-    metadata: PodMeta<'a>,
-    spec: Fields,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PodMeta<'a> {
-    name: &'a str,
-    generate_name: String,
-    namespace: &'a str,
-    labels: BTreeMap<&'a str, &'a str>,
-    #[serde(flatten)]
-    from_template: Fields,
-    owner_references: [OwnerReference<'a>; 1],
-}
-
-/// The metadata of a template that a pod gets besides the labels.
-const INHERITED: [&str; 2] = ["annotations", "finalizers"];
+use crate::plan::pod_body::{Fields, PodFromTemplate};
 
 /// The JSON of a new pod of this template, that of its revision. Fields that the controller does not change are copied
 /// byte for byte, so that a field newer than any type of ours is kept.
@@ -46,35 +20,22 @@ const INHERITED: [&str; 2] = ["annotations", "finalizers"];
 /// When the template is not the object that it was decoded as; cannot happen to a decoded one.
 pub fn pod_body(set: &StatefulSet, template: &Template, new: &NewPod) -> Result<Vec<u8>, serde_json::Error> {
     let key = &set.meta.key;
-    let fields: Fields = serde_json::from_str(&template.json())?;
-    let mut from_template: Fields = field(&fields, "metadata")?;
-    from_template.retain(|field, _| INHERITED.contains(&field.as_str()));
     let index = new.ordinal.to_string();
-    let ours = [(CONTROLLER_REVISION_HASH, &*new.revision), (POD_NAME, &*new.name), (POD_INDEX, &*index)];
-    let mut spec: Fields = field(&fields, "spec")?;
-    spec.insert("hostname".into(), to_raw_value(&new.name)?);
-    spec.insert("subdomain".into(), to_raw_value(&set.service_name)?);
-    if !set.claim_templates.names.is_empty() {
-        spec.insert("volumes".into(), to_raw_value(&volumes(set, &spec, new)?)?);
-    }
-    serde_json::to_vec(&PodBody {
-        api_version: "v1",
-        kind: "Pod",
-        metadata: PodMeta {
-            name: &new.name,
-            // Without effect beside a name. Admission webhooks read it.
-            generate_name: format!("{}-", key.name),
-            namespace: &key.namespace,
-            labels: template.labels.iter().chain(ours).collect(),
-            from_template,
-            owner_references: [OwnerReference::controller(
-                "apps/v1",
-                StatefulSet::RESOURCE.kind,
-                &key.name,
-                &set.meta.uid,
-            )],
-        },
-        spec,
+    let pod = PodFromTemplate {
+        owner: OwnerReference::controller("apps/v1", StatefulSet::RESOURCE.kind, &key.name, &set.meta.uid),
+        namespace: &key.namespace,
+        name: &new.name,
+        generate_name: format!("{}-", key.name),
+        template,
+        labels: &[(CONTROLLER_REVISION_HASH, &new.revision), (POD_NAME, &new.name), (POD_INDEX, &index)],
+    };
+    pod.json(|mut spec| {
+        spec.insert("hostname".into(), to_raw_value(&new.name)?);
+        spec.insert("subdomain".into(), to_raw_value(&set.service_name)?);
+        if !set.claim_templates.names.is_empty() {
+            spec.insert("volumes".into(), to_raw_value(&volumes(set, &spec, new)?)?);
+        }
+        Ok(spec)
     })
 }
 
@@ -115,14 +76,6 @@ fn volumes(set: &StatefulSet, spec: &Fields, new: &NewPod) -> Result<Vec<Box<Raw
         }
     }
     Ok(volumes)
-}
-
-/// An object within an object; none where it is absent or null.
-fn field(object: &Fields, name: &str) -> Result<Fields, serde_json::Error> {
-    match object.get(name) {
-        Some(field) => Ok(serde_json::from_str::<Option<Fields>>(field.get())?.unwrap_or_default()),
-        None => Ok(Fields::new()),
-    }
 }
 
 #[derive(Serialize)]

@@ -147,12 +147,13 @@ pub fn settled(set: &StatefulSet, plan: &Plan, outcome: Outcome) -> StatefulSetS
     after
 }
 
-/// How soon the status must be written: at once for what others wait for (a generation is observed, the number of pods or
-/// of available ones is the wanted one, a revision changes its role); else within a second.
+/// How soon the status must be written: at once for what others wait for (a generation is observed, a revision changes its
+/// role, all pods are updated and available, or no longer so); else within a second. In an update each pod changes three
+/// counts, and each write is an event for every watch.
 pub fn urgency(set: &StatefulSet, after: &StatefulSetStatus) -> Urgency {
     let before = &set.status;
-    let is_there = |status: &StatefulSetStatus| {
-        [status.replicas, status.available, status.updated].map(|count| count == set.replicas)
+    let is_over = |status: &StatefulSetStatus| {
+        [status.replicas, status.available, status.updated].iter().all(|count| *count == set.replicas)
     };
     let roles = |status: &StatefulSetStatus| -> [Arc<str>; 2] {
         [status.current_revision.clone(), status.update_revision.clone()]
@@ -164,7 +165,7 @@ pub fn urgency(set: &StatefulSet, after: &StatefulSetStatus) -> Urgency {
         || before.collision_count != after.collision_count
         || before.conditions != after.conditions
         || roles(before) != roles(after)
-        || is_there(before) != is_there(after);
+        || is_over(before) != is_over(after);
     if is_urgent { Urgency::Immediate } else { Urgency::Throttled }
 }
 
@@ -254,5 +255,27 @@ mod tests {
         let observed = |revisions| planned(&set, Vec::new(), revisions).observed_generation;
         assert_eq!(observed(vec![revision(&set)]), 2);
         assert_eq!(observed(Vec::new()), 1);
+    }
+
+    #[test]
+    fn the_counts_of_an_update_may_wait_and_its_end_does_not() {
+        let mut set = set("");
+        set.replicas = 3;
+        let status = |available, updated| StatefulSetStatus {
+            replicas: 3,
+            available,
+            updated,
+            ..StatefulSetStatus::default()
+        };
+        let mut check = |before: StatefulSetStatus, after: &StatefulSetStatus, expected| {
+            set.status = before;
+            assert_eq!(urgency(&set, after), expected, "{after:?}");
+        };
+        check(status(2, 1), &status(3, 1), Urgency::Throttled);
+        check(status(3, 1), &status(2, 1), Urgency::Throttled);
+        check(status(2, 3), &status(3, 3), Urgency::Immediate);
+        check(status(3, 3), &status(2, 3), Urgency::Immediate);
+        let named = StatefulSetStatus { update_revision: "db-2".into(), ..status(2, 1) };
+        check(status(2, 1), &named, Urgency::Immediate);
     }
 }
