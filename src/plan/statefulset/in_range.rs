@@ -137,10 +137,11 @@ fn put_right(pass: &mut Pass<'_>, ordinal: Ordinal, pod: &Arc<Pod>) {
 fn replace_broken(pass: &mut Pass<'_>, ordinal: Ordinal, pod: &Arc<Pod>) {
     let observed = pass.observed;
     let set = observed.set;
-    let is_rolling = matches!(set.strategy, StatefulSetStrategy::RollingUpdate { .. });
+    let StatefulSetStrategy::RollingUpdate { partition, .. } = set.strategy else { return };
+    let index = i64::from(ordinal) - i64::from(set.start);
+    let is_outdated = !pass.history.is_updated(pod) && index >= i64::from(partition.unwrap_or(0));
     // A pod that would come back with its old template stays.
-    let is_outdated = !pass.history.is_updated(pod) && new_pod(pass, ordinal).is_updated;
-    if set.is_parallel || !is_rolling || !is_outdated {
+    if set.is_parallel || !is_outdated || !new_pod(pass, ordinal).is_updated {
         return;
     }
     if pod.phase == Phase::Pending && !pod.has_started {
