@@ -1,4 +1,4 @@
-//! The creation of a ControllerRevision, for the owners that have a history of them.
+//! Writes of ControllerRevisions, for the owners that have a history of them.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use crate::plan::revisions::Taken;
 use crate::runtime::request;
 use crate::runtime::store::Store;
 
-/// A ControllerRevision to create.
-pub struct Creation<'a, T: Record> {
+/// A ControllerRevision to write.
+pub struct RevisionWrite<'a, T: Record> {
     /// The owner, as it was at the decision.
     pub owner: &'a T,
     /// The cache of the owners.
@@ -23,13 +23,16 @@ pub struct Creation<'a, T: Record> {
     pub name: &'a str,
 }
 
-impl<T: Record> Creation<'_, T> {
+impl<T: Record> RevisionWrite<'_, T> {
     fn what(&self) -> String {
-        format!("creating ControllerRevision {}/{}", self.owner.meta().key.namespace, self.name)
+        format!("writing ControllerRevision {}/{}", self.owner.meta().key.namespace, self.name)
     }
 
-    /// The owner in the API server, with its annotations; a conflict where its identity or its generation has changed.
-    async fn read_owner(&self, context: &Context) -> Result<Annotated<T>, SyncError> {
+    /// The owner in the API server, with its annotations.
+    ///
+    /// # Errors
+    /// A conflict where its identity or its generation has changed.
+    pub async fn read_owner(&self, context: &Context) -> Result<Annotated<T>, SyncError> {
         let Meta { key, uid, generation, .. } = self.owner.meta();
         let gone = || context.expectations.expect_deletion(uid, T::RESOURCE, key, uid, None);
         let fresh = context.read(self.owner, &path(T::RESOURCE, self.owner.meta())).await;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{DaemonSetController, ENTRY};
 use crate::controllers::patch;
-use crate::controllers::revisions::Creation;
+use crate::controllers::revisions::RevisionWrite;
 use crate::engine::controller::Executed;
 use crate::engine::error::SyncError;
 use crate::engine::execute::{AT_ONCE, Written, first_open, path, raw};
@@ -117,7 +117,7 @@ impl DaemonSetController {
         outcome: &mut Outcome,
     ) -> Result<(), SyncError> {
         let (component, owners) = (ENTRY.component, &*self.daemon_sets);
-        let creation = Creation { owner: daemon_set, owners, component, name: &new.name };
+        let creation = RevisionWrite { owner: daemon_set, owners, component, name: &new.name };
         let count = |of: &DaemonSet| of.status.collision_count;
         let collided = |fresh: &DaemonSet| {
             next_collision((&daemon_set.meta, count(daemon_set)), (&fresh.meta, count(fresh)))

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{ENTRY, StatefulSetController};
 use crate::controllers::patch;
-use crate::controllers::revisions::Creation;
+use crate::controllers::revisions::RevisionWrite;
 use crate::engine::controller::Executed;
 use crate::engine::error::SyncError;
 use crate::engine::execute::{AT_ONCE, Written, first_open, path, raw};
@@ -20,7 +20,7 @@ use crate::model::{
 };
 use crate::plan::EventNote;
 use crate::plan::replicaset::slow_start::slow_start_batches;
-use crate::plan::revisions::{NewRevision, next_collision};
+use crate::plan::revisions::{NewRevision, RevisionChange, next_collision};
 use crate::plan::statefulset::body::{claim_body, pod_body};
 use crate::plan::statefulset::claims::{ClaimPod, is_stale};
 use crate::plan::statefulset::ordinals::{self, Ordinal};
@@ -69,8 +69,7 @@ impl StatefulSetController {
             Write::ReleasePod(pod) => self.context.release(set, &**pod).await,
             Write::AdoptRevision(revision) => self.context.adopt(set, &**revision).await,
             Write::ChangeRevision(revision, change) => {
-                let body = patch::change_revision(&revision.meta, change);
-                let changed = self.change(set, &**revision, &body).await;
+                let changed = self.change_revision(set, revision, change).await;
                 outcome.without_revision = changed.is_err();
                 changed
             }
@@ -109,6 +108,19 @@ impl StatefulSetController {
         let version = self.context.patch(set, what, &target, PatchType::Merge, body).await?;
         self.context.expect_write(set, T::RESOURCE, version);
         Ok(())
+    }
+
+    /// Raises the number of a revision, if its template is still the current one: a process whose cache lags would
+    /// otherwise raise that of another one for as long, and a second process with the newer cache this one.
+    async fn change_revision(
+        &self,
+        set: &StatefulSet,
+        revision: &ControllerRevision,
+        change: &RevisionChange,
+    ) -> Result<(), SyncError> {
+        let (component, owners, name) = (ENTRY.component, &*self.sets, &revision.meta.key.name);
+        RevisionWrite { owner: set, owners, component, name }.read_owner(&self.context).await?;
+        self.change(set, revision, &patch::change_revision(&revision.meta, change)).await
     }
 
     async fn set_owners(&self, set: &StatefulSet, change: &ClaimChange) -> Result<(), SyncError> {
@@ -151,7 +163,7 @@ impl StatefulSetController {
         outcome: &mut Outcome,
     ) -> Result<(), SyncError> {
         let (component, owners) = (ENTRY.component, &*self.sets);
-        let creation = Creation { owner: set, owners, component, name: &new.name };
+        let creation = RevisionWrite { owner: set, owners, component, name: &new.name };
         let count = |of: &StatefulSet| of.status.collision_count;
         let collided =
             |fresh: &StatefulSet| next_collision((&set.meta, count(set)), (&fresh.meta, count(fresh)));
