@@ -74,6 +74,7 @@ async fn a_pod_without_the_configuration_that_it_mounts_is_being_created() {
     let volumes = json!([
         {"name": "maybe", "secret": {"secretName": "nowhere", "optional": true}},
         {"name": "api", "projected": {"sources": [root_ca]}},
+        {"name": "kube-api-access-x7w2p", "projected": {"sources": [{"configMap": {"name": "of-a-distribution"}}]}},
         {"name": "conf", "configMap": {"name": "site", "items": items}}]);
     rig.create_pod("web", json!({"volumes": volumes})).await;
     pass(600_000).await;

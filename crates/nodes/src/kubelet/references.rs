@@ -14,6 +14,10 @@ use crate::reflector::{Change, follow, for_a_day};
 /// A test bed may have the one and not the other: its absence stops no pod.
 const ROOT_CA: &str = "kube-root-ca.crt";
 
+/// The volume by which an API server gives every pod its token. What a distribution adds to it, as OpenShift does with
+/// `openshift-service-ca.crt`, is published by a controller of its own, and stops no pod either.
+const API_ACCESS: &str = "kube-api-access-";
+
 /// A variable of a container's environment.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -144,7 +148,8 @@ impl Volume {
 
     fn references(&self) -> impl Iterator<Item = Reference<'_>> {
         let whole = [(Kind::ConfigMap, self.config_map.as_deref()), (Kind::Secret, self.secret.as_deref())];
-        let projections = self.projected.iter().flat_map(|projected| projected.sources.iter().flatten());
+        let projected = self.projected.iter().filter(|_| !self.name.starts_with(API_ACCESS));
+        let projections = projected.flat_map(|projected| projected.sources.iter().flatten());
         let projections = projections.flat_map(|source| {
             [(Kind::ConfigMap, source.config_map.as_ref()), (Kind::Secret, source.secret.as_ref())]
         });
