@@ -295,8 +295,11 @@ impl Reader<'_> {
             }
             pods.sort_by_key(Value::to_string);
             self.tell(step, "rest", &of, "number", pods.len().to_string());
+            // The pods of a StatefulSet have names that are the same in each play.
+            let has_names = of.starts_with("pods of StatefulSet/");
             for (number, pod) in pods.iter().enumerate() {
-                self.leaves(step, "rest", &of, &format!("{number}."), pod);
+                let name = if has_names { text(&pod["metadata"]["name"]).into() } else { number.to_string() };
+                self.leaves(step, "rest", &of, &format!("{name}."), pod);
             }
         }
     }

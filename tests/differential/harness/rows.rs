@@ -282,6 +282,11 @@ rows! {
         "It is replaced if no container of it has ever started",
         "A wrong image is corrected by the right one. No process ran, so no data is at stake"
     }
+    STATEFUL_FAILED_PODS {
+        "A failed pod of a StatefulSet is deleted and created again at once and for ever (kubernetes#89067)",
+        "The first at once, the next ones of its ordinal after 1, 2, 4, … seconds, at most 15 minutes. A change of the StatefulSet, or half an hour without a failure, starts afresh. `/debug/statefulsets` says until when",
+        "A node that refuses every pod must not keep the API server busy"
+    }
     STATEFUL_BROKEN_FIRST {
         "With `Parallel`, an update deletes the highest pod while a lower one is broken (kubernetes#96218)",
         "Outdated pods that are not available go first, and available ones only within `maxUnavailable`",

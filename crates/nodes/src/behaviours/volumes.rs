@@ -214,6 +214,28 @@ async fn a_volume_that_exists_is_taken_before_one_is_made_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_volume_whose_claim_is_gone_is_released_before_it_is_deleted_so_that_nothing_protects_it() {
+    let rig = Rig::new().with_volumes();
+    rig.create_class("fast", "disk.example.com", "Immediate", false).await;
+    for name in ["deleted-with-it", "deleted-before"] {
+        rig.create_claim(name, json!({"storageClassName": "fast"})).await;
+        pass(1_000).await;
+        let volume = rig.get(CLAIMS, name).await.unwrap()["spec"]["volumeName"].as_str().unwrap().to_owned();
+        if name == "deleted-before" {
+            rig.delete(VOLUMES, &volume, &DeleteParams::default()).await;
+            pass(1_000).await;
+            assert_eq!(rig.get(VOLUMES, &volume).await.unwrap()["status"]["phase"], "Bound");
+        }
+        rig.patch(CLAIMS, name, json!({"metadata": {"finalizers": null}})).await;
+        rig.delete(CLAIMS, name, &DeleteParams::default()).await;
+        pass(1_000).await;
+        let volume = rig.get(VOLUMES, &volume).await.unwrap();
+        assert!(volume["metadata"]["deletionTimestamp"].is_string(), "{name}");
+        assert_eq!(volume["status"]["phase"], "Released", "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_made_up_volume_ends_with_its_claim_and_any_other_is_released() {
     let rig = Rig::new().with_volumes();
     rig.create_class("fast", "disk.example.com", "Immediate", false).await;

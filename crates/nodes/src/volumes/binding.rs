@@ -140,9 +140,13 @@ impl Storage {
         Due::Write(Write::Claim { status: true, patch })
     }
 
-    /// The write that is due about a volume: of its phase, or of its end if it was made up for a claim that is gone.
+    /// The write that is due about a volume: of its phase, or of its end if it was made up for a claim that is gone. The
+    /// phase comes first, also where the volume is being deleted: the controller that protects volumes keeps those that
+    /// are bound.
     pub(super) fn volume(&self, name: &str) -> Option<Write> {
-        let volume = self.volumes.get(name).filter(|volume| volume.metadata.deletion_timestamp.is_none())?;
+        let volume = self.volumes.get(name)?;
+        let is_deleting = volume.metadata.deletion_timestamp.is_some();
+        let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
         let claimed = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
         let wanted = match claimed.and_then(|claimed| Some((claimed, claimed.uid.as_deref()?))) {
             None => "Available",
@@ -157,7 +161,7 @@ impl Storage {
                 match claim.map(|claim| claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref())) {
                     Some(Some(bound)) if bound == name => "Bound",
                     Some(_) => return None,
-                    None if made_up && deletes => {
+                    None if made_up && deletes && !is_deleting && phase == Some("Released") => {
                         let volume_uid = volume.metadata.uid.clone().unwrap_or_default();
                         let name = name.to_owned();
                         return Some(Write::Delete {
@@ -171,8 +175,7 @@ impl Storage {
                 }
             }
         };
-        let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
-        if phase == Some(wanted) {
+        if phase == Some(wanted) || (is_deleting && wanted != "Released") {
             return None;
         }
         let mut patch = versioned(&volume.metadata);

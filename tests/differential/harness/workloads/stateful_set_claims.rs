@@ -45,7 +45,7 @@ static TAKEN_BACK: &[Declared] = &[
     differs(&STATEFUL_TAKEN_BACK, ["events", DB, "Normal SuccessfulUpdate *Pod db-1 *"], "absent", "1"),
     differs(&STATEFUL_TAKEN_BACK, ["rest", SECOND, "exists"], "absent", "yes"),
     differs(&STATEFUL_TAKEN_BACK, ["rest", DB, "status.*"], "1", "2"),
-    differs(&STATEFUL_TAKEN_BACK, ["rest", PODS, "1.*"], "absent", "*"),
+    differs(&STATEFUL_TAKEN_BACK, ["rest", PODS, "db-1.*"], "absent", "*"),
     differs(&STATEFUL_TAKEN_BACK, ["rest", PODS, "number"], "1", "2"),
     differs(&STATEFUL_TAKEN_BACK, ["created", PODS, "*"], "absent", "*"),
     differs(&STATEFUL_TAKEN_BACK, ["counts", PODS, "active"], "1 to 1", "* to 2"),

@@ -45,7 +45,7 @@ static TAKEN_NAME: &[Declared] = &[differs(
 
 static ORDINAL: &[Declared] = &[
     differs(&STATEFUL_ORDINALS, ["rest", DB, "status.replicas"], "2", "1"),
-    differs(&STATEFUL_ORDINALS, ["rest", PODS, "1.*"], "*", "absent"),
+    differs(&STATEFUL_ORDINALS, ["rest", PODS, "db-01.*"], "*", "absent"),
     differs(&STATEFUL_ORDINALS, ["rest", PODS, "number"], "2", "1"),
     differs(&STATEFUL_ORDINALS, ["rest", OTHERS, "*"], "absent", "*"),
     differs(&STATEFUL_ORDINALS, ["counts", PODS, "active"], "* to 2", "1 to 1"),

@@ -52,7 +52,7 @@ static NEVER_STARTED: &[Declared] = &[
     differs(&STATEFUL_NEVER_STARTED, ["rest", DB, "status.updatedReplicas"], "absent", "1"),
     differs(
         &STATEFUL_NEVER_STARTED,
-        ["rest", PODS, "1.metadata.labels.controller-revision-hash"],
+        ["rest", PODS, "db-1.metadata.labels.controller-revision-hash"],
         "db#2",
         "db#3",
     ),
@@ -61,15 +61,18 @@ static NEVER_STARTED: &[Declared] = &[
 ];
 
 static BROKEN_FIRST: &[Declared] = &[
-    differs(&STATEFUL_BROKEN_FIRST, ["counts", "*", "ready"], "1 to *", "2 to 2"),
+    differs(&STATEFUL_BROKEN_FIRST, ["counts", "all pods", "ready"], "1 to *", "2 to 2"),
+    differs(&STATEFUL_BROKEN_FIRST, ["counts", PODS, "ready"], "1 to *", "2 to 2"),
     differs(
         &STATEFUL_BROKEN_FIRST,
         ["deleted", PODS, ""],
         "db-2: Running ready on a node",
         "db-0: Running not ready on a node",
     ),
-    // The order of the pods, one of which terminates.
-    differs(&STATEFUL_BROKEN_FIRST, ["rest", PODS, "*"], "*", "*"),
+    differs(&STATEFUL_BROKEN_FIRST, ["rest", PODS, "db-2.metadata.deletion*"], "*", "absent"),
+    differs(&STATEFUL_BROKEN_FIRST, ["rest", PODS, "db-0.metadata.deletion*"], "absent", "*"),
+    differs(&STATEFUL_BROKEN_FIRST, ["rest", PODS, "db-2.metadata.generation"], "2", "1"),
+    differs(&STATEFUL_BROKEN_FIRST, ["rest", PODS, "db-0.metadata.generation"], "1", "2"),
     differs(&STATEFUL_BROKEN_FIRST, ["events", DB, "Normal SuccessfulDelete *Pod db-2 *"], "1", "absent"),
     differs(&STATEFUL_BROKEN_FIRST, ["events", DB, "Normal SuccessfulDelete *Pod db-0 *"], "absent", "1"),
 ];

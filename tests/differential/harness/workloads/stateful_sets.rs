@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::super::declared::{Declared, differs};
 use super::super::objects::{Object, pod_quota, quota, stateful_set};
+use super::super::rows::STATEFUL_FAILED_PODS;
 use super::super::stage::{Pod, Stage};
 
 super::workloads! {
@@ -20,6 +22,7 @@ super::workloads! {
     stateful_broken_pods_halt_nothing_at_once,
     stateful_pods_that_fail_and_succeed_are_replaced,
     stateful_pods_that_fail_at_once_are_replaced,
+    stateful_pod_fails_again_and_again: BACK_OFF,
     stateful_pod_is_deleted_by_a_user,
     stateful_pod_with_a_finalizer_fails,
     stateful_pod_fails_and_its_condition_still_says_ready,
@@ -31,6 +34,18 @@ super::workloads! {
     stateful_pods_refused_by_a_quota,
     stateful_claims_refused_by_a_quota,
 }
+
+const PODS: &str = "pods of StatefulSet/db";
+
+/// The pod that fails for the fifth time is replaced in the next step.
+static BACK_OFF: &[Declared] = &[
+    differs(&STATEFUL_FAILED_PODS, ["rest", PODS, "db-0.status.phase"], "Pending", "Failed"),
+    differs(&STATEFUL_FAILED_PODS, ["deleted", PODS, ""], "db-0: Failed not ready on a node", "absent"),
+    differs(&STATEFUL_FAILED_PODS, ["created", PODS, "*"], "*", "absent"),
+    differs(&STATEFUL_FAILED_PODS, ["deleted", PODS, ""], "absent", "db-0: Failed not ready on a node"),
+    differs(&STATEFUL_FAILED_PODS, ["created", PODS, "*"], "absent", "*"),
+    differs(&STATEFUL_FAILED_PODS, ["counts", PODS, "active"], "1 to 1", "0 to 1"),
+];
 
 /// A StatefulSet of so many pods, each with a claim.
 pub(super) fn db(replicas: i64) -> Object {
@@ -198,6 +213,26 @@ async fn stateful_pods_that_fail_at_once_are_replaced(s: &Stage) {
     s.fail(&pod(s, 1), None).await;
     s.fail(&pod(s, 2), Some("Evicted")).await;
     s.come_up().await;
+}
+
+/// Makes the pod fail that is there now.
+async fn fails(s: &Stage) {
+    s.act("the pod fails");
+    s.fail(&pod(s, 0), Some("OutOfcpu")).await;
+}
+
+async fn stateful_pod_fails_again_and_again(s: &Stage) {
+    s.create(stateful_set("db")).await;
+    s.rest().await;
+    let is_new = |s: &Stage| s.active().len() == 1;
+    for _ in 0..4 {
+        fails(s).await;
+        s.until("there is a new pod", 20, is_new).await;
+    }
+    // By now Windlass waits for eight seconds.
+    fails(s).await;
+    s.rest().await;
+    s.until("there is a new pod", 20, is_new).await;
 }
 
 async fn stateful_pod_is_deleted_by_a_user(s: &Stage) {
