@@ -7,6 +7,7 @@
 //!
 //! The decisions are in [`lifecycle`] and [`status`](mod@status), both pure; this file carries them out.
 
+mod admission;
 mod calls;
 mod claims;
 mod faults;
@@ -199,15 +200,11 @@ impl Simulator {
         let Some(pod) = self.life.pod(&uid).cloned() else {
             return std::future::ready((uid, step, Outcome::Moot)).boxed();
         };
-        let calls = match step {
-            Step::Place => self.place(&uid, &pod),
-            Step::Start => self.report(&pod, Stage::Starting),
-            Step::Run => self.start(&uid, &pod),
-            Step::Exit => self.report_exits(&uid, &pod),
-            Step::Regate => self.report(&pod, Stage::Running),
-            Step::Evict => self.evict(&pod),
-            Step::Finish => self.finish(&pod),
-            Step::Collect => self.collect(&pod),
+        let is_start = matches!(step, Step::Start | Step::Run);
+        let (step, calls) = match is_start.then(|| self.rejection(&uid, &pod)).flatten() {
+            // No step follows.
+            Some(rejection) => (Step::Run, rejection),
+            None => (step, self.calls_of(step, &uid, &pod)),
         };
         let client = self.client.clone();
         async move {
@@ -215,6 +212,19 @@ impl Simulator {
             (uid, step, outcome)
         }
         .boxed()
+    }
+
+    fn calls_of(&mut self, step: Step, uid: &str, pod: &Pod) -> Calls {
+        match step {
+            Step::Place => self.place(uid, pod),
+            Step::Start => self.report(pod, Stage::Starting),
+            Step::Run => self.start(uid, pod),
+            Step::Exit => self.report_exits(uid, pod),
+            Step::Regate => self.report(pod, Stage::Running),
+            Step::Evict => self.evict(pod),
+            Step::Finish => self.finish(pod),
+            Step::Collect => self.collect(pod),
+        }
     }
 
     /// Starts the containers, as far as they can start.

@@ -15,6 +15,33 @@ fn unscheduled(pod: &Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_was_created_on_a_node_fails_where_its_host_port_is_taken() {
+    let rig = Rig::new().with_pods();
+    pass(10).await;
+    let port = json!([{"containerPort": 80, "hostPort": 21017}]);
+    let spec = |node: &str| json!({"nodeName": node, "containers": [{"name": "main", "image": "nginx", "ports": port}]});
+    // Of two at once, one runs.
+    for name in ["first", "second"] {
+        rig.create_pod(name, spec("sandbox-node-1")).await;
+    }
+    rig.create_pod("elsewhere", spec("sandbox-node-2")).await;
+    pass(2_000).await;
+    assert_eq!(rig.phase("first").await, "Running");
+    assert_eq!(rig.phase("elsewhere").await, "Running");
+    let status = rig.get(PODS, "second").await.unwrap()["status"].clone();
+    assert_eq!((&status["phase"], &status["reason"]), (&json!("Failed"), &json!("NodePorts")));
+    let message = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
+    assert_eq!(status["message"], format!("Pod was rejected: {message}"));
+    assert_eq!(rig.events("second").await, [format!("NodePorts {message}")]);
+
+    rig.delete(PODS, "first", &DeleteParams::default()).await;
+    pass(2_000).await;
+    rig.create_pod("third", spec("sandbox-node-1")).await;
+    pass(2_000).await;
+    assert_eq!((rig.phase("second").await, rig.phase("third").await), ("Failed".into(), "Running".into()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_fourth_pod_with_a_host_port_waits_for_one_of_three_nodes() {
     let rig = Rig::new().with_pods();
     let port = json!([{"containerPort": 9999, "hostPort": 9999}]);

@@ -244,6 +244,17 @@ impl Lifecycle {
         Ok(node)
     }
 
+    /// The pods that run on the node of a pod that has not been started, or are being started there.
+    pub fn started_before(&self, uid: &str) -> impl Iterator<Item = &Pod> {
+        let tracked = self.pods.get(uid).filter(|tracked| tracked.reached < Some(Step::Start));
+        let bound = tracked.and_then(|tracked| self.on_node.get(tracked.pod.node()?)).into_iter().flatten();
+        let others = bound.filter(move |other| *other != uid).filter_map(|other| self.pods.get(other));
+        let has_started = |other: &&Box<Tracked>| {
+            !other.pod.is_terminal() && (other.busy || other.reached >= Some(Step::Start))
+        };
+        others.filter(has_started).map(|other| &other.pod)
+    }
+
     /// Records why the pod has no node or does not run. False if the same is recorded already.
     pub fn record_complaint(&mut self, uid: &str, why: &str) -> bool {
         let Some(tracked) = self.pods.get_mut(uid) else { return false };

@@ -88,6 +88,12 @@ pub fn unschedulable(pod: &Pod, message: &str, now: Timestamp) -> Value {
     json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [condition]}})
 }
 
+/// The patch for a pod that its node refuses to start.
+pub fn rejected(pod: &Pod, reason: &str, message: &str) -> Value {
+    let message = format!("Pod was rejected: {message}");
+    json!({"metadata": {"uid": pod.uid()}, "status": {"phase": "Failed", "reason": reason, "message": message}})
+}
+
 /// The patch for a pod whose node is deleted, before the pod is deleted.
 pub fn orphaned(pod: &Pod, now: Timestamp) -> Value {
     let why = Some(("DeletionByPodGC", "PodGC: node no longer exists"));
