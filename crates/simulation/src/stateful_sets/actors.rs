@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::identity::{
-    NAME, is_selected, name, ordinal, owner, pod_name, range, references, stateful_set, uid,
+    NAME, check_identity, is_parallel, is_selected, name, ordinal, owner, pod_name, range, references,
+    stateful_set, uid,
 };
 use super::judge::{Cluster, Judge};
 use super::scenario::{Act, Form, Scenario};
@@ -358,6 +359,7 @@ impl Actors {
     /// itself for the pod that waits for it: a user breaks the circle.
     pub async fn heal(&self) {
         let Some(found) = stateful_set(&self.cluster.sandbox) else { return self.create(1).await };
+        self.unblock_scale_down(&found).await;
         for pod in self.cluster.sandbox.objects("Pod") {
             if is_deleting(&pod) && pod["metadata"]["finalizers"][0] == "foregroundDeletion" {
                 let body = json!({"metadata": {"finalizers": null}});
@@ -367,9 +369,12 @@ impl Actors {
             if !is_its && ordinal(name(&pod)).is_some() && !is_deleting(&pod) {
                 self.delete(PODS, name(&pod), json!({})).await;
             }
-            // Two broken pods out of range halt a scale-down until somebody deletes them (SS3).
-            let is_out = ordinal(name(&pod)).is_some_and(|ordinal| !range(&found).contains(&ordinal));
-            if is_its && is_out && !is_live(&pod) && !is_deleting(&pod) {
+            // Pods that an earlier StatefulSet left behind have no volumes for the claims that this one adds. Their users
+            // replace them.
+            if is_its
+                && is_live(&pod)
+                && check_identity(&found, &pod).is_err_and(|why| why.contains("volume"))
+            {
                 self.delete(PODS, name(&pod), json!({})).await;
             }
             let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -377,6 +382,23 @@ impl Actors {
             if is_live(&pod) && text(&pod, "/status/phase") == "Running" && conditions.iter().any(unready) {
                 self.set_status(PODS, name(&pod), json!({"conditions": self.ready(true)})).await;
             }
+        }
+    }
+
+    /// Two pods out of range that do not serve halt a scale-down, pod by pod, until somebody deletes one (SS3).
+    async fn unblock_scale_down(&self, found: &Value) {
+        let mut broken = self.cluster.sandbox.objects("Pod");
+        broken.retain(|pod| {
+            let is_out = ordinal(name(pod)).is_some_and(|ordinal| !range(found).contains(&ordinal));
+            let ready = |c: &Value| c["type"] == "Ready" && c["status"] == "True";
+            let is_ready = pod["status"]["conditions"].as_array().is_some_and(|all| all.iter().any(ready));
+            owner(pod) == uid(found) && is_out && !(is_live(pod) && is_ready)
+        });
+        if let [_, .., last] = &broken[..]
+            && !is_parallel(found)
+            && !is_deleting(last)
+        {
+            self.delete(PODS, name(last), json!({})).await;
         }
     }
 

@@ -15,7 +15,7 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::identity::{is_member, name, ordinal, range, references, uid};
+use super::identity::{is_member, name, ordinal, range, references, template_of_claim, uid};
 use crate::engine::breach::Breach;
 use crate::engine::call::Call;
 use crate::engine::network::{self, BLIND, Faults};
@@ -183,7 +183,12 @@ impl Judge {
             && call.resource == "persistentvolumeclaims"
             && call.method == Method::DELETE;
         let was_kept = |reference: &&Value| self.kept.contains(text(reference, "/uid"));
-        if !is_collected {
+        // Created again without the claim template, a StatefulSet has nothing to do with the claim.
+        let is_foreign = commit
+            .stateful_set
+            .as_deref()
+            .is_some_and(|stateful_set| template_of_claim(stateful_set, name(claim)).is_none());
+        if !is_collected || is_foreign {
             return Ok(());
         }
         if let Some(reference) = references(claim).iter().find(was_kept) {
