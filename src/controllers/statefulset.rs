@@ -3,7 +3,6 @@
 mod execute;
 pub mod memory;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +28,7 @@ use crate::model::{
 use crate::plan::Urgency;
 use crate::plan::claim::Claim;
 use crate::plan::statefulset::revisions::claim_revision;
-use crate::plan::statefulset::{self as planner, Members, Observed, Plan, ordinals, status};
+use crate::plan::statefulset::{self as planner, Members, Observed, Plan, observed, ordinals, status};
 use crate::runtime::store::{Change, Store};
 use memory::{Remembered, StatefulSetMemory};
 
@@ -146,20 +145,13 @@ impl Controller for StatefulSetController {
         let now = self.context.now();
         let Remembered { backoff, recent, unready } = self.memory.of(set, &members, now);
         let named = |prefix: String| self.claims.named(namespace, &prefix);
-        let prefixes = set.claim_templates.names.iter().map(|name| format!("{name}-{}-", set.meta.key.name));
-        let claims = prefixes.flat_map(named).map(|claim| (claim.meta.key.name.clone(), claim));
-        let foreign = self.pods.named(namespace, &format!("{}-", set.meta.key.name)).into_iter();
+        let claims = observed::claim_prefixes(set)
+            .flat_map(named)
+            .map(|claim| (claim.meta.key.name.clone(), claim));
         Observed {
             set,
             claims: claims.collect(),
-            foreign: foreign
-                .filter(|pod| !set.controls(&pod.meta))
-                .filter_map(|pod| {
-                    let (parent, digits) = ordinals::split(&pod.meta.key.name)?;
-                    let ordinal = (*parent == *set.meta.key.name).then(|| ordinals::ordinal(digits))??;
-                    Some((ordinal, pod))
-                })
-                .collect::<BTreeMap<_, _>>(),
+            foreign: observed::foreign(set, self.pods.named(namespace, &format!("{}-", set.meta.key.name))),
             members,
             unreadable_pods: self.pods.unreadable_of(&owner).len(),
             revisions: self.revisions.owned_by(&owner),

@@ -6,6 +6,7 @@
 pub mod deployment;
 pub mod replica_set;
 pub mod rolling_update;
+pub mod stateful_set;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +15,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::model::{ControllerRef, Interner, Meta, Pod, Record, ReplicaSet, StringMap};
+use crate::model::{
+    ControllerRef, ControllerRevision, Interner, Meta, PersistentVolumeClaim, Pod, Record, ReplicaSet, StringMap,
+};
 
 /// The objects of one kind, by name.
 pub type ByName<T> = BTreeMap<Arc<str>, Arc<T>>;
@@ -28,6 +31,10 @@ pub struct Objects {
     pub replica_sets: ByName<ReplicaSet>,
     /// The pods.
     pub pods: ByName<Pod>,
+    /// The claims.
+    pub claims: ByName<PersistentVolumeClaim>,
+    /// The ControllerRevisions.
+    pub revisions: ByName<ControllerRevision>,
     /// How many objects have been created.
     created: u64,
 }
@@ -44,7 +51,14 @@ pub struct Synced {
 impl Objects {
     /// No objects.
     pub fn new(now: Timestamp) -> Self {
-        Objects { now, replica_sets: BTreeMap::new(), pods: BTreeMap::new(), created: 0 }
+        Objects {
+            now,
+            replica_sets: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            revisions: BTreeMap::new(),
+            created: 0,
+        }
     }
 
     /// The ReplicaSets that an object controls.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::nodes::{Kubelet, Nodes, Room};
-use crate::model::{Deployment, Pod, Record as _, ReplicaSet, Template, condition};
+use crate::model::{Deployment, Pod, Record as _, ReplicaSet, Template, Uid, condition};
 use crate::plan::deployment::{self, Write, progress, revision};
 use crate::plan::outcome_of::{self, Objects, Synced};
 
@@ -51,7 +51,7 @@ pub(super) struct Round {
 }
 
 impl Round {
-    fn add(&mut self, synced: Synced, now: Timestamp) {
+    pub(super) fn add(&mut self, synced: Synced, now: Timestamp) {
         self.is_busy |= synced.wrote;
         self.looks.extend(synced.requeue_after.and_then(|wait| now.saturating_add(wait).ok()));
     }
@@ -79,7 +79,16 @@ impl Cluster {
         objects.replica_sets =
             replica_sets.into_iter().map(|set| (set.meta.key.name.clone(), Arc::new(set))).collect();
         objects.pods = pods.into_iter().map(|pod| (pod.meta.key.name.clone(), pod)).collect();
-        let nodes = Nodes::new(&objects, &template, kubelet, rooms);
+        let owners: BTreeMap<&Uid, bool> = objects
+            .replica_sets
+            .values()
+            .map(|set| (&set.meta.uid, set.template.asks_for_the_same_as(&template)))
+            .collect();
+        let is_new = |pod: &Pod| {
+            let owner = pod.meta.controller.as_ref();
+            owner.and_then(|owner| owners.get(&owner.uid)).copied().unwrap_or(false)
+        };
+        let nodes = Nodes::new(&objects, is_new, kubelet, rooms);
         Cluster {
             deployment: None,
             template,
@@ -185,7 +194,11 @@ impl Cluster {
         let mut round = Round::default();
         for (name, is_new) in owned {
             let nodes = &mut self.nodes;
-            let create = |set: &ReplicaSet, objects: &mut Objects| nodes.create_pod(set, is_new, objects);
+            let create = |set: &ReplicaSet, objects: &mut Objects| {
+                nodes.create_pod(is_new, objects, |objects| {
+                    outcome_of::replica_set::create_pod(set, "preview-", objects)
+                })
+            };
             let synced = outcome_of::replica_set::sync(&name, &mut self.objects, create);
             round.add(synced, self.objects.now);
         }

@@ -5,13 +5,16 @@
 mod cluster;
 mod nodes;
 pub mod rolling_update;
+pub mod stateful_set;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::statefulset;
 use crate::model::Strategy;
+pub use crate::plan::statefulset::Reason as DeletionReason;
 use cluster::Cluster;
 pub use cluster::Start;
 pub use nodes::{Kubelet, Room};
@@ -21,7 +24,7 @@ pub use nodes::{Kubelet, Room};
 pub struct Step {
     /// The time since the change.
     pub after: SignedDuration,
-    /// The sizes of the ReplicaSets, by name.
+    /// The sizes of the ReplicaSets, by name; of a StatefulSet, how many pods are of each revision.
     pub sizes: BTreeMap<Arc<str>, i32>,
     /// How many pods there are that are not being deleted.
     pub pods: i64,
@@ -29,16 +32,30 @@ pub struct Step {
     pub available: i64,
     /// How many creations a quota refused.
     pub refused: i64,
+    /// The pods and claims of a StatefulSet that changed since the step before. ReplicaSets have none: the names of
+    /// their pods say nothing.
+    pub changes: Vec<Change>,
 }
 
-/// A ReplicaSet that has a part in the rollout.
+/// A change of the pods and claims of a StatefulSet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A pod is deleted.
+    Deleted(Arc<str>, DeletionReason),
+    /// A pod is created, and these claims before it.
+    Created(Arc<str>, Vec<Arc<str>>),
+    /// A claim is deleted by the garbage collector, as the retention policy says, or after a user deleted it.
+    ClaimDeleted(Arc<str>),
+}
+
+/// A ReplicaSet that has a part in the rollout, or a revision of a StatefulSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Its name.
     pub name: Arc<str>,
     /// Its revision, once it has one.
     pub revision: Option<i64>,
-    /// Whether it has the Deployment's template.
+    /// Whether it has the new template.
     pub is_new: bool,
 }
 
@@ -54,7 +71,7 @@ pub enum End {
 }
 
 /// A rollout that has not begun.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Preview {
     /// The ReplicaSets with pods at any time, the old ones first.
     pub parts: Vec<Part>,
@@ -70,6 +87,8 @@ pub struct Preview {
     pub least_allowed: i64,
     /// Whether a quota refuses the new ReplicaSet.
     pub is_replica_set_refused: bool,
+    /// Of a StatefulSet: the reasons of the last plan, where the rollout does not complete.
+    pub waits_for: Vec<statefulset::PlanReason>,
 }
 
 impl Preview {
@@ -121,6 +140,7 @@ pub fn preview(start: Start) -> Preview {
         most_allowed: replicas + if is_rolling { i64::from(surge) } else { 0 },
         least_allowed: if is_rolling { (replicas - i64::from(unavailable)).max(0) } else { 0 },
         is_replica_set_refused: cluster.is_replica_set_refused,
+        waits_for: Vec::new(),
     }
 }
 
@@ -176,6 +196,7 @@ fn step(cluster: &Cluster, began: Timestamp) -> Step {
         pods,
         available,
         refused: cluster.nodes.refused,
+        changes: Vec::new(),
     }
 }
 

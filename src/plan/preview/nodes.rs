@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::model::{Phase, Pod, ReplicaSet, Template, Uid};
-use crate::plan::outcome_of::{Objects, replica_set};
+use crate::model::{Phase, Pod};
+use crate::plan::outcome_of::Objects;
 
 /// The rules of the kubelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,32 +58,39 @@ struct Future {
 }
 
 impl Nodes {
-    pub(super) fn new(objects: &Objects, template: &Template, kubelet: Kubelet, rooms: Vec<Room>) -> Self {
+    /// `is_new` says which pods have the new template.
+    pub(super) fn new(
+        objects: &Objects,
+        is_new: impl Fn(&Pod) -> bool,
+        kubelet: Kubelet,
+        rooms: Vec<Room>,
+    ) -> Self {
         let now = objects.now;
-        let sets = objects.replica_sets.values();
-        let owners: BTreeMap<&Uid, bool> =
-            sets.map(|set| (&set.meta.uid, set.template.asks_for_the_same_as(template))).collect();
         let future = |(name, pod): (&Arc<str>, &Arc<Pod>)| {
-            let is_new = pod.meta.controller.as_ref().and_then(|owner| owners.get(&owner.uid)).copied();
             // A pod that should have been ready by now is in trouble, and stays as it is.
             let starts = pod.is_active() && pod.ready_since.is_none() && pod.waiting.is_none();
             let ready_at = pod.meta.created.saturating_add(kubelet.ready_after).ok();
             let ready_at = ready_at.filter(|at| starts && *at > now);
             let gone_at = pod.meta.deletion.map(|deletion| deletion.max(now));
-            (name.clone(), Future { ready_at, gone_at, is_new: is_new.unwrap_or(false) })
+            (name.clone(), Future { ready_at, gone_at, is_new: is_new(pod) })
         };
         let pods = objects.pods.iter().map(future).collect();
         Nodes { pods, kubelet, broken: kubelet.broken, rooms, refused: 0 }
     }
 
     /// Creates a pod, unless a quota has no room for it.
-    pub(super) fn create_pod(&mut self, set: &ReplicaSet, is_new: bool, objects: &mut Objects) -> bool {
+    pub(super) fn create_pod(
+        &mut self,
+        is_new: bool,
+        objects: &mut Objects,
+        create: impl FnOnce(&mut Objects) -> Result<&mut Pod, serde_json::Error>,
+    ) -> bool {
         if self.rooms.iter().any(|room| room.free < room.of(is_new)) {
             self.refused += 1;
             return false;
         }
         let now = objects.now;
-        let Ok(pod) = replica_set::create_pod(set, "preview-", objects) else { return false };
+        let Ok(pod) = create(objects) else { return false };
         // All on one node: where they run makes no difference here.
         pod.bind("preview");
         let name = pod.meta.key.name.clone();

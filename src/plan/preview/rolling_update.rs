@@ -52,6 +52,7 @@ pub fn preview_rolling_update(start: RollingStart) -> Preview {
         most_allowed: bounds.max_total,
         least_allowed: bounds.min_available,
         is_replica_set_refused: false,
+        waits_for: Vec::new(),
         steps,
     }
 }

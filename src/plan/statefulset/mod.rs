@@ -13,12 +13,13 @@ mod condemned;
 pub mod explain;
 mod in_range;
 pub mod members;
+pub mod observed;
 pub mod ordinals;
 pub mod revisions;
 pub mod status;
 mod update;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,53 +30,21 @@ use self::claims::ClaimPod;
 pub use self::explain::PlanReason;
 use self::explain::Waiting;
 pub use self::members::Members;
+pub use self::observed::Observed;
+pub use self::update::most_unavailable;
 use self::ordinals::Ordinal;
 use self::revisions::{History, claim_revision};
 use self::status::Counts;
 use super::EventNote;
 use super::claim::Claim;
-use super::fixed_place_backoff::FailedPodBackoff;
-use super::recent_creations::RecentCreations;
 use super::replicaset::status::until;
 use super::revisions::{NewRevision, RevisionChange};
 use crate::model::{
-    ClaimOwner, ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet, StatefulSetStatus, Uid,
+    ClaimOwner, ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet, StatefulSetStatus,
 };
 
 /// The most pods that one sync creates, and the most that it deletes. The rest follows when the cache shows these.
 pub const BURST: usize = 500;
-
-/// The input of one decision about a StatefulSet.
-#[derive(Clone, Debug)]
-pub struct Observed<'a> {
-    /// The StatefulSet.
-    pub set: &'a StatefulSet,
-    /// Its pods, and those that it might adopt.
-    pub members: Members,
-    /// How many of its pods exist and cannot be decoded. Their names are not known, so nothing is created or deleted.
-    pub unreadable_pods: usize,
-    /// The claims whose names begin as those of its templates do, by name.
-    pub claims: BTreeMap<Arc<str>, Arc<PersistentVolumeClaim>>,
-    /// Revisions whose controller it is.
-    pub revisions: Vec<Arc<ControllerRevision>>,
-    /// Revisions of the namespace without a controller.
-    pub orphan_revisions: Vec<Arc<ControllerRevision>>,
-    /// Whether a fresh read showed the StatefulSet with the same identity and not being deleted. Only then may an orphan
-    /// be adopted. Read only where an orphan exists ([`wants_to_adopt`]); if the read failed, the plan is empty.
-    pub may_adopt: bool,
-    /// Pods that a deletion whose reply was lost may still reach: they count as being deleted.
-    pub maybe_deleted: BTreeSet<Uid>,
-    /// Which pods have failed, by name.
-    pub backoff: Arc<FailedPodBackoff>,
-    /// Which pods were created within the last minute, by name.
-    pub recent: Arc<RecentCreations>,
-    /// Since when pods were seen not to be ready. Only where an annotation asks for it.
-    pub unready: Arc<BTreeMap<Uid, Timestamp>>,
-    /// Pods of the names of its own that it does not control, by ordinal.
-    pub foreign: BTreeMap<Ordinal, Arc<Pod>>,
-    /// The time of the decision.
-    pub now: Timestamp,
-}
 
 /// The plan for one reconcile of a StatefulSet: writes in order, events, and the status.
 #[derive(Clone, Debug, Default, PartialEq)]

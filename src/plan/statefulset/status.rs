@@ -169,6 +169,25 @@ pub fn urgency(set: &StatefulSet, after: &StatefulSetStatus) -> Urgency {
     if is_urgent { Urgency::Immediate } else { Urgency::Throttled }
 }
 
+/// Whether a StatefulSet is rolled out: all pods are there and available, no other counts, and those that the partition
+/// does not hold back have the new template. With `OnDelete` that is once a user has deleted all older pods.
+pub fn is_rolled_out(set: &StatefulSet) -> bool {
+    let status = &set.status;
+    let of_new_template = set.replicas.saturating_sub(held_back(set)).max(0);
+    status.observed_generation >= set.meta.generation
+        && status.replicas == set.replicas
+        && status.available == set.replicas
+        && status.updated >= of_new_template
+}
+
+/// How many pods the partition keeps on the older template.
+pub fn held_back(set: &StatefulSet) -> i32 {
+    match set.strategy {
+        StatefulSetStrategy::RollingUpdate { partition, .. } => partition.unwrap_or(0).min(set.replicas),
+        StatefulSetStrategy::OnDelete => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
