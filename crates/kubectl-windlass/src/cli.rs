@@ -119,9 +119,9 @@ pub enum Command {
     /// Replace the pods of a ReplicationController by those of another, step by step.
     #[command(name = "rolling-update", alias = "rollingupdate")]
     RollingUpdate(RollingUpdateArgs),
-    /// The revisions of Deployments, and what differs between two of them.
+    /// The revisions of Deployments and StatefulSets, and what differs between two of them.
     History(HistoryArgs),
-    /// Take a Deployment back to an earlier revision, after a look at what that changes.
+    /// Take a Deployment or StatefulSet back to an earlier revision, after a look at what that changes.
     Undo(UndoArgs),
     /// The versions of the plugin and of the server, and which controller manager leads.
     Version(VersionArgs),
@@ -166,14 +166,14 @@ impl CompletionTarget {
 /// The objects of a command.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Objects {
-    /// The objects: deploy/NAME, deploy NAME, or NAME for a Deployment.
+    /// The objects: deploy/NAME, sts/NAME, deploy NAME, or NAME for a Deployment.
     #[arg(value_name = "OBJECT")]
     pub names: Vec<String>,
-    /// All Deployments with these labels.
+    /// All Deployments with these labels; behind sts, all StatefulSets.
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
     /// In all namespaces.
-    #[arg(short = 'A', long, conflicts_with = "names")]
+    #[arg(short = 'A', long)]
     pub all_namespaces: bool,
 }
 

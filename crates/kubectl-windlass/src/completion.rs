@@ -139,18 +139,14 @@ async fn values(line: &Line<'_>, arg: &Arg) -> (Vec<Candidate>, Directive) {
             within_patience(line, async |api, line| live::revisions(&api, line).await).await,
             Directive::Ordered,
         ),
-        ("rolling-update", "container") => {
-            let kind = Kind::ReplicationController;
-            (
-                within_patience(line, async |api, line| live::containers(&api, line, kind).await).await,
-                Directive::Only,
-            )
-        }
+        ("rolling-update", "container") => (
+            within_patience(line, async |api, line| live::containers_of_controller(&api, line).await).await,
+            Directive::Only,
+        ),
         // The name of a container, and behind it the image, which nobody knows.
         ("plan", "image") => {
-            let kind = Kind::Deployment;
             let mut found =
-                within_patience(line, async |api, line| live::containers(&api, line, kind).await).await;
+                within_patience(line, async |api, line| live::containers(&api, line).await).await;
             found.iter_mut().for_each(|container| container.word.push('='));
             (found, Directive::Open)
         }

@@ -8,21 +8,21 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use windlass::model::{Deployment, Record as _};
+use windlass::plan::Reason;
 use windlass::plan::deployment::PlanReason;
 
-use crate::absent;
 use crate::api::Api;
-use crate::cli::{ExplainArgs, ExplainFormat, GlobalArgs, Objects};
+use crate::cli::{ExplainArgs, ExplainFormat, GlobalArgs};
 use crate::connection::connect;
 use crate::exit::{CommandError, Exit};
 use crate::invocation::Invocation;
 use crate::output::Output;
 use crate::revisions;
+use crate::rollout::claims::ClaimView;
 use crate::rollout::last_writes::Actor;
 use crate::rollout::pods::{PodView, SHOWN};
-use crate::rollout::{self, Assessment, Verdict, live};
-use crate::target::{self, Kind, Target};
+use crate::rollout::{self, Assessment, PartView, Verdict, live};
+use crate::target::{self, Kind, Target, WorkloadKey};
 use crate::text::{age, columns, counted, span};
 use daemon::Daemon;
 
@@ -46,25 +46,25 @@ pub async fn run(global: &GlobalArgs, args: ExplainArgs, output: &mut Output) ->
         exit = exit.worse(if data["isPartial"] == true { Exit::Error } else { Exit::Success });
         explained.push((text, data));
     }
-    let names = match controllers.is_empty() || !targets.is_empty() {
-        true => deployments(&api, &targets, &args.objects).await?,
+    let keys = match controllers.is_empty() || !targets.is_empty() {
+        true => target::workloads(&api, &targets, &args.objects).await?,
         false => Vec::new(),
     };
     let plugin = Invocation::of_process().as_plugin();
-    for (namespace, name) in names {
-        let Some((assessment, pods)) = assess(&api, &namespace, &name).await? else {
-            return Err(missing(&api, &namespace, &name).await);
+    for key in keys {
+        let Some((assessment, pods)) = assess(&api, &key).await? else {
+            return Err(key.missing(&api).await);
         };
         exit = exit.worse(if assessment.is_partial { Exit::Error } else { Exit::Success });
         let mut data = rollout::json::assessment(&assessment, &next(&assessment));
         let mut text = text(&assessment, plugin.as_deref());
         if let Some(count) = args.logs {
-            let logs = logs::read(&api, &namespace, &assessment.pods, &pods, count).await;
+            let logs = logs::read(&api, &key.namespace, &assessment.pods, &pods, count).await;
             text.push_str(&logs::text(&logs));
             data["logs"] = logs::data(&logs);
         }
         if let Some(daemon) = &daemon {
-            let known = daemon.explanation(&namespace, &name).await;
+            let known = daemon.explanation(&key).await;
             text.push_str(&daemon::text(&known, api.now()));
             data["daemon"] = daemon::data(known);
         }
@@ -86,56 +86,13 @@ pub async fn run(global: &GlobalArgs, args: ExplainArgs, output: &mut Output) ->
     Ok(exit)
 }
 
-/// The Deployments of a command, by namespace and name.
-///
-/// # Errors
-/// When they cannot be listed, there is none, or a ReplicationController is named.
-pub async fn deployments(
-    api: &Api,
-    targets: &[Target],
-    objects: &Objects,
-) -> Result<Vec<(String, String)>, CommandError> {
-    if let Some(other) = targets.iter().find(|target| target.kind != Kind::Deployment) {
-        let text = format!("{}/{}: this command follows Deployments", other.kind.singular(), other.name);
-        return Err(CommandError::Argument(text));
-    }
-    if !targets.is_empty() {
-        return Ok(targets.iter().map(|target| (api.namespace.clone(), target.name.clone())).collect());
-    }
-    let namespace = (!objects.all_namespaces).then_some(api.namespace.as_str());
-    let query: Vec<(&str, &str)> =
-        objects.selector.iter().map(|labels| ("labelSelector", labels.as_str())).collect();
-    let path = Deployment::RESOURCE.path(namespace);
-    let listed = api.list("deployments", &path, &query).await?;
-    let text =
-        |object: &Value, field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-    let found: Vec<_> =
-        listed.items.iter().map(|object| (text(object, "namespace"), text(object, "name"))).collect();
-    if found.is_empty() {
-        let place =
-            namespace.map_or("any namespace".to_owned(), |namespace| format!("namespace {namespace}"));
-        return Err(CommandError::Argument(format!("no Deployment in {place} is selected")));
-    }
-    Ok(found)
-}
-
-/// The error for a Deployment that does not exist: with its namespace, and names that are alike.
-pub async fn missing(api: &Api, namespace: &str, name: &str) -> CommandError {
-    absent::error(api, &Deployment::RESOURCE, namespace, name).await
-}
-
-/// Reads and assesses one Deployment, with the events of the pods in its way. Also returns the pods that it selects.
-async fn assess(
-    api: &Api,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<(Assessment, Vec<Value>)>, CommandError> {
-    let Some(mut workload) = live::read(api, namespace, name).await? else { return Ok(None) };
-    let unreadable =
-        |error| CommandError::Unreadable { object: format!("deployment {namespace}/{name}"), error };
+/// Reads and assesses one object, with the events of what is in its way. Also returns the pods that were listed.
+async fn assess(api: &Api, key: &WorkloadKey) -> Result<Option<(Assessment, Vec<Value>)>, CommandError> {
+    let Some(mut workload) = live::read(api, key).await? else { return Ok(None) };
+    let unreadable = |error| CommandError::Unreadable { object: key.described(), error };
     let first = rollout::assess(&workload, api.now()).map_err(unreadable)?;
     for uid in live::worth_events(&first) {
-        match live::events_of(api, namespace, &uid).await {
+        match live::events_of(api, &key.namespace, &uid).await {
             Ok(events) => {
                 workload.events.insert(uid, events);
             }
@@ -157,6 +114,9 @@ pub fn next(assessment: &Assessment) -> Vec<String> {
         Verdict::Complete | Verdict::Deleting | Verdict::Refused | Verdict::Unfinished => {}
         Verdict::Stuck | Verdict::Blocked if assessment.is_partial => {}
         Verdict::Paused => next.push(format!("nothing until `kubectl rollout resume deploy/{name}`")),
+        Verdict::Blocked | Verdict::Waiting if assessment.kind == Kind::StatefulSet => {
+            next.extend(next_of_stateful_set(assessment));
+        }
         Verdict::Unobserved => {
             let waits = assessment.since.map_or(String::new(), |since| format!(" for {}", age(since, *now)));
             next.push(format!(
@@ -191,14 +151,39 @@ pub fn next(assessment: &Assessment) -> Vec<String> {
     next
 }
 
+/// What a StatefulSet waits for, and what it does then.
+fn next_of_stateful_set(assessment: &Assessment) -> Option<String> {
+    let Assessment { namespace, then, by_hand, .. } = assessment;
+    let then = then.as_ref().map_or(String::new(), |then| format!(", and {then}"));
+    if assessment.refusal.is_some() {
+        return Some("the controller tries again; nothing else happens until the API server accepts it".to_owned());
+    }
+    if let Some(pod) = assessment.pods.iter().find(|pod| pod.is_deleting || !pod.is_ready) {
+        let until = if pod.is_deleting { "is gone" } else { "is ready" };
+        return Some(format!("the rollout continues when {} {until}{then}", pod.name));
+    }
+    if let Some(claim) = assessment.claims.iter().find(|claim| claim.state == "terminating") {
+        return Some(format!("the rollout continues when the claim {} is gone{then}", claim.name));
+    }
+    if !by_hand.is_empty() {
+        let pods = by_hand.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(" ");
+        let more = if by_hand.len() > SHOWN { " …" } else { "" };
+        return Some(format!(
+            "nothing until a user deletes the older pods, one after the other: `kubectl delete pod -n {namespace} \
+             {pods}`{more}"
+        ));
+    }
+    None
+}
+
 /// A command that may help: our own where the user calls the plugin through kubectl, as he calls it, else kubectl's.
 fn advice(assessment: &Assessment, plugin: Option<&str>) -> Option<String> {
     let is_failing = assessment.pods.iter().any(|pod| pod.is_new && pod.is_failing);
     let is_in_trouble = matches!(assessment.verdict, Verdict::Stuck | Verdict::Waiting | Verdict::Blocked);
     let (revision, images) = assessment.previous.as_ref().filter(|_| is_failing && is_in_trouble)?;
-    let (namespace, name) = (&assessment.namespace, &assessment.name);
+    let (namespace, object) = (&assessment.namespace, assessment.argument());
     let command = plugin.map_or("kubectl rollout undo".to_owned(), |plugin| format!("{plugin} undo"));
-    Some(format!("{command} -n {namespace} deploy/{name}    (revision {revision}, image {images})"))
+    Some(format!("{command} -n {namespace} {object}    (revision {revision}, image {images})"))
 }
 
 /// The explanation as text.
@@ -207,10 +192,8 @@ fn text(assessment: &Assessment, plugin: Option<&str>) -> String {
     let revision = assessment.revision.map_or(String::new(), |revision| format!(", revision {revision}"));
     let since = assessment.since.map_or(String::new(), |since| format!(" for {}", age(since, *now)));
     let mut text = notes(&assessment.unreadable, assessment.is_partial);
-    let new = assessment.replica_sets.iter().find(|replica_set| replica_set.is_new);
-    let (updated, ready) = new.map_or((0, 0), |new| (new.desired, new.ready));
-    let numbers = match assessment.is_partial {
-        true => format!(
+    let numbers = match (assessment.is_partial, assessment.kind) {
+        (true, _) => format!(
             "its status counts {}, {} updated, {} ready, {} available, and {} are desired",
             counted(counts.replicas, "pod"),
             counts.updated,
@@ -218,13 +201,18 @@ fn text(assessment: &Assessment, plugin: Option<&str>) -> String {
             counts.available,
             counts.desired
         ),
-        false => format!(
-            "{updated} of {} wanted in the new ReplicaSet by now, {ready} ready",
-            counted(counts.desired, "pod")
-        ),
+        (false, Kind::StatefulSet) => of_stateful_set(assessment),
+        (false, _) => {
+            let (updated, ready) = assessment.new_part().map_or((0, 0), |new| (new.desired, new.ready));
+            format!(
+                "{updated} of {} wanted in the new ReplicaSet by now, {ready} ready",
+                counted(counts.desired, "pod")
+            )
+        }
     };
     text.push_str(&format!(
-        "Deployment {namespace}/{name}{revision}: {}{since}; {numbers}\n",
+        "{} {namespace}/{name}{revision}: {}{since}; {numbers}\n",
+        assessment.kind.title(),
         verdict.word()
     ));
     for condition in assessment.conditions.iter().filter(|_| assessment.is_partial) {
@@ -232,11 +220,15 @@ fn text(assessment: &Assessment, plugin: Option<&str>) -> String {
     }
     for reason in &assessment.reasons {
         // The end of the deadline stands below, with the time left.
-        if !matches!(reason, PlanReason::Deadline { .. }) {
+        if !matches!(reason, Reason::Sizes(PlanReason::Deadline { .. })) {
             text.push_str(&format!("  {}\n", crate::text::harmless(&reason.to_string())));
         }
     }
+    if let Some(refusal) = &assessment.refusal {
+        text.push_str(&format!("  The API server refuses it: {refusal}\n"));
+    }
     text.push_str(&pod_table(&assessment.pods, *now));
+    text.push_str(&claim_table(&assessment.claims, *now));
     let next = next(assessment);
     for (at, line) in next.iter().enumerate() {
         text.push_str(&format!("{:<8}{line}\n", if at == 0 { "NEXT" } else { "" }));
@@ -247,6 +239,36 @@ fn text(assessment: &Assessment, plugin: Option<&str>) -> String {
     ));
     if let Some(advice) = advice(assessment, plugin) {
         text.push_str(&format!("TRY     {advice}\n"));
+    }
+    text
+}
+
+/// The numbers of a StatefulSet in words.
+fn of_stateful_set(assessment: &Assessment) -> String {
+    let all: Vec<_> = assessment.parts.iter().collect();
+    let sum = |count: fn(&PartView) -> i64| all.iter().map(|part| count(part)).sum::<i64>();
+    let updated = assessment.new_part().map_or(0, |new| new.desired);
+    format!(
+        "{updated} of {} with the current template, {} ready, {} available",
+        counted(assessment.counts.desired, "pod"),
+        sum(|part| part.ready),
+        sum(|part| part.available)
+    )
+}
+
+/// The claims that are in the way.
+fn claim_table(claims: &[ClaimView], now: Timestamp) -> String {
+    if claims.is_empty() {
+        return String::new();
+    }
+    let mut rows = vec![["CLAIM", "POD", "AGE", "STATE", "REASON"].map(str::to_owned).to_vec()];
+    rows.extend(claims.iter().take(SHOWN).map(|claim| {
+        let age = claim.created.map_or("-".to_owned(), |created| age(created, now));
+        vec![claim.name.clone(), claim.pod.clone(), age, claim.state.clone(), claim.reason.clone()]
+    }));
+    let mut text = columns(&rows);
+    if claims.len() > SHOWN {
+        text.push_str(&format!("and {} more claims\n", claims.len() - SHOWN));
     }
     text
 }

@@ -1,18 +1,18 @@
-//! `history`: the revisions of Deployments, and what differs between two of them.
+//! `history`: the revisions of Deployments and StatefulSets, and what differs between two of them.
 
 mod external;
 
 use serde_json::{Value, json};
+use windlass::model::{ControllerRevision, Pod, Record as _, ReplicaSet, Resource};
 
-use crate::api::Api;
+use crate::api::{Api, Listed};
 use crate::cli::{GlobalArgs, HistoryArgs, HistoryFormat};
 use crate::connection::connect;
 use crate::exit::{CommandError, Exit};
-use crate::explain::{deployments, missing};
 use crate::output::Output;
 use crate::revisions::{self, Revision};
 use crate::rollout::live;
-use crate::target;
+use crate::target::{self, Kind, WorkloadKey};
 use crate::text::{age, columns, harmless, pretty_json};
 
 /// Runs `history`.
@@ -40,13 +40,16 @@ pub async fn run(
     let targets = target::targets(&args.objects)?;
     let api = Api::new(connect(global, &|name| std::env::var(name).ok()).await?, global.request_timeout);
     target::refuse_owned(&api, &targets).await?;
-    let names = deployments(&api, &targets, &args.objects).await?;
-    let are_several = names.len() > 1;
-    for (namespace, name) in names {
-        let Some((_, history)) = read(&api, &namespace, &name).await? else {
-            return Err(missing(&api, &namespace, &name).await);
+    let keys = target::workloads(&api, &targets, &args.objects).await?;
+    let are_several = keys.len() > 1;
+    for key in keys {
+        let Some(History { revisions: history, unreadable, .. }) = read(&api, &key, true).await? else {
+            return Err(key.missing(&api).await);
         };
-        let object = format!("deployment {namespace}/{name}");
+        if let Some(unreadable) = unreadable {
+            output.note(&format!("note: {unreadable}: the number of pods of each revision is unknown"));
+        }
+        let object = key.described();
         let wrong = |text: String| CommandError::Argument(format!("{object}: {text}"));
         let text = match (ranges.first(), args.revision) {
             (Some(range), _) => {
@@ -57,21 +60,21 @@ pub async fn run(
                             output.line(&object)?;
                         }
                         let both = [(from.number, &from.template), (to.number, &to.template)];
-                        external::run(program, &name, both).map_err(CommandError::Argument)?;
+                        external::run(program, &key.name, both).map_err(CommandError::Argument)?;
                         continue;
                     }
-                    _ => between(from, to, args.output).map_err(wrong)?,
+                    _ => between(key.kind, from, to, args.output).map_err(wrong)?,
                 }
             }
             (None, Some(number)) => {
                 let revision = revisions::numbered(&history, number).map_err(wrong)?;
                 match args.output {
                     HistoryFormat::Json => format!("{}\n", pretty_json(&revision.template)),
-                    HistoryFormat::Name => format!("{}\n", resource_name(revision)),
+                    HistoryFormat::Name => format!("{}\n", resource_name(key.kind, revision)),
                     _ => revisions::yaml(&revision.template).map_err(wrong)?,
                 }
             }
-            (None, None) => shown(&api, &history, args.output).map_err(wrong)?,
+            (None, None) => shown(&api, key.kind, &history, args.output).map_err(wrong)?,
         };
         if are_several && is_text {
             output.line(&object)?;
@@ -81,53 +84,102 @@ pub async fn run(
     Ok(Exit::Success)
 }
 
-/// A Deployment and its revisions; `None` if it does not exist.
+/// An object and its revisions.
+pub struct History {
+    /// The Deployment or StatefulSet.
+    pub object: Value,
+    /// The revisions, the lowest number first.
+    pub revisions: Vec<Revision>,
+    /// The ReplicaSets or ControllerRevisions of these.
+    pub sources: Vec<Value>,
+    /// Why the pods of the revisions of a StatefulSet could not be counted.
+    pub unreadable: Option<String>,
+}
+
+/// Reads an object and its revisions; `None` if it does not exist. `counts_pods`: a ControllerRevision, unlike a
+/// ReplicaSet, does not say how many pods it has.
 ///
 /// # Errors
 /// When one of them cannot be read.
 pub async fn read(
     api: &Api,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<(Value, Vec<Revision>)>, CommandError> {
-    let Some((deployment, replica_sets)) = live::read_history(api, namespace, name).await? else {
-        return Ok(None);
+    key: &WorkloadKey,
+    counts_pods: bool,
+) -> Result<Option<History>, CommandError> {
+    let what = key.described();
+    let Some(object) = api.get(&what, &key.path()).await? else { return Ok(None) };
+    let selector = live::label_selector(key.kind, &object)
+        .map_err(|error| CommandError::Unreadable { object: what, error })?;
+    let mut history = History { object, revisions: Vec::new(), sources: Vec::new(), unreadable: None };
+    let Some(labels) = selector else { return Ok(Some(history)) };
+    let query = [("labelSelector", labels.as_str())];
+    let resource = source(key.kind);
+    let path = |resource: Resource| resource.path(Some(&key.namespace));
+    history.sources = api.list(resource.plural, &path(resource), &query).await?.items;
+    history.revisions = match key.kind {
+        Kind::StatefulSet => {
+            let pods = match counts_pods {
+                true => api.list("pods", &path(Pod::RESOURCE), &query).await,
+                false => Ok(Listed::default()),
+            };
+            let pods = match pods {
+                Ok(listed) => Some(listed.items),
+                Err(error) if error.is_forbidden() => {
+                    history.unreadable = Some(error.to_string());
+                    None
+                }
+                Err(error) => return Err(error.into()),
+            };
+            revisions::of_stateful_set(&history.object, &history.sources, pods.as_deref())
+        }
+        _ => revisions::of(&history.object, &history.sources),
     };
-    let history = revisions::of(&deployment, &replica_sets);
-    Ok(Some((deployment, history)))
+    Ok(Some(history))
+}
+
+/// The kind of the objects that keep the revisions.
+fn source(kind: Kind) -> Resource {
+    match kind {
+        Kind::StatefulSet => ControllerRevision::RESOURCE,
+        _ => ReplicaSet::RESOURCE,
+    }
 }
 
 /// The differences between two revisions.
-fn between(from: &Revision, to: &Revision, format: HistoryFormat) -> Result<String, String> {
+fn between(kind: Kind, from: &Revision, to: &Revision, format: HistoryFormat) -> Result<String, String> {
     let (old, new) = (format!("revision {}", from.number), format!("revision {}", to.number));
     let difference = revisions::difference((&old, &from.template), (&new, &to.template))?;
     let value =
-        || json!({"kind": "RevisionDifference", "from": one(from), "to": one(to), "difference": difference});
+        || json!({"kind": "RevisionDifference", "from": one(kind, from), "to": one(kind, to), "difference": difference});
     match format {
         HistoryFormat::Table | HistoryFormat::Wide => Ok(difference),
         HistoryFormat::Json => Ok(format!("{}\n", pretty_json(&value()))),
         HistoryFormat::Yaml => revisions::yaml(&value()),
-        HistoryFormat::Name => Ok(format!("{}\n{}\n", resource_name(from), resource_name(to))),
+        HistoryFormat::Name => Ok(format!("{}\n{}\n", resource_name(kind, from), resource_name(kind, to))),
     }
 }
 
-fn resource_name(revision: &Revision) -> String {
-    format!("replicaset.apps/{}", revision.replica_set)
+fn resource_name(kind: Kind, revision: &Revision) -> String {
+    let resource = source(kind);
+    format!("{}.{}/{}", resource.kind.to_lowercase(), resource.group, revision.source)
 }
 
-fn shown(api: &Api, history: &[Revision], format: HistoryFormat) -> Result<String, String> {
+fn shown(api: &Api, kind: Kind, history: &[Revision], format: HistoryFormat) -> Result<String, String> {
     match format {
-        HistoryFormat::Table | HistoryFormat::Wide => Ok(table(api, history, format == HistoryFormat::Wide)),
-        HistoryFormat::Name => {
-            Ok(history.iter().map(|revision| format!("{}\n", resource_name(revision))).collect())
+        HistoryFormat::Table | HistoryFormat::Wide => {
+            Ok(table(api, kind, history, format == HistoryFormat::Wide))
         }
-        HistoryFormat::Json => Ok(format!("{}\n", pretty_json(&data(history)))),
-        HistoryFormat::Yaml => revisions::yaml(&data(history)),
+        HistoryFormat::Name => {
+            Ok(history.iter().map(|revision| format!("{}\n", resource_name(kind, revision))).collect())
+        }
+        HistoryFormat::Json => Ok(format!("{}\n", pretty_json(&data(kind, history)))),
+        HistoryFormat::Yaml => revisions::yaml(&data(kind, history)),
     }
 }
 
-fn table(api: &Api, history: &[Revision], is_wide: bool) -> String {
-    let mut heads = vec!["REVISION", "AGE", "REPLICASET", "PODS", "IMAGES"];
+fn table(api: &Api, kind: Kind, history: &[Revision], is_wide: bool) -> String {
+    let of = source(kind).kind.to_uppercase();
+    let mut heads = vec!["REVISION", "AGE", of.as_str(), "PODS", "IMAGES"];
     if is_wide {
         heads.extend(["CONTAINERS", "CREATED"]);
     }
@@ -139,8 +191,8 @@ fn table(api: &Api, history: &[Revision], is_wide: bool) -> String {
         let mut row = vec![
             format!("{}{current}", revision.number),
             revision.created.map_or_else(unknown, |created| age(created, api.now())),
-            revision.replica_set.clone(),
-            revision.pods.to_string(),
+            revision.source.clone(),
+            revision.pods.map_or_else(unknown, |pods| pods.to_string()),
             revision.images.clone(),
         ];
         if is_wide {
@@ -160,15 +212,17 @@ fn containers(template: &Value) -> String {
     names.map(harmless).collect::<Vec<_>>().join(", ")
 }
 
-fn data(history: &[Revision]) -> Value {
-    json!({"kind": "RevisionList", "items": history.iter().map(one).collect::<Value>()})
+fn data(kind: Kind, history: &[Revision]) -> Value {
+    let items: Value = history.iter().map(|revision| one(kind, revision)).collect();
+    json!({"kind": "RevisionList", "items": items})
 }
 
-fn one(revision: &Revision) -> Value {
+fn one(kind: Kind, revision: &Revision) -> Value {
+    let source = if kind == Kind::StatefulSet { "controllerRevision" } else { "replicaSet" };
     json!({
         "revision": revision.number,
         "current": revision.is_current,
-        "replicaSet": revision.replica_set,
+        source: revision.source,
         "created": revision.created.map(|created| created.to_string()),
         "pods": revision.pods,
         "images": revision.images,

@@ -1,4 +1,5 @@
-//! `plan`: what a change of a Deployment, or a rolling update of a ReplicationController, would do, before it is done.
+//! `plan`: what a change of a Deployment or StatefulSet, or a rolling update of a ReplicationController, would do, before
+//! it is done.
 
 mod change;
 mod dry_run;
@@ -7,23 +8,25 @@ mod limits;
 mod rolling_update;
 mod scopes;
 mod shown;
+mod stateful_set;
 
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use windlass::model::{Deployment, Interner, ObjectKey, Pod, Record, ReplicaSet, Resource};
+use windlass::model::{
+    Deployment, Interner, ObjectKey, PersistentVolumeClaim, Pod, Record, ReplicaSet, Resource,
+};
 use windlass::plan::preview::{End, Kubelet, Preview, Room, Start, preview};
 
 use crate::api::Api;
 use crate::cli::{GlobalArgs, PlanArgs, PlanOutput};
 use crate::connection::connect_with;
 use crate::exit::{CommandError, Exit};
-use crate::explain::missing;
 use crate::output::Output;
 use crate::rollout::last_writes::LastWrites;
 use crate::rollout::{Workload, live};
-use crate::target::{self, Kind, Target};
+use crate::target::{self, Kind, Target, WorkloadKey};
 use dry_run::Change;
 use limits::{Left, Needs};
 
@@ -45,8 +48,8 @@ const AUTOSCALERS: Resource = Resource {
 struct Report {
     /// Such as `Deployment shop/web`.
     object: String,
-    /// Whether it is a rolling update of ReplicationControllers, which has no progress deadline.
-    is_rolling_update: bool,
+    /// Its kind.
+    kind: Kind,
     /// The desired number of pods.
     replicas: i64,
     /// The changes, in words.
@@ -69,21 +72,26 @@ struct Report {
     unjudged: Vec<String>,
     /// The bounds of the command line that the rollout crosses.
     crossed: Vec<String>,
-    is_paused: bool,
+    /// Why nothing more happens until a user acts.
+    held: Option<String>,
+    /// The bounds of a StatefulSet's rollout, in words.
+    bounds: Option<String>,
+    /// What becomes of claims, each line with its key.
+    claims: Vec<(&'static str, String)>,
 }
 
 impl Report {
     /// Whether something is in the way.
     fn is_blocked(&self) -> bool {
         let is_refused = self.refusal.is_some() && self.preview.end != End::Complete;
-        !self.crossed.is_empty() || is_refused || (self.preview.end != End::Complete && !self.is_paused)
+        !self.crossed.is_empty() || is_refused || (self.preview.end != End::Complete && self.held.is_none())
     }
 }
 
 /// Runs `plan`. Writes nothing: what it sends is a dry run.
 ///
 /// # Errors
-/// When the Deployment cannot be found or read, a flag does not fit it, or the server would refuse the change.
+/// When the object cannot be found or read, a flag does not fit it, or the server would refuse the change.
 pub async fn run(global: &GlobalArgs, args: PlanArgs, output: &mut Output) -> Result<Exit, CommandError> {
     args.check().map_err(CommandError::Usage)?;
     let wanted = match &args.filename {
@@ -131,18 +139,41 @@ async fn preview_of(api: &Api, args: &PlanArgs, wanted: Wanted) -> Result<Report
         return rolling_update::judge(api, args, &name).await;
     }
     let namespace = namespace.unwrap_or_else(|| api.namespace.clone());
-    let workload = match (live::read(api, &namespace, &name).await?, &file) {
+    let key = WorkloadKey { kind, namespace, name };
+    let workload = match (live::read(api, &key).await?, &file) {
         (Some(workload), _) if workload.is_partial => {
-            return Err(unknown(&format!("deployment {namespace}/{name}"), &workload.unreadable));
+            return Err(unknown(&key.described(), &workload.unreadable));
         }
         (Some(workload), _) => workload,
-        (None, Some(_)) => Workload::default(),
-        (None, None) => return Err(missing(api, &namespace, &name).await),
+        (None, Some(_)) if kind == Kind::StatefulSet => new_stateful_set(api, &key).await?,
+        (None, Some(_)) => Workload { kind, ..Workload::default() },
+        (None, None) => return Err(key.missing(api).await),
     };
-    judge(api, args, &ObjectKey::new(namespace, name), file, workload).await
+    let key = ObjectKey::new(key.namespace, key.name);
+    match kind {
+        Kind::StatefulSet => stateful_set::judge(api, args, &key, file, workload).await,
+        _ => judge(api, args, &key, file, workload).await,
+    }
 }
 
-/// The error for an object of which ReplicaSets or pods may not be read: a preview without them would begin with none.
+/// What a StatefulSet that does not exist yet will meet: pods of the names of its own, and claims that an earlier one has
+/// left.
+async fn new_stateful_set(api: &Api, key: &WorkloadKey) -> Result<Workload, CommandError> {
+    let mut workload = Workload { kind: key.kind, ..Workload::default() };
+    for resource in [Pod::RESOURCE, PersistentVolumeClaim::RESOURCE] {
+        let items = match api.list(resource.plural, &resource.path(Some(&key.namespace)), &[]).await {
+            Ok(listed) => listed.items,
+            Err(error) if error.is_forbidden() => {
+                return Err(unknown(&key.described(), &[error.to_string()]));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if resource == Pod::RESOURCE { workload.pods = items } else { workload.claims = items }
+    }
+    Ok(workload)
+}
+
+/// The error for an object of which not everything may be read: a preview without them would begin with none.
 fn unknown(object: &str, unreadable: &[String]) -> CommandError {
     let missing = unreadable.join("; ");
     CommandError::Argument(format!(
@@ -162,8 +193,9 @@ struct Wanted {
 impl Wanted {
     fn of_file(object: Value) -> Self {
         let metadata = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
+        let is_set = object["kind"] == Kind::StatefulSet.title();
         Wanted {
-            kind: Kind::Deployment,
+            kind: if is_set { Kind::StatefulSet } else { Kind::Deployment },
             name: metadata("name").unwrap_or_default(),
             namespace: metadata("namespace"),
             file: Some(object),
@@ -175,7 +207,7 @@ fn target_of(args: &PlanArgs) -> Result<Target, CommandError> {
     let targets = target::targets(&args.objects)?;
     let [target] = targets.as_slice() else {
         return Err(CommandError::Usage(
-            "plan takes one Deployment or ReplicationController, or -f FILE".to_owned(),
+            "plan takes one Deployment, StatefulSet or ReplicationController, or -f FILE".to_owned(),
         ));
     };
     if !args.changes_something() {
@@ -200,7 +232,7 @@ async fn judge(
 ) -> Result<Report, CommandError> {
     let Change { wanted, said, pod, checked, mut unjudged, refusal } =
         dry_run::change_of(api, args, key, file, &workload).await?;
-    let Workload { deployment: now, replica_sets, pods, .. } = workload;
+    let Workload { object: now, replica_sets, pods, .. } = workload;
     let (namespace, name) = (&*key.namespace, &*key.name);
     let [quotas, budgets, autoscalers] = limits_of(api, namespace, &mut unjudged).await?;
     let old_pod = pods.first().unwrap_or(&pod);
@@ -242,7 +274,7 @@ async fn judge(
     let template_labels = &wanted["spec"]["template"]["metadata"]["labels"];
     Ok(Report {
         object: format!("Deployment {key}"),
-        is_rolling_update: false,
+        kind: Kind::Deployment,
         replicas,
         said,
         quota,
@@ -262,7 +294,11 @@ async fn judge(
         refusal,
         checked,
         unjudged,
-        is_paused,
+        held: is_paused.then(|| {
+            "paused: nothing happens until `kubectl rollout resume`; sizes alone are followed".to_owned()
+        }),
+        bounds: None,
+        claims: Vec::new(),
     })
 }
 

@@ -1,10 +1,12 @@
-//! The revisions of a Deployment: its ReplicaSets, the templates in them, and the way back to one. Pure.
+//! The revisions of a Deployment or StatefulSet: its ReplicaSets or ControllerRevisions, the templates in them, and the
+//! way back to one. Pure.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use similar::TextDiff;
+use windlass::model::CONTROLLER_REVISION_HASH;
 use windlass::model::template::POD_TEMPLATE_HASH;
 use windlass::plan::deployment::revision::REVISION;
 
@@ -27,39 +29,33 @@ const OF_THE_DEPLOYMENT: [&str; 6] = [
     "deprecated.deployment.rollback.to",
 ];
 
-/// A revision that still has its ReplicaSet.
+/// A revision that is in the history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Revision {
     /// Its number.
     pub number: i64,
-    /// Whether it is the Deployment's.
+    /// Whether it has the current template.
     pub is_current: bool,
-    /// The name of the ReplicaSet.
-    pub replica_set: String,
-    /// When the ReplicaSet was created.
+    /// The name of the ReplicaSet or ControllerRevision.
+    pub source: String,
+    /// When that was created.
     pub created: Option<Timestamp>,
-    /// How many pods the ReplicaSet has.
-    pub pods: i64,
+    /// How many pods it has; `None` if they could not be listed.
+    pub pods: Option<i64>,
     /// The images of its containers, in their order.
     pub images: String,
     /// Why it was made, if its author says so.
     pub cause: Option<String>,
     /// The pod template, without the label of its hash.
     pub template: Value,
-    /// The annotations of the ReplicaSet.
+    /// The annotations of the ReplicaSet; none of a ControllerRevision, which keeps those of the whole StatefulSet.
     annotations: BTreeMap<String, Value>,
 }
 
 /// The revisions of a Deployment, the lowest number first. ReplicaSets of others are left out, and those without a number.
 pub fn of(deployment: &Value, replica_sets: &[Value]) -> Vec<Revision> {
     let current = number(deployment);
-    let is_own = |replica_set: &&Value| {
-        let owners = replica_set["metadata"]["ownerReferences"].as_array();
-        owners
-            .into_iter()
-            .flatten()
-            .any(|owner| owner["controller"] == true && owner["uid"] == deployment["metadata"]["uid"])
-    };
+    let is_own = |replica_set: &&Value| controls(deployment, replica_set);
     let mut revisions: Vec<Revision> = replica_sets
         .iter()
         .filter(is_own)
@@ -72,9 +68,9 @@ pub fn of(deployment: &Value, replica_sets: &[Value]) -> Vec<Revision> {
             Some(Revision {
                 number,
                 is_current: current == Some(number),
-                replica_set: text("/metadata/name").to_owned(),
+                source: text("/metadata/name").to_owned(),
                 created: text("/metadata/creationTimestamp").parse().ok(),
-                pods: replica_set["status"]["replicas"].as_i64().unwrap_or_default(),
+                pods: Some(replica_set["status"]["replicas"].as_i64().unwrap_or_default()),
                 images: images(&replica_set["spec"]["template"]),
                 cause: cause.filter(|cause| !cause.is_empty()),
                 template: template(replica_set),
@@ -82,7 +78,51 @@ pub fn of(deployment: &Value, replica_sets: &[Value]) -> Vec<Revision> {
             })
         })
         .collect();
-    revisions.sort_by(|a, b| (a.number, &a.replica_set).cmp(&(b.number, &b.replica_set)));
+    revisions.sort_by(|a, b| (a.number, &a.source).cmp(&(b.number, &b.source)));
+    revisions
+}
+
+fn controls(owner: &Value, object: &Value) -> bool {
+    let owners = object["metadata"]["ownerReferences"].as_array();
+    let mut owners = owners.into_iter().flatten();
+    owners.any(|reference| reference["controller"] == true && reference["uid"] == owner["metadata"]["uid"])
+}
+
+/// The revisions of a StatefulSet, the lowest number first, and how many of `pods` each has. ControllerRevisions of others
+/// are left out, and those without a template.
+pub fn of_stateful_set(set: &Value, controller_revisions: &[Value], pods: Option<&[Value]>) -> Vec<Revision> {
+    let now = template(set);
+    let is_observed = set["status"]["observedGeneration"].as_i64() >= set["metadata"]["generation"].as_i64();
+    let mut revisions: Vec<Revision> = controller_revisions
+        .iter()
+        .filter(|revision| controls(set, revision))
+        .filter_map(|revision| {
+            let mut template = revision["data"]["spec"]["template"].clone();
+            template.as_object_mut()?.remove("$patch");
+            let name = revision["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            let is_of = |pod: &&Value| {
+                pod["metadata"]["labels"][CONTROLLER_REVISION_HASH] == name.as_str() && controls(set, pod)
+            };
+            let count = |pods: &[Value]| i64::try_from(pods.iter().filter(is_of).count()).unwrap_or(i64::MAX);
+            let cause = revision["metadata"]["annotations"][CHANGE_CAUSE].as_str().map(harmless);
+            Some(Revision {
+                number: revision["revision"].as_i64()?,
+                // A template that no controller has seen yet may be that of an earlier revision.
+                is_current: match is_observed {
+                    true => set["status"]["updateRevision"] == name.as_str(),
+                    false => template == now,
+                },
+                created: revision["metadata"]["creationTimestamp"].as_str().and_then(|at| at.parse().ok()),
+                pods: pods.map(count),
+                images: images(&template),
+                cause: cause.filter(|cause| !cause.is_empty()),
+                template,
+                annotations: BTreeMap::new(),
+                source: name,
+            })
+        })
+        .collect();
+    revisions.sort_by(|a, b| (a.number, &a.source).cmp(&(b.number, &b.source)));
     revisions
 }
 
@@ -105,7 +145,7 @@ fn images(template: &Value) -> String {
     images.join(", ")
 }
 
-/// The pod template of a Deployment or ReplicaSet, without the label of its hash.
+/// The pod template of a Deployment, ReplicaSet or StatefulSet, without the label of its hash.
 fn template(object: &Value) -> Value {
     let mut template = object["spec"]["template"].clone();
     if let Some(labels) = template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
@@ -184,10 +224,22 @@ pub fn difference(from: (&str, &Value), to: (&str, &Value)) -> Result<String, St
 /// The way back to a revision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WayBack {
-    /// The operations of a JSON patch of the Deployment; empty if it has that template already.
+    /// The operations of a JSON patch of the object; empty if it has that template already.
     pub operations: Vec<Value>,
     /// The changes, as a unified diff.
     pub difference: String,
+}
+
+/// The way of a StatefulSet back to a revision: its template, and nothing else (kubectl `rollback.go`).
+///
+/// # Errors
+/// As [`yaml`].
+pub fn way_back_of_stateful_set(set: &Value, to: &Revision) -> Result<WayBack, String> {
+    let header = format!("revision {}", to.number);
+    let difference = difference(("now", &set["spec"]["template"]), (&header, &to.template))?;
+    let operation = json!({"op": "replace", "path": "/spec/template", "value": to.template});
+    let operations = if difference.is_empty() { Vec::new() } else { vec![operation] };
+    Ok(WayBack { operations, difference })
 }
 
 /// The way of a Deployment back to a revision: its template, and the annotations that belong to the revision.
@@ -263,6 +315,56 @@ mod tests {
         assert_eq!(shown, [(2, "a", false), (9, "b", false), (10, "c", true)]);
         assert_eq!(revisions[0].cause.as_deref(), Some("to a[2J"));
         assert!(revisions[0].template["metadata"]["labels"].get(POD_TEMPLATE_HASH).is_none());
+    }
+
+    fn controller_revision(number: i64, image: &str, owner: &str) -> Value {
+        json!({
+            "metadata": {"name": format!("db-{image}"), "creationTimestamp": "2026-01-01T00:00:00Z",
+                "annotations": {CHANGE_CAUSE: format!("to {image}")},
+                "ownerReferences": [{"uid": owner, "controller": true}]},
+            "revision": number,
+            "data": {"spec": {"template": {"$patch": "replace", "metadata": {"labels": {"app": "db"}},
+                "spec": {"containers": [{"name": "app", "image": image}]}}}},
+        })
+    }
+
+    /// A StatefulSet whose template is that of revision 2.
+    fn stateful_set() -> (Value, Vec<Revision>) {
+        let set = json!({
+            "metadata": {"name": "db", "uid": "u", "generation": 5, "annotations": {"team": "shop"}},
+            "spec": {"template": {"metadata": {"labels": {"app": "db"}},
+                                  "spec": {"containers": [{"name": "app", "image": "b"}]}}},
+            "status": {"observedGeneration": 5, "updateRevision": "db-b", "currentRevision": "db-a"},
+        });
+        let pod = |owner: &str, revision: &str| {
+            json!({"metadata": {"labels": {CONTROLLER_REVISION_HASH: revision},
+                                "ownerReferences": [{"uid": owner, "controller": true}]}})
+        };
+        let pods = [pod("u", "db-a"), pod("u", "db-a"), pod("u", "db-b"), pod("another", "db-b")];
+        let revisions = [
+            controller_revision(12, "b", "u"),
+            controller_revision(9, "a", "u"),
+            controller_revision(11, "z", "another"),
+            json!({"metadata": {"ownerReferences": [{"uid": "u", "controller": true}]}, "revision": 1, "data": {}}),
+        ];
+        let history = of_stateful_set(&set, &revisions, Some(&pods));
+        (set, history)
+    }
+
+    #[test]
+    fn revisions_of_a_statefulset_are_its_controller_revisions_and_the_way_back_is_the_template_alone() {
+        let (set, history) = stateful_set();
+        let shown: Vec<_> = history.iter().map(|it| (it.number, it.pods, it.is_current)).collect();
+        assert_eq!(shown, [(9, Some(2), false), (12, Some(1), true)]);
+        assert_eq!(history[0].cause.as_deref(), Some("to a"));
+        let back = way_back_of_stateful_set(&set, before(&history, None).unwrap()).unwrap();
+        let [operation] = &back.operations[..] else { panic!("{back:?}") };
+        assert_eq!(operation["path"], "/spec/template");
+        assert_eq!(operation["value"]["spec"]["containers"][0]["image"], "a");
+        assert!(operation["value"].get("$patch").is_none());
+        let same = way_back_of_stateful_set(&set, numbered(&history, 12).unwrap()).unwrap();
+        assert_eq!(same, WayBack { operations: Vec::new(), difference: String::new() });
+        assert!(numbered(&history, 3).unwrap_err().contains("it has 9, 12"));
     }
 
     #[test]

@@ -18,7 +18,6 @@ use crate::api::Api;
 use crate::cli::{Format, GlobalArgs, StatusArgs};
 use crate::connection::connect;
 use crate::exit::{CommandError, Exit};
-use crate::explain::{deployments, missing};
 use crate::output::Output;
 use crate::target;
 use crate::text::json as json_line;
@@ -48,12 +47,12 @@ pub async fn run(global: &GlobalArgs, args: StatusArgs, output: &mut Output) -> 
     let connection = connect(global, &|name| std::env::var(name).ok()).await?;
     let api = Arc::new(Api::new(connection, global.request_timeout));
     target::refuse_owned(&api, &targets).await?;
-    let names = deployments(&api, &targets, &args.objects).await?;
+    let keys = target::workloads(&api, &targets, &args.objects).await?;
     let (sender, mut messages) = mpsc::channel(1024);
-    let mut followers: Vec<Follower> = names
+    let mut followers: Vec<Follower> = keys
         .into_iter()
         .enumerate()
-        .map(|(index, (namespace, name))| Follower::start(index, namespace, name, args.watch, &api, &sender))
+        .map(|(index, key)| Follower::start(index, key, args.watch, &api, &sender))
         .collect();
     let mut view = match args.output {
         Format::Json => View::Json(followers.iter().map(|_| json::Stream::default()).collect()),
@@ -115,7 +114,7 @@ async fn follow(
             }
             if !follower.assess(api, sender, !args.watch && !timed_out)? {
                 if timed_out {
-                    let what = format!("cannot read deployment {} within --timeout", follower.label());
+                    let what = format!("cannot read {} within --timeout", follower.key.described());
                     let message = follower.trouble().unwrap_or("no answer").to_owned();
                     return Err(crate::api::ApiError::Unanswered { what, message }.into());
                 }
@@ -143,7 +142,7 @@ async fn receive(
     if follower.receive(message, api, sender)? {
         return Ok(());
     }
-    Err(missing(api, &follower.namespace, &follower.name).await)
+    Err(follower.key.missing(api).await)
 }
 
 fn show(

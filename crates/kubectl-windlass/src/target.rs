@@ -1,7 +1,9 @@
 //! Which objects the arguments name: `deploy/web`, `deploy web`, `web`.
 
 use serde_json::Value;
-use windlass::model::{Deployment, ObjectKey, Pod, Record as _, ReplicaSet, ReplicationController, Resource};
+use windlass::model::{
+    Deployment, ObjectKey, Pod, Record as _, ReplicaSet, ReplicationController, Resource, StatefulSet,
+};
 
 use crate::absent;
 use crate::api::Api;
@@ -10,10 +12,13 @@ use crate::exit::CommandError;
 use crate::text::harmless;
 
 /// The kind of an object that a command works on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A Deployment.
+    #[default]
     Deployment,
+    /// A StatefulSet.
+    StatefulSet,
     /// A ReplicationController.
     ReplicationController,
     /// A ReplicaSet: [`refuse_owned`] names its owner.
@@ -36,16 +41,34 @@ impl Kind {
     pub fn singular(self) -> &'static str {
         match self {
             Kind::Deployment => "deployment",
+            Kind::StatefulSet => "statefulset",
             Kind::ReplicationController => "replicationcontroller",
             Kind::ReplicaSet => "replicaset",
             Kind::Pod => "pod",
         }
     }
 
+    /// The short name for commands.
+    pub fn short(self) -> &'static str {
+        match self {
+            Kind::Deployment => "deploy",
+            Kind::StatefulSet => "sts",
+            Kind::ReplicationController => "rc",
+            Kind::ReplicaSet => "rs",
+            Kind::Pod => "pod",
+        }
+    }
+
+    /// The name in sentences.
+    pub fn title(self) -> &'static str {
+        self.resource().kind
+    }
+
     /// Where its objects are.
     pub fn resource(self) -> Resource {
         match self {
             Kind::Deployment => Deployment::RESOURCE,
+            Kind::StatefulSet => StatefulSet::RESOURCE,
             Kind::ReplicationController => ReplicationController::RESOURCE,
             Kind::ReplicaSet => ReplicaSet::RESOURCE,
             Kind::Pod => Pod::RESOURCE,
@@ -66,8 +89,11 @@ impl Kind {
             "rc" | "replicationcontroller" | "replicationcontrollers" => {
                 Some(Ok(Kind::ReplicationController))
             }
-            "ds" | "daemonset" | "daemonsets" | "sts" | "statefulset" | "statefulsets" => other(
-                "only Deployments and ReplicationControllers are supported; use `kubectl rollout status`",
+            "sts" | "statefulset" | "statefulsets" | "statefulset.apps" | "statefulsets.apps" => {
+                Some(Ok(Kind::StatefulSet))
+            }
+            "ds" | "daemonset" | "daemonsets" | "daemonset.apps" | "daemonsets.apps" => other(
+                "only Deployments, StatefulSets and ReplicationControllers are supported; use `kubectl rollout status`",
             ),
             "rs" | "replicaset" | "replicasets" | "replicaset.apps" | "replicasets.apps" => {
                 Some(Ok(Kind::ReplicaSet))
@@ -114,6 +140,9 @@ pub fn targets(objects: &Objects) -> Result<Vec<Target>, CommandError> {
         }
     }
     let all = objects.selector.is_some() || objects.all_namespaces;
+    if all && listed_kind(objects).is_some() {
+        return Ok(Vec::new());
+    }
     if targets.is_empty() && !all {
         return Err(CommandError::Usage(
             "no object: name one, such as deploy/web, or select some with -l".to_owned(),
@@ -122,7 +151,93 @@ pub fn targets(objects: &Objects) -> Result<Vec<Target>, CommandError> {
     if !targets.is_empty() && objects.selector.is_some() {
         return Err(CommandError::Usage("give either names or --selector, not both".to_owned()));
     }
+    if !targets.is_empty() && objects.all_namespaces {
+        let text = "give either names or --all-namespaces, not both; a kind may stand beside it, such as sts";
+        return Err(CommandError::Usage(text.to_owned()));
+    }
     Ok(targets)
+}
+
+/// The kind that stands alone beside `-l` or `-A`, as in `sts -l app=db`.
+fn listed_kind(objects: &Objects) -> Option<Kind> {
+    let [word] = objects.names.as_slice() else { return None };
+    Kind::parse(word)?.ok().filter(|kind| matches!(kind, Kind::Deployment | Kind::StatefulSet))
+}
+
+/// An object whose rollout a command follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkloadKey {
+    /// Its kind: Deployment or StatefulSet.
+    pub kind: Kind,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl WorkloadKey {
+    /// For messages: `deployment shop/web`.
+    pub fn described(&self) -> String {
+        format!("{} {}/{}", self.kind.singular(), self.namespace, self.name)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> String {
+        let key = ObjectKey::new(self.namespace.as_str(), self.name.as_str());
+        self.kind.resource().path_of(&key)
+    }
+
+    /// The error if it does not exist: with its namespace, and names that are alike.
+    pub async fn missing(&self, api: &Api) -> CommandError {
+        absent::error(api, &self.kind.resource(), &self.namespace, &self.name).await
+    }
+}
+
+/// The Deployments and StatefulSets of a command: those that are named, or all of one kind that are selected.
+///
+/// # Errors
+/// When they cannot be listed, there is none, or a ReplicationController is named.
+pub async fn workloads(
+    api: &Api,
+    targets: &[Target],
+    objects: &Objects,
+) -> Result<Vec<WorkloadKey>, CommandError> {
+    let is_followed = |target: &&Target| matches!(target.kind, Kind::Deployment | Kind::StatefulSet);
+    if let Some(other) = targets.iter().find(|target| !is_followed(target)) {
+        let text = format!(
+            "{}/{}: this command follows Deployments and StatefulSets",
+            other.kind.singular(),
+            other.name
+        );
+        return Err(CommandError::Argument(text));
+    }
+    if !targets.is_empty() {
+        let workload = |Target { kind, name }: &Target| WorkloadKey {
+            kind: *kind,
+            namespace: api.namespace.clone(),
+            name: name.clone(),
+        };
+        return Ok(targets.iter().map(workload).collect());
+    }
+    let kind = listed_kind(objects).unwrap_or_default();
+    let namespace = (!objects.all_namespaces).then_some(api.namespace.as_str());
+    let query: Vec<(&str, &str)> =
+        objects.selector.iter().map(|labels| ("labelSelector", labels.as_str())).collect();
+    let resource = kind.resource();
+    let listed = api.list(resource.plural, &resource.path(namespace), &query).await?;
+    let text =
+        |object: &Value, field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let found: Vec<WorkloadKey> = listed
+        .items
+        .iter()
+        .map(|object| WorkloadKey { kind, namespace: text(object, "namespace"), name: text(object, "name") })
+        .collect();
+    if found.is_empty() {
+        let place =
+            namespace.map_or("any namespace".to_owned(), |namespace| format!("namespace {namespace}"));
+        return Err(CommandError::Argument(format!("no {} in {place} is selected", kind.title())));
+    }
+    Ok(found)
 }
 
 /// Refuses ReplicaSets and pods, with the name of what controls them.
@@ -159,7 +274,9 @@ pub async fn refuse_owned(api: &Api, targets: &[Target]) -> Result<(), CommandEr
             let way = owners.join(", which is controlled by ");
             format!("{object} is controlled by {way}: name {last} instead")
         }
-        None => format!("{object} has no controller; name a Deployment or a ReplicationController"),
+        None => format!(
+            "{object} has no controller; name a Deployment, a StatefulSet or a ReplicationController"
+        ),
     };
     Err(CommandError::Argument(text))
 }
@@ -194,7 +311,20 @@ mod tests {
             assert_eq!(read(names), web, "{names:?}");
         }
         assert_eq!(read(&["deploy", "a", "rc/b"]).unwrap(), ["deployment/a", "replicationcontroller/b"]);
+        assert_eq!(read(&["sts", "db"]).unwrap(), ["statefulset/db"]);
         assert_eq!(read(&["deploy"]).unwrap(), ["deployment/deploy"], "a Deployment may have that name");
+    }
+
+    #[test]
+    fn a_kind_alone_beside_a_selector_says_what_is_selected() {
+        let objects = |names: &[&str]| Objects {
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            selector: Some("app=db".to_owned()),
+            ..Objects::default()
+        };
+        assert_eq!(targets(&objects(&["sts"])).unwrap(), []);
+        assert_eq!(listed_kind(&objects(&["sts"])), Some(Kind::StatefulSet));
+        assert!(targets(&objects(&["db"])).is_err() && targets(&objects(&["sts", "db"])).is_err());
     }
 
     #[test]

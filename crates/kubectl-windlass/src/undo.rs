@@ -1,4 +1,4 @@
-//! `undo`: takes a Deployment back to an earlier revision, once the user has seen what that changes.
+//! `undo`: takes a Deployment or StatefulSet back to an earlier revision, once the user has seen what that changes.
 
 mod warnings;
 
@@ -6,19 +6,18 @@ use std::io::{BufRead as _, Write as _};
 
 use clap::Parser as _;
 use serde_json::Value;
-use windlass::model::{Deployment, ObjectKey, Record as _, Resource};
+use windlass::model::Resource;
 
 use crate::api::Api;
 use crate::cli::{Args, Command, DryRun, GlobalArgs, UndoArgs};
 use crate::connection::connect;
 use crate::exit::{CommandError, Exit};
-use crate::explain::missing;
-use crate::history;
+use crate::history::{self, History};
 use crate::interruption::on_a_thread;
 use crate::output::Output;
 use crate::plan;
 use crate::revisions::{self, WayBack};
-use crate::target::{self, Kind};
+use crate::target::{self, Kind, Target, WorkloadKey};
 use crate::write;
 
 const AUTOSCALERS: Resource = Resource {
@@ -31,15 +30,16 @@ const AUTOSCALERS: Resource = Resource {
 /// Runs `undo`.
 ///
 /// # Errors
-/// When the Deployment or its revision cannot be found, it is paused, or the write is refused.
+/// When the object or its revision cannot be found, it is paused, or the write is refused.
 pub async fn run(global: &GlobalArgs, args: UndoArgs, output: &mut Output) -> Result<Exit, CommandError> {
     let targets = target::targets(&args.objects)?;
     let [target] = targets.as_slice() else {
-        return Err(CommandError::Usage("undo takes one Deployment: name it, such as deploy/web".to_owned()));
+        let text = "undo takes one Deployment or StatefulSet: name it, such as deploy/web";
+        return Err(CommandError::Usage(text.to_owned()));
     };
     if target.kind == Kind::ReplicationController {
         let text =
-            "only a Deployment has revisions; for a rolling update see `rolling-update OLD --rollback`";
+            "a ReplicationController has no revisions; for a rolling update see `rolling-update OLD --rollback`";
         return Err(CommandError::Argument(format!("{}/{}: {text}", target.kind.singular(), target.name)));
     }
     if !args.yes && args.dry_run == DryRun::None && !output.is_interactive {
@@ -48,25 +48,30 @@ pub async fn run(global: &GlobalArgs, args: UndoArgs, output: &mut Output) -> Re
     }
     let api = Api::new(connect(global, &|name| std::env::var(name).ok()).await?, global.request_timeout);
     target::refuse_owned(&api, &targets).await?;
-    let (namespace, name) = (api.namespace.clone(), target.name.clone());
-    let Some((deployment, history)) = history::read(&api, &namespace, &name).await? else {
-        return Err(missing(&api, &namespace, &name).await);
+    let (namespace, kind) = (api.namespace.clone(), target.kind);
+    let key = WorkloadKey { kind, namespace: namespace.clone(), name: target.name.clone() };
+    let Some(History { object: now, revisions: history, .. }) = history::read(&api, &key, false).await? else {
+        return Err(key.missing(&api).await);
     };
-    let object = format!("deployment {namespace}/{name}");
+    let object = key.described();
     let wrong = |text: String| CommandError::Argument(format!("{object}: {text}"));
     let revision = match args.to_revision {
         0 => revisions::before(&history, None),
         number => revisions::numbered(&history, number),
     };
     let revision = revision.map_err(wrong)?;
-    let WayBack { operations, difference } = revisions::way_back(&deployment, revision).map_err(wrong)?;
+    let way_back = match kind {
+        Kind::StatefulSet => revisions::way_back_of_stateful_set(&now, revision),
+        _ => revisions::way_back(&now, revision),
+    };
+    let WayBack { operations, difference } = way_back.map_err(wrong)?;
     if operations.is_empty() {
         output.note(&format!("skipped: {object} has the template of revision {} already", revision.number));
         return Ok(Exit::Success);
     }
     output.text(&difference)?;
-    preview(global, &name, revision.number, output).await?;
-    for warning in warnings::of(&deployment, &autoscalers(&api, &namespace, output).await) {
+    preview(global, target, revision.number, output).await?;
+    for warning in warnings::of(kind, &now, &autoscalers(&api, &namespace, output).await) {
         output.note(&format!("warning: {warning}"));
     }
     let done = format!("{object} rolled back to revision {}", revision.number);
@@ -82,11 +87,11 @@ pub async fn run(global: &GlobalArgs, args: UndoArgs, output: &mut Output) -> Re
         output.note("nothing was changed");
         return Ok(Exit::Error);
     }
-    let path = Deployment::RESOURCE.path_of(&ObjectKey::new(namespace.as_str(), name.as_str()));
+    let path = key.path();
     let written = if args.dry_run == DryRun::Server {
-        write::try_replace(&api, &object, &path, &deployment, operations).await
+        write::try_replace(&api, &object, &path, &now, operations).await
     } else {
-        write::replace(&api, &object, &path, &deployment, operations).await
+        write::replace(&api, &object, &path, &now, operations).await
     };
     match written {
         Err(error) if error.code() == Some(409) => {
@@ -104,11 +109,12 @@ pub async fn run(global: &GlobalArgs, args: UndoArgs, output: &mut Output) -> Re
 /// an undo does not need. A preview that cannot be made is a note.
 async fn preview(
     global: &GlobalArgs,
-    name: &str,
+    target: &Target,
     revision: i64,
     output: &mut Output,
 ) -> Result<(), CommandError> {
-    let (name, revision) = (format!("deploy/{name}"), format!("--to-revision={revision}"));
+    let (name, revision) =
+        (format!("{}/{}", target.kind.short(), target.name), format!("--to-revision={revision}"));
     let line = ["kubectl-windlass", "plan", &name, &revision, "--server-dry-run=false"];
     let parsed = Args::try_parse_from(line).map_err(|error| CommandError::Argument(error.to_string()))?;
     let Command::Plan(args) = parsed.command else { return Ok(()) };

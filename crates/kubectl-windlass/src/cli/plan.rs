@@ -11,10 +11,10 @@ use super::{Objects, duration};
 /// `plan`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PlanArgs {
-    /// The Deployment to change, or the ReplicationController to update.
+    /// The Deployment or StatefulSet to change, or the ReplicationController to update.
     #[command(flatten)]
     pub objects: Objects,
-    /// A file with the Deployment as it is to be, or - for stdin.
+    /// A file with the Deployment or StatefulSet as it is to be, or - for stdin.
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["names", "selector", "all_namespaces"])]
     pub filename: Option<String>,
     /// The image of a container. CONTAINER may be left out if there is only one. May be repeated.
@@ -32,6 +32,9 @@ pub struct PlanArgs {
     /// The strategy.
     #[arg(long, value_name = "STRATEGY", ignore_case = true)]
     pub strategy: Option<StrategyName>,
+    /// For a StatefulSet: the index below which pods keep the older template.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    pub partition: Option<i32>,
     /// How many seconds a pod must be ready before it counts as available.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i32).range(0..))]
     pub min_ready_seconds: Option<i32>,
@@ -59,7 +62,7 @@ pub struct PlanArgs {
     /// Exit with 5 if more pods exist at any step.
     #[arg(long, value_name = "N")]
     pub max_pods: Option<i64>,
-    /// Whether the server judges the Deployment and a pod of it, without keeping them.
+    /// Whether the server judges the object and a pod of it, without keeping them.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub server_dry_run: bool,
@@ -83,13 +86,14 @@ impl PlanArgs {
         Ok(())
     }
 
-    /// Whether a flag changes the Deployment.
+    /// Whether a flag changes the object.
     pub fn changes_something(&self) -> bool {
         !self.image.is_empty()
             || self.replicas.is_some()
             || self.max_surge.is_some()
             || self.max_unavailable.is_some()
             || self.strategy.is_some()
+            || self.partition.is_some()
             || self.min_ready_seconds.is_some()
             || self.to_revision.is_some()
             || self.restart

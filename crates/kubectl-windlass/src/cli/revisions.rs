@@ -30,14 +30,14 @@ pub enum HistoryFormat {
     Json,
     /// With the templates.
     Yaml,
-    /// The names of the ReplicaSets.
+    /// The names of the ReplicaSets or ControllerRevisions.
     Name,
 }
 
 /// `undo`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct UndoArgs {
-    /// The Deployment.
+    /// The Deployment or StatefulSet.
     #[command(flatten)]
     pub objects: Objects,
     /// The revision to go back to; 0 is the one before the current.

@@ -7,8 +7,8 @@ use windlass::runtime::request;
 use super::Candidate;
 use super::words::Line;
 use crate::api::Api;
-use crate::history;
-use crate::target::{self, Kind};
+use crate::history::{self, History};
+use crate::target::{self, Kind, Target, WorkloadKey};
 
 /// The most objects that are offered: more help nobody.
 const MOST: &str = "500";
@@ -53,21 +53,29 @@ pub(super) async fn objects(api: &Api, line: &Line<'_>, with_controllers: bool) 
         };
         listed.into_iter().map(|name| format!("rc/{name}"))
     };
-    let (deployments, controllers) = futures::join!(names_of(api, Kind::Deployment), controllers);
-    deployments.into_iter().chain(controllers).filter(are_known).map(Candidate::bare).collect()
+    let sets = async {
+        names_of(api, Kind::StatefulSet).await.into_iter().map(|name| format!("sts/{name}"))
+    };
+    let (deployments, sets, controllers) =
+        futures::join!(names_of(api, Kind::Deployment), sets, controllers);
+    deployments.into_iter().chain(sets).chain(controllers).filter(are_known).map(Candidate::bare).collect()
 }
 
-/// The object that the line names, if it is one of this kind.
-fn named(line: &Line<'_>, kind: Kind) -> Option<String> {
+/// The Deployment or StatefulSet that the line names.
+fn named(api: &Api, line: &Line<'_>) -> Option<WorkloadKey> {
     let objects = crate::cli::Objects { names: line.names.clone(), ..crate::cli::Objects::default() };
-    let targets = target::targets(&objects).ok()?;
-    targets.into_iter().find(|target| target.kind == kind).map(|target| target.name)
+    let targets = target::targets(&objects).ok()?.into_iter();
+    let mut targets = targets.filter(|target| matches!(target.kind, Kind::Deployment | Kind::StatefulSet));
+    let Target { kind, name } = targets.next()?;
+    Some(WorkloadKey { kind, namespace: api.namespace.clone(), name })
 }
 
-/// The revisions of the Deployment that the line names, the newest first, each with its images.
+/// The revisions of the object that the line names, the newest first, each with its images.
 pub(super) async fn revisions(api: &Api, line: &Line<'_>) -> Vec<Candidate> {
-    let Some(name) = named(line, Kind::Deployment) else { return Vec::new() };
-    let Ok(Some((_, history))) = history::read(api, &api.namespace, &name).await else { return Vec::new() };
+    let Some(key) = named(api, line) else { return Vec::new() };
+    let Ok(Some(History { revisions: history, .. })) = history::read(api, &key, false).await else {
+        return Vec::new();
+    };
     let shown = history.into_iter().rev().map(|revision| Candidate {
         word: revision.number.to_string(),
         help: if revision.is_current { format!("{} (current)", revision.images) } else { revision.images },
@@ -75,16 +83,21 @@ pub(super) async fn revisions(api: &Api, line: &Line<'_>) -> Vec<Candidate> {
     shown.collect()
 }
 
-/// The containers of a pod template, each with its image.
-pub(super) async fn containers(api: &Api, line: &Line<'_>, kind: Kind) -> Vec<Candidate> {
-    // The names of ReplicationControllers are written without their kind.
-    let name = match kind {
-        Kind::ReplicationController => line.names.first().cloned(),
-        Kind::Deployment | Kind::ReplicaSet | Kind::Pod => named(line, kind),
-    };
-    let Some(name) = name else { return Vec::new() };
-    let path = kind.resource().path_of(&ObjectKey::new(api.namespace.as_str(), name.as_str()));
-    let Ok(Some(object)) = api.get("it", &path).await else { return Vec::new() };
+/// The containers of the pod template of a Deployment or StatefulSet, each with its image.
+pub(super) async fn containers(api: &Api, line: &Line<'_>) -> Vec<Candidate> {
+    let Some(key) = named(api, line) else { return Vec::new() };
+    containers_of(api, &key.path()).await
+}
+
+/// The same of a ReplicationController, which is named without its kind.
+pub(super) async fn containers_of_controller(api: &Api, line: &Line<'_>) -> Vec<Candidate> {
+    let Some(name) = line.names.first() else { return Vec::new() };
+    let key = ObjectKey::new(api.namespace.as_str(), name.as_str());
+    containers_of(api, &Kind::ReplicationController.resource().path_of(&key)).await
+}
+
+async fn containers_of(api: &Api, path: &str) -> Vec<Candidate> {
+    let Ok(Some(object)) = api.get("it", path).await else { return Vec::new() };
     let containers = object["spec"]["template"]["spec"]["containers"].as_array();
     let shown = containers.into_iter().flatten().filter_map(|container| {
         let help = crate::text::harmless(container["image"].as_str().unwrap_or_default());

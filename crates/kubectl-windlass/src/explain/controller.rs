@@ -87,7 +87,7 @@ fn unready(
         .iter()
         .filter_map(|object| Some((Arc::new(Pod::decode(&object.to_string(), interner).ok()?), object)))
         .filter(|(pod, _)| controller.controls(&pod.meta))
-        .map(|(pod, object)| PodView::new(&pod, object, controller, false, events, now))
+        .map(|(pod, object)| PodView::new(&pod, object, &controller.meta.key.name, false, events, now))
         .filter(|pod| !pod.is_ready && !pod.is_deleting)
         .collect();
     views.sort_by_key(|pod| (!pod.is_failing, pod.created, pod.name.clone()));

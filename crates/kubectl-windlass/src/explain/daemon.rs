@@ -1,4 +1,4 @@
-//! The daemon's own knowledge of a Deployment: its earlier plans, the write that failed, and when it looks again. It is
+//! The daemon's own knowledge of a Deployment or StatefulSet: its earlier plans, the write that failed, and when it looks again. It is
 //! asked only where the user names its URL, and it never gets the credentials of the kubeconfig.
 
 use std::net::IpAddr;
@@ -15,6 +15,7 @@ use crate::api::{Api, ApiError};
 use crate::cli::ExplainArgs;
 use crate::connection::Connection;
 use crate::exit::CommandError;
+use crate::target::WorkloadKey;
 use crate::text::{age, harmless, span};
 
 /// The name of the one entry of a configuration of our own.
@@ -65,12 +66,12 @@ impl Daemon {
         Ok(Some(Daemon { api: Api::new(connection, timeout), url: url.trim_end_matches('/').to_owned() }))
     }
 
-    /// The daemon's explanation of a Deployment, as it serves it; or why there is none.
+    /// The daemon's explanation of an object, as it serves it; or why there is none.
     ///
     /// # Errors
     /// With what to do.
-    pub async fn explanation(&self, namespace: &str, name: &str) -> Result<Value, String> {
-        let path = format!("/debug/deployments/{namespace}/{name}");
+    pub async fn explanation(&self, key: &WorkloadKey) -> Result<Value, String> {
+        let path = format!("/debug/{}/{}/{}", key.kind.resource().plural, key.namespace, key.name);
         let what = format!("{}{path}", self.url);
         self.api.send(&what, request::get(&path, &[])).await.map_err(|error| advised(&error))
     }
@@ -120,7 +121,7 @@ async fn client(url: &str, token: Option<String>, authority: Option<&Path>) -> R
 fn advised(error: &ApiError) -> String {
     let advice = match error.code() {
         Some(404) => {
-            "a standby explains nothing, and neither does one whose --namespace or --selector leaves the Deployment out: \
+            "a standby explains nothing, and neither does one whose --namespace or --selector leaves the object out: \
              `kubectl get lease windlass -n kube-system` names the leader"
         }
         Some(401) => "name a token by --endpoint-token-file",

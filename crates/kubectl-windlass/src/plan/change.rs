@@ -1,4 +1,4 @@
-//! The change that is previewed: the Deployment as it would be. Pure.
+//! The change that is previewed: the Deployment or StatefulSet as it would be. Pure.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -6,21 +6,24 @@ use windlass::model::int_or_percent::IntOrPercent;
 
 use crate::cli::{PlanArgs, StrategyName};
 use crate::revisions::{self, Revision};
+use crate::target::Kind;
 use crate::text::harmless;
 
 /// The annotation that `kubectl rollout restart` writes into the template.
 const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
 
-/// Applies the flags to a Deployment. Returns what changes, in words; nothing if nothing does.
+/// Applies the flags to an object of this kind. Returns what changes, in words; nothing if nothing does.
 ///
 /// # Errors
 /// With the flag that cannot be applied, and why.
 pub fn apply(
+    kind: Kind,
     deployment: &mut Value,
     args: &PlanArgs,
     history: &[Revision],
     now: Timestamp,
 ) -> Result<Vec<String>, String> {
+    check(kind, args)?;
     let mut said = Vec::new();
     if let Some(number) = args.to_revision {
         let revision =
@@ -50,8 +53,40 @@ pub fn apply(
             said.push(format!("{name} {before} -> {wanted}"));
         }
     }
-    strategy(spec, args, &mut said)?;
+    match kind {
+        Kind::StatefulSet => partition(spec, args, &mut said)?,
+        _ => strategy(spec, args, &mut said)?,
+    }
     Ok(said)
+}
+
+/// Refuses flags that an object of this kind does not have.
+fn check(kind: Kind, args: &PlanArgs) -> Result<(), String> {
+    let of_file = "to preview another spec.updateStrategy of a StatefulSet, pass it with -f FILE";
+    let wrong: &[(&str, bool, &str)] = match kind {
+        Kind::StatefulSet => &[
+            ("--max-surge", args.max_surge.is_some(), "a StatefulSet never has more pods than replicas"),
+            ("--max-unavailable", args.max_unavailable.is_some(), of_file),
+            ("--strategy", args.strategy.is_some(), of_file),
+        ],
+        _ => &[("--partition", args.partition.is_some(), "only a StatefulSet has a partition")],
+    };
+    let wrong = wrong.iter().find(|(_, is_given, _)| *is_given);
+    wrong.map_or(Ok(()), |(flag, _, why)| Err(format!("{flag}: {why}")))
+}
+
+fn partition(spec: &mut Value, args: &PlanArgs, said: &mut Vec<String>) -> Result<(), String> {
+    let Some(wanted) = args.partition else { return Ok(()) };
+    let strategy = &mut spec["updateStrategy"];
+    if strategy["type"] == "OnDelete" {
+        return Err("--partition: a StatefulSet with the strategy OnDelete has none".to_owned());
+    }
+    let before = strategy["rollingUpdate"]["partition"].as_i64().unwrap_or(0);
+    if before != i64::from(wanted) {
+        strategy["rollingUpdate"]["partition"] = wanted.into();
+        said.push(format!("partition {before} -> {wanted}"));
+    }
+    Ok(())
 }
 
 fn strategy(spec: &mut Value, args: &PlanArgs, said: &mut Vec<String>) -> Result<(), String> {
@@ -156,7 +191,7 @@ mod tests {
             containers.iter().map(|name| json!({"name": name, "image": "nginx:1"})).collect();
         let mut deployment = json!({"spec": {"replicas": 3, "template": {"spec": {"containers": containers}},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": 0}}}});
-        let said = apply(&mut deployment, &args, &[], "2026-01-01T00:00:00Z".parse().unwrap())?;
+        let said = apply(Kind::Deployment, &mut deployment, &args, &[], "2026-01-01T00:00:00Z".parse().unwrap())?;
         Ok((deployment["spec"].take(), said))
     }
 
@@ -169,6 +204,25 @@ mod tests {
         assert!(applied(&["app", "proxy"], "--image nginx:2").unwrap_err().contains("app, proxy"));
         assert!(applied(&["app"], "--image web=nginx:2").unwrap_err().contains("no container \"web\""));
         assert!(applied(&["app"], "--image app=").unwrap_err().contains("--image"));
+    }
+
+    #[test]
+    fn a_statefulset_has_a_partition_and_no_bounds_of_a_deployment() {
+        let applied = |strategy: Value, line: &str| {
+            let all = ["kubectl-windlass", "plan", "sts/db"].into_iter().chain(line.split_whitespace());
+            let Command::Plan(args) = Args::try_parse_from(all).unwrap().command else { panic!() };
+            let mut set = json!({"spec": {"updateStrategy": strategy, "template": {"spec": {}}}});
+            apply(Kind::StatefulSet, &mut set, &args, &[], "2026-01-01T00:00:00Z".parse().unwrap())
+        };
+        let rolling = || json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 3}});
+        assert_eq!(applied(rolling(), "--partition 1").unwrap(), ["partition 3 -> 1"]);
+        assert_eq!(applied(rolling(), "--partition 3").unwrap(), [""; 0]);
+        for flag in ["--max-surge=1", "--max-unavailable=1", "--strategy=Recreate"] {
+            let name = flag.split('=').next().unwrap();
+            assert!(applied(rolling(), flag).unwrap_err().starts_with(&format!("{name}: ")), "{flag}");
+        }
+        assert!(applied(json!({"type": "OnDelete"}), "--partition 1").unwrap_err().contains("OnDelete"));
+        assert!(self::applied(&["app"], "--partition 1").unwrap_err().contains("only a StatefulSet"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The change of a Deployment, and what the server says to it.
+//! The change of a Deployment or StatefulSet, and what the server says to it.
 
 use serde_json::{Value, json};
-use windlass::model::{Deployment, ObjectKey, Pod, Record};
+use windlass::model::{ObjectKey, Pod, Record as _};
 
 use super::{change, file};
 use crate::api::{Api, ApiError};
@@ -9,9 +9,10 @@ use crate::cli::PlanArgs;
 use crate::exit::CommandError;
 use crate::revisions;
 use crate::rollout::Workload;
+use crate::target::Kind;
 use crate::write;
 
-/// The change of a Deployment, and what the server says to it.
+/// The change of an object, and what the server says to it.
 pub(super) struct Change {
     pub(super) wanted: Value,
     /// The changes, in words.
@@ -74,9 +75,14 @@ pub(super) async fn change_of(
     file: Option<Value>,
     workload: &Workload,
 ) -> Result<Change, CommandError> {
-    let object = format!("deployment {key}");
-    let (now, is_new) = (&workload.deployment, workload.deployment.is_null());
-    let history = revisions::of(now, &workload.replica_sets);
+    let kind = workload.kind;
+    let (object, title) = (format!("{} {key}", kind.singular()), the(kind));
+    let resource = format!("{}.apps", kind.resource().plural);
+    let (now, is_new) = (&workload.object, workload.object.is_null());
+    let history = match kind {
+        Kind::StatefulSet => revisions::of_stateful_set(now, &workload.revisions, None),
+        _ => revisions::of(now, &workload.replica_sets),
+    };
     let (mut wanted, mut said) = (now.clone(), Vec::new());
     match &file {
         Some(file) if is_new => {
@@ -89,22 +95,22 @@ pub(super) async fn change_of(
         None => {}
     }
     let flags = |wanted: &mut Value| {
-        let applied = change::apply(wanted, args, &history, api.now());
+        let applied = change::apply(kind, wanted, args, &history, api.now());
         applied.map_err(|error| CommandError::Argument(format!("{object}: {error}")))
     };
     let mut of_flags = flags(&mut wanted)?;
     let mut change = Change::of(wanted, said, workload.unreadable.clone());
     let mut is_judged = false;
     if change.wanted["spec"] != now["spec"] && args.server_dry_run {
-        match try_deployment(api, &object, now, &change.wanted).await {
+        match try_object(api, kind, &object, now, &change.wanted).await {
             Ok(judged) => {
                 (change.wanted, is_judged) = (judged, true);
-                change.checked.push("the Deployment");
+                change.checked.push(title);
             }
             // The namespace of a new one may be made only with it.
             Err(error) if error.code() == Some(404) && !is_new => return Err(error.into()),
-            Err(error) if is_not_judged(&error, "deployments.apps") => {
-                change.unjudged.push(format!("the Deployment by the server ({error})"));
+            Err(error) if is_not_judged(&error, &resource) => {
+                change.unjudged.push(format!("{title} by the server ({error})"));
                 if let Some(file) = file.as_ref().filter(|_| !is_new) {
                     // Without the server's defaults, what the file leaves out cannot be told from what it removes.
                     change.wanted = now.clone();
@@ -142,13 +148,25 @@ pub(super) async fn change_of(
     Ok(change)
 }
 
-async fn try_deployment(api: &Api, what: &str, now: &Value, wanted: &Value) -> Result<Value, ApiError> {
+/// A kind in the list of what was checked.
+fn the(kind: Kind) -> &'static str {
+    if kind == Kind::StatefulSet { "the StatefulSet" } else { "the Deployment" }
+}
+
+async fn try_object(
+    api: &Api,
+    kind: Kind,
+    what: &str,
+    now: &Value,
+    wanted: &Value,
+) -> Result<Value, ApiError> {
+    let resource = kind.resource();
     if now.is_null() {
         let namespace = wanted["metadata"]["namespace"].as_str();
-        return write::try_create(api, what, &Deployment::RESOURCE.path(namespace), wanted).await;
+        return write::try_create(api, what, &resource.path(namespace), wanted).await;
     }
     let key = |field: &str| now["metadata"][field].as_str().unwrap_or_default();
-    let path = Deployment::RESOURCE.path_of(&ObjectKey::new(key("namespace"), key("name")));
+    let path = resource.path_of(&ObjectKey::new(key("namespace"), key("name")));
     let operations = vec![json!({"op": "replace", "path": "/spec", "value": wanted["spec"]})];
     write::try_replace(api, what, &path, now, operations).await
 }

@@ -1,4 +1,4 @@
-//! The Deployments of a file, and what they make of those that exist.
+//! The Deployments and StatefulSets of a file, and what they make of those that exist.
 
 use serde_json::{Map, Value};
 use windlass_manifest::{ManifestObject, Origin};
@@ -12,20 +12,22 @@ use crate::text::harmless;
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The fields that a preview reads and writes by name; each must be a map where it is present.
-const MAPS: [&str; 7] = [
+const MAPS: [&str; 9] = [
     "spec",
     "spec.strategy",
     "spec.strategy.rollingUpdate",
+    "spec.updateStrategy",
+    "spec.updateStrategy.rollingUpdate",
     "spec.template",
     "spec.template.metadata",
     "spec.template.metadata.annotations",
     "spec.template.spec",
 ];
 
-/// The Deployments of a file, or of stdin, and what else is in it.
+/// The Deployments and StatefulSets of a file, or of stdin, and what else is in it.
 ///
 /// # Errors
-/// When the file cannot be read, or holds no Deployment or one that is none.
+/// When the file cannot be read, or holds none of these or one that is none.
 pub async fn read(file: &str, output: &mut Output) -> Result<(Vec<Value>, Vec<String>), CommandError> {
     let wrong = |problem: String| CommandError::Argument(format!("-f {file}: {}", harmless(&problem)));
     let path = file.to_owned();
@@ -44,12 +46,12 @@ pub async fn read(file: &str, output: &mut Output) -> Result<(Vec<Value>, Vec<St
             let ManifestObject { body, kind, origin, .. } =
                 found.map_err(|defect| wrong(defect.to_string()))?;
             let name = body["metadata"]["name"].as_str().map(harmless);
-            let is_deployment = kind == "Deployment" && body["apiVersion"] == "apps/v1";
+            let is_known = ["Deployment", "StatefulSet"].contains(&&*kind) && body["apiVersion"] == "apps/v1";
             match name {
-                Some(name) if !is_deployment => others.push(format!("{} {name}", harmless(&kind))),
+                Some(name) if !is_known => others.push(format!("{} {name}", harmless(&kind))),
                 Some(name) => {
                     check_shape(&body)
-                        .map_err(|why| wrong(format!("Deployment {name} ({origin}): {why}")))?;
+                        .map_err(|why| wrong(format!("{} {name} ({origin}): {why}", harmless(&kind))))?;
                     deployments.push(body);
                 }
                 None => others.push(format!("{} without a name ({origin})", harmless(&kind))),
@@ -57,12 +59,12 @@ pub async fn read(file: &str, output: &mut Output) -> Result<(Vec<Value>, Vec<St
         }
     }
     if deployments.is_empty() {
-        return Err(wrong("it has no Deployment of apps/v1, and nothing else is previewed".to_owned()));
+        return Err(wrong("it has no Deployment or StatefulSet of apps/v1, and nothing else is previewed".to_owned()));
     }
     Ok((deployments, others))
 }
 
-/// Refuses what is not built as a Deployment.
+/// Refuses what is not built as a Deployment or StatefulSet.
 fn check_shape(deployment: &Value) -> Result<(), String> {
     for path in MAPS {
         let value = path.split('.').fold(deployment, |value, field| &value[field]);

@@ -17,6 +17,7 @@ use crate::api::Api;
 use crate::cli::{PlanArgs, RollingUpdateArgs};
 use crate::exit::CommandError;
 use crate::rolling_update::prepare;
+use crate::target::Kind;
 use crate::text::harmless;
 use crate::write;
 
@@ -29,6 +30,7 @@ pub(super) fn check(args: &PlanArgs) -> Result<(), String> {
         ("--strategy", args.strategy.is_some()),
         ("--to-revision", args.to_revision.is_some()),
         ("--restart", args.restart),
+        ("--partition", args.partition.is_some()),
     ] {
         if is_given {
             return Err(format!("{flag}: a rolling update of a ReplicationController has no such flag"));
@@ -184,7 +186,7 @@ pub(super) async fn judge(api: &Api, args: &PlanArgs, name: &str) -> Result<Repo
     let replicas = i64::from(desired);
     Ok(Report {
         object: format!("ReplicationController {key}"),
-        is_rolling_update: true,
+        kind: Kind::ReplicationController,
         replicas,
         said,
         quota: limits::quota_lines(&headrooms, &with, &without),
@@ -199,6 +201,8 @@ pub(super) async fn judge(api: &Api, args: &PlanArgs, name: &str) -> Result<Repo
         refusal,
         checked,
         unjudged,
-        is_paused: false,
+        held: None,
+        bounds: None,
+        claims: Vec::new(),
     })
 }

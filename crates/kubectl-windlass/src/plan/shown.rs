@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use windlass::plan::preview::{End, Preview, Step};
 
-use super::{Report, limits};
-use crate::text::{columns, counted, span};
+use super::{Report, limits, stateful_set};
+use crate::target::Kind;
+use crate::text::{columns, counted, harmless, span};
 
 /// The rows of the table: a heading, and a row for each step.
 fn rows(preview: &Preview) -> Vec<Vec<String>> {
@@ -16,18 +17,23 @@ fn rows(preview: &Preview) -> Vec<Vec<String>> {
     };
     let mut heads = vec!["STEP".to_owned(), "AFTER".to_owned()];
     heads.extend(preview.parts.iter().map(head));
-    heads.extend(["PODS".to_owned(), "AVAILABLE".to_owned(), String::new()]);
+    heads.extend(["PODS", "AVAILABLE"].map(str::to_owned));
+    let names_pods = preview.steps.iter().any(|step| !step.changes.is_empty());
+    heads.push(if names_pods { "CHANGES".to_owned() } else { String::new() });
     let mut rows = vec![heads];
     let last = preview.steps.len().saturating_sub(1);
     for (nth, step) in preview.steps.iter().enumerate() {
         let mut row = vec![nth.to_string(), span(step.after)];
         row.extend(preview.parts.iter().map(|part| size(step, &part.name).to_string()));
         row.extend([step.pods.to_string(), step.available.to_string()]);
-        row.push(match preview.end {
+        let mut remarks = vec![stateful_set::changes(&step.changes)];
+        remarks.push(match preview.end {
             End::Complete if nth == last => "complete".to_owned(),
             _ if step.refused > 0 => format!("{} refused", step.refused),
             _ => String::new(),
         });
+        remarks.retain(|remark| !remark.is_empty());
+        row.push(remarks.join("; "));
         rows.push(row);
     }
     rows
@@ -40,6 +46,9 @@ fn size(step: &Step, name: &str) -> i32 {
 fn heading(report: &Report) -> String {
     let change = if report.said.is_empty() { "no change".to_owned() } else { report.said.join(", ") };
     let Report { preview, replicas, .. } = report;
+    if let Some(bounds) = &report.bounds {
+        return format!("{}: {change}. {}: {bounds}", report.object, counted(*replicas, "replica"));
+    }
     format!(
         "{}: {change}. {}, never more than {} pods, never fewer than {} available",
         report.object,
@@ -57,18 +66,22 @@ fn remarks(report: &Report) -> Vec<(&'static str, String)> {
     lines.push(match preview.end {
         _ if report.said.is_empty() => ("end", "nothing to roll out".to_owned()),
         End::Complete => ("end", format!("complete after about {} if {law}", span(preview.took))),
-        End::Stuck if report.is_rolling_update => {
+        End::Stuck if report.kind == Kind::ReplicationController => {
             ("end", format!("stuck: no progress any more after {}, if {law}", span(preview.took)))
         }
         End::Stuck => {
             ("end", format!("stuck: the progress deadline passes after {}, if {law}", span(preview.took)))
         }
-        End::Waits if report.is_paused => {
-            let text = "paused: nothing happens until `kubectl rollout resume`; sizes alone are followed";
-            ("end", text.to_owned())
-        }
-        End::Waits => ("end", format!("not complete after {}, and nothing more happens", span(preview.took))),
+        End::Waits => match &report.held {
+            Some(held) => ("end", held.clone()),
+            None => {
+                let waits = preview.waits_for.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+                let waits = if waits.is_empty() { waits } else { format!(": {}", harmless(&waits)) };
+                ("end", format!("not complete after {}, and nothing more happens{waits}", span(preview.took)))
+            }
+        },
     });
+    lines.extend(report.claims.iter().cloned());
     if let Some((nth, step)) = preview.lowest() {
         lines.push(("lowest", format!("{} available at step {nth}", step.available)));
     }
@@ -176,8 +189,15 @@ pub(super) fn json(report: &Report) -> Value {
                     .iter()
                     .map(|part| (part.name.to_string(), size(step, &part.name).into()))
                     .collect();
-                json!({"afterSeconds": step.after.as_secs(), "replicaSets": sizes, "pods": step.pods,
-                       "available": step.available, "refused": step.refused})
+                let mut shown = json!({"afterSeconds": step.after.as_secs(), "pods": step.pods,
+                       "available": step.available, "refused": step.refused});
+                if report.kind == Kind::StatefulSet {
+                    shown["revisions"] = sizes.into();
+                    shown["changes"] = stateful_set::changes_data(&step.changes);
+                } else {
+                    shown["replicaSets"] = sizes.into();
+                }
+                shown
             })
             .collect();
         let end = match preview.end {
@@ -188,6 +208,7 @@ pub(super) fn json(report: &Report) -> Value {
         json!({"steps": steps, "end": end, "tookSeconds": preview.took.as_secs()})
     };
     let mut object = of(&report.preview);
+    let waits: Vec<String> = report.preview.waits_for.iter().map(ToString::to_string).collect();
     let more = json!({
         "kind": "Plan",
         "object": report.object,
@@ -198,6 +219,9 @@ pub(super) fn json(report: &Report) -> Value {
         "lowestAvailable": report.preview.lowest().map(|(_, step)| step.available),
         "mostPods": report.preview.most(),
         "readyAfterSeconds": report.ready_after.as_secs(),
+        "waitsFor": waits,
+        "held": report.held,
+        "claims": report.claims.iter().map(|(_, line)| line).collect::<Vec<_>>(),
         "refusal": report.refusal,
         "quota": report.quota,
         "disruptionBudgets": report.budgets,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use windlass::plan::Reason;
 use windlass::plan::deployment::PlanReason;
 
 use super::pods::PodView;
@@ -34,11 +35,14 @@ impl FailingPods {
         if assessment.verdict == Verdict::Paused {
             return Some("the Deployment is paused".to_owned());
         }
-        let failure = assessment.reasons.iter().find(|reason| {
-            matches!(reason, PlanReason::ReplicaFailure { .. } | PlanReason::CreateLimit { .. })
-        });
-        if let Some(failure) = failure {
+        if let Some(failure) = assessment.reasons.iter().find(|reason| is_refusal(reason)) {
             return Some(failure.to_string());
+        }
+        if let Some(refusal) = &assessment.refusal {
+            return Some(refusal.clone());
+        }
+        if !assessment.by_hand.is_empty() && assessment.pods.is_empty() && assessment.then.is_none() {
+            return Some("with the strategy OnDelete a user deletes the older pods".to_owned());
         }
         let unready: Vec<&PodView> = assessment.pods.iter().filter(|pod| pod.is_new).collect();
         self.lasting(&unready, assessment.now, patience)
@@ -57,6 +61,16 @@ impl FailingPods {
             let text = format!("{}: {}", first.name, first.state);
             if first.reason.is_empty() { text } else { format!("{text}: {}", first.reason) }
         })
+    }
+}
+
+/// Whether the API server refuses pods or ReplicaSets, or would refuse the pods of a StatefulSet.
+fn is_refusal(reason: &Reason) -> bool {
+    match reason {
+        Reason::Sizes(reason) => {
+            matches!(reason, PlanReason::ReplicaFailure { .. } | PlanReason::CreateLimit { .. })
+        }
+        Reason::Nodes(_) | Reason::Ordinals(_) => false,
     }
 }
 

@@ -1,13 +1,14 @@
 //! An assessment as JSON. Fields are only ever added.
 
 use serde_json::{Value, json};
-use windlass::plan::deployment::PlanReason;
+use windlass::plan::Reason;
 
-use super::{Assessment, SetView};
+use super::{Assessment, PartView};
+use crate::target::Kind;
 
 /// The reasons as the daemon publishes them, each with its sentence.
-pub fn why(reasons: &[PlanReason]) -> Value {
-    let of = |reason: &PlanReason| {
+pub fn why(reasons: &[Reason]) -> Value {
+    let of = |reason: &Reason| {
         let mut value = serde_json::to_value(reason).unwrap_or_default();
         value["text"] = json!(reason.to_string());
         value
@@ -24,9 +25,9 @@ pub fn counts(assessment: &Assessment) -> Value {
     })
 }
 
-/// One ReplicaSet.
-pub fn replica_set(view: &SetView) -> Value {
-    let SetView { name, is_new, desired, replicas, ready, available, states } = view;
+/// The pods of a ReplicaSet or revision.
+pub fn part(view: &PartView) -> Value {
+    let PartView { name, is_new, desired, replicas, ready, available, states } = view;
     let states: serde_json::Map<String, Value> =
         states.iter().map(|(state, count)| (state.clone(), json!(count))).collect();
     json!({
@@ -39,20 +40,32 @@ pub fn replica_set(view: &SetView) -> Value {
 pub fn assessment(assessment: &Assessment, next: &[String]) -> Value {
     let text = |at: Option<jiff::Timestamp>| at.map(|at| at.to_string());
     let mut value = json!({
-        "kind": "Deployment", "namespace": assessment.namespace, "name": assessment.name, "uid": assessment.uid,
+        "kind": assessment.kind.title(), "namespace": assessment.namespace, "name": assessment.name,
+        "uid": assessment.uid,
         "revision": assessment.revision, "generation": assessment.generation,
         "verdict": assessment.verdict, "since": text(assessment.since), "counts": counts(assessment),
         "why": why(&assessment.reasons), "writes": assessment.writes, "pods": assessment.pods,
-        "replicaSets": assessment.replica_sets.iter().map(replica_set).collect::<Value>(),
         "deadline": text(assessment.deadline),
         "secondsLeft": assessment.estimate.map(|left| left.as_secs()),
         "next": next, "acts": assessment.acts, "unreadable": assessment.unreadable,
         "isPartial": assessment.is_partial, "conditions": assessment.conditions,
         "time": assessment.now.to_string(),
     });
+    let parts: Value = assessment.parts.iter().map(part).collect();
+    let mut lists = vec!["why", "writes", "pods"];
+    if assessment.kind == Kind::StatefulSet {
+        value["revisions"] = parts;
+        value["claims"] = json!(assessment.claims);
+        value["desiredNew"] = json!(assessment.desired_new);
+        value["refusal"] = json!(assessment.refusal);
+        lists.extend(["revisions", "claims"]);
+    } else {
+        value["replicaSets"] = parts;
+        lists.push("replicaSets");
+    }
     if assessment.is_partial {
         // An empty list would say that there are none.
-        for unknown in ["why", "writes", "pods", "replicaSets"] {
+        for unknown in lists {
             value[unknown] = Value::Null;
         }
     }

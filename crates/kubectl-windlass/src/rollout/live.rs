@@ -1,79 +1,84 @@
 //! Reads the objects of a rollout from the API server: the only file of this module that waits.
 
 use serde_json::Value;
-use windlass::model::{Deployment, Interner, ObjectKey, Pod, Record, ReplicaSet, Resource};
+use windlass::model::{
+    ControllerRevision, Deployment, Interner, PersistentVolumeClaim, Pod, Record, ReplicaSet, Resource,
+    StatefulSet,
+};
+use windlass::plan::Reason;
+use windlass::plan::statefulset::PlanReason;
 use windlass::runtime::request;
 
 use super::pods::SHOWN;
 use super::{Assessment, Workload};
 use crate::api::{Api, ApiError};
 use crate::exit::CommandError;
+use crate::target::{Kind, WorkloadKey};
 
 /// Events, of the core group: each API server serves them, whichever API a client wrote them with.
 const EVENTS: Resource = Resource { group: "", version: "v1", kind: "Event", plural: "events" };
 
-/// Reads a Deployment, what it selects, and the events of the pods that are in its way. `None` if it does not exist.
+/// Reads a Deployment or StatefulSet, and the objects that tell its rollout. `None` if it does not exist.
 ///
 /// # Errors
-/// When the Deployment cannot be read. What else the user may not read is noted in the workload.
-pub async fn read(api: &Api, namespace: &str, name: &str) -> Result<Option<Workload>, CommandError> {
-    let path = Deployment::RESOURCE.path_of(&ObjectKey::new(namespace, name));
-    let what = format!("deployment {namespace}/{name}");
-    let Some(deployment) = api.get(&what, &path).await? else { return Ok(None) };
+/// When the object itself cannot be read. What else the user may not read is noted in the workload.
+pub async fn read(api: &Api, key: &WorkloadKey) -> Result<Option<Workload>, CommandError> {
+    let what = key.described();
+    let Some(object) = api.get(&what, &key.path()).await? else { return Ok(None) };
     let selector =
-        label_selector(&deployment).map_err(|error| CommandError::Unreadable { object: what, error })?;
-    let mut workload = Workload { deployment, ..Workload::default() };
-    if let Some(labels) = selector {
-        let query = [("labelSelector", labels.as_str())];
-        for resource in [ReplicaSet::RESOURCE, Pod::RESOURCE] {
-            let listed = api.list(resource.plural, &resource.path(Some(namespace)), &query).await;
-            let items = match listed {
-                Ok(listed) => listed.items,
-                Err(error) if error.is_forbidden() => {
-                    workload.unreadable.push(error.to_string());
-                    workload.is_partial = true;
-                    continue;
-                }
-                Err(error) => return Err(error.into()),
-            };
-            if resource == Pod::RESOURCE { workload.pods = items } else { workload.replica_sets = items }
+        label_selector(key.kind, &object).map_err(|error| CommandError::Unreadable { object: what, error })?;
+    let mut workload = Workload { kind: key.kind, object, ..Workload::default() };
+    for (resource, labels) in selector.iter().flat_map(|labels| parts(key.kind, labels)) {
+        let query = labels.map(|labels| ("labelSelector", labels));
+        let listed =
+            api.list(resource.plural, &resource.path(Some(&key.namespace)), query.as_slice()).await;
+        let items = match listed {
+            Ok(listed) => listed.items,
+            Err(error) if error.is_forbidden() => {
+                workload.unreadable.push(error.to_string());
+                workload.is_partial = true;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        match resource {
+            ReplicaSet::RESOURCE => workload.replica_sets = items,
+            ControllerRevision::RESOURCE => workload.revisions = items,
+            PersistentVolumeClaim::RESOURCE => workload.claims = items,
+            _ => workload.pods = items,
         }
     }
     Ok(Some(workload))
 }
 
-/// Reads a Deployment and the ReplicaSets that it selects. `None` if it does not exist.
-///
-/// # Errors
-/// When one of them cannot be read.
-pub async fn read_history(
-    api: &Api,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<(Value, Vec<Value>)>, CommandError> {
-    let path = Deployment::RESOURCE.path_of(&ObjectKey::new(namespace, name));
-    let what = format!("deployment {namespace}/{name}");
-    let Some(deployment) = api.get(&what, &path).await? else { return Ok(None) };
-    let selector =
-        label_selector(&deployment).map_err(|error| CommandError::Unreadable { object: what, error })?;
-    let Some(labels) = selector else { return Ok(Some((deployment, Vec::new()))) };
-    let query = [("labelSelector", labels.as_str())];
-    let listed = api.list("replicasets", &ReplicaSet::RESOURCE.path(Some(namespace)), &query).await?;
-    Ok(Some((deployment, listed.items)))
+/// The lists that tell the rollout of an object with this selector, each with the labels that it is restricted to. The
+/// pods and claims of a StatefulSet are found by their names, which those of others may have.
+pub fn parts(kind: Kind, labels: &str) -> Vec<(Resource, Option<&str>)> {
+    match kind {
+        Kind::StatefulSet => vec![
+            (ControllerRevision::RESOURCE, Some(labels)),
+            (Pod::RESOURCE, None),
+            (PersistentVolumeClaim::RESOURCE, None),
+        ],
+        _ => vec![(ReplicaSet::RESOURCE, Some(labels)), (Pod::RESOURCE, Some(labels))],
+    }
 }
 
-/// The label selector of a Deployment as a query parameter; `None` where it selects nothing or everything.
+/// The label selector of a Deployment or StatefulSet as a query parameter; `None` where it selects nothing or everything.
 ///
 /// # Errors
-/// When the object is not a Deployment.
-pub fn label_selector(deployment: &Value) -> Result<Option<String>, serde_json::Error> {
-    let deployment: Deployment = super::decode(deployment, &mut Interner::default())?;
-    let selector = &deployment.selector;
+/// When the object is not what its kind says.
+pub fn label_selector(kind: Kind, object: &Value) -> Result<Option<String>, serde_json::Error> {
+    let interner = &mut Interner::default();
+    let selector = match kind {
+        Kind::StatefulSet => super::decode::<StatefulSet>(object, interner)?.selector,
+        _ => super::decode::<Deployment>(object, interner)?.selector,
+    };
     let selects = selector.defect().is_none() && !selector.selects_everything();
     Ok(selects.then(|| selector.to_string()))
 }
 
-/// Reads the events of a pod.
+/// Reads the events of an object.
 ///
 /// # Errors
 /// When they cannot be read.
@@ -84,7 +89,12 @@ pub async fn events_of(api: &Api, namespace: &str, uid: &str) -> Result<Vec<Valu
     Ok(answer["items"].as_array().cloned().unwrap_or_default())
 }
 
-/// The pods whose events say more than the objects: the first of those that are in the way.
+/// The objects whose events say more than they do themselves: the first pods and claims that are in the way, and a
+/// StatefulSet whose pods are refused, which tells so in an event alone.
 pub fn worth_events(assessment: &Assessment) -> Vec<String> {
-    assessment.pods.iter().take(SHOWN).map(|pod| pod.uid.clone()).collect()
+    let pods = assessment.pods.iter().take(SHOWN).map(|pod| pod.uid.clone());
+    let claims = assessment.claims.iter().filter(|claim| !claim.uid.is_empty()).take(SHOWN);
+    let creates = |reason: &Reason| matches!(reason, Reason::Ordinals(PlanReason::Creating { .. }));
+    let own = assessment.reasons.iter().any(creates).then(|| assessment.uid.clone());
+    pods.chain(claims.map(|claim| claim.uid.clone())).chain(own).collect()
 }

@@ -1,17 +1,18 @@
-//! The assessment of a Deployment by its status alone. Without its ReplicaSets or its pods nothing is planned, and no
-//! reason is given: a list that may not be read is no empty one.
+//! The assessment of an object by its status alone. Without its ReplicaSets, its pods or its claims nothing is planned,
+//! and no reason is given: a list that may not be read is no empty one.
 
 use jiff::Timestamp;
 use serde_json::Value;
-use windlass::model::{Deployment, condition};
+use windlass::model::{Deployment, Meta, condition};
 use windlass::plan::deployment::progress::PROGRESSING;
 use windlass::plan::deployment::revision;
 
 use super::last_writes::LastWrites;
 use super::{Assessment, Counts, Verdict, verdict};
+use crate::target::Kind;
 use crate::text::harmless;
 
-/// The assessment by the status.
+/// The assessment of a Deployment by its status.
 pub(super) fn assess(
     deployment: &Deployment,
     object: &Value,
@@ -21,17 +22,12 @@ pub(super) fn assess(
 ) -> Assessment {
     let status = &deployment.status;
     let verdict = verdict::by_status(deployment, last, now);
+    let base = of_object(Kind::Deployment, &deployment.meta, object, last, unreadable, now);
     Assessment {
-        namespace: deployment.meta.key.namespace.to_string(),
-        name: deployment.meta.key.name.to_string(),
-        uid: deployment.meta.uid.to_string(),
-        generation: deployment.meta.generation,
         observed_generation: status.observed_generation,
         revision: deployment.annotations.get(revision::REVISION).and_then(|text| text.parse().ok()),
         verdict,
         since: since(verdict, deployment, last),
-        reasons: Vec::new(),
-        writes: Vec::new(),
         counts: Counts {
             desired: deployment.replicas.into(),
             replicas: status.replicas.into(),
@@ -39,9 +35,41 @@ pub(super) fn assess(
             ready: status.ready.into(),
             available: status.available.into(),
         },
+        desired_new: deployment.replicas.into(),
+        ..base
+    }
+}
+
+/// What every object says alike, without its status.
+pub(super) fn of_object(
+    kind: Kind,
+    meta: &Meta,
+    object: &Value,
+    last: &LastWrites,
+    unreadable: &[String],
+    now: Timestamp,
+) -> Assessment {
+    Assessment {
+        kind,
+        namespace: meta.key.namespace.to_string(),
+        name: meta.key.name.to_string(),
+        uid: meta.uid.to_string(),
+        generation: meta.generation,
+        observed_generation: 0,
+        revision: None,
+        verdict: Verdict::Unfinished,
+        since: None,
+        reasons: Vec::new(),
+        refusal: None,
+        writes: Vec::new(),
+        counts: Counts::default(),
+        desired_new: 0,
+        then: None,
+        by_hand: Vec::new(),
         conditions: conditions(object),
-        replica_sets: Vec::new(),
+        parts: Vec::new(),
         pods: Vec::new(),
+        claims: Vec::new(),
         deadline: None,
         estimate: None,
         acts: last.status.clone(),

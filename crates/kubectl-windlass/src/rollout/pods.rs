@@ -6,14 +6,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
-use windlass::model::{Phase, Pod, ReplicaSet};
+use windlass::model::{Phase, Pod};
 
 use crate::text::{age, harmless};
 
 /// The pods whose events are read, and which are shown one by one.
 pub const SHOWN: usize = 5;
 
-/// A pod of the Deployment.
+/// A pod of the object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodView {
@@ -21,9 +21,9 @@ pub struct PodView {
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// The ReplicaSet or ReplicationController that owns it.
+    /// The ReplicaSet or ReplicationController that owns it; of a StatefulSet, the pod's revision.
     pub owner: String,
-    /// Whether the owner is the new one.
+    /// Whether it has the new template.
     pub is_new: bool,
     /// The node that it is bound to.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,7 +65,7 @@ impl PodView {
     pub fn new(
         pod: &Arc<Pod>,
         object: &Value,
-        owner: &ReplicaSet,
+        owner: &str,
         is_new: bool,
         events: &BTreeMap<String, Vec<Value>>,
         now: Timestamp,
@@ -85,22 +85,8 @@ impl PodView {
             (Phase::Running, None) => ("not ready".to_owned(), false),
         };
         let message = pod.waiting.as_ref().and_then(|waiting| waiting.message.as_deref());
-        let warning = newest_warning(events);
         let composed = |message: Option<&str>, clean: &dyn Fn(&str) -> String| {
-            let message = message.map(clean);
-            let told = warning.map(|event| told(event, clean, now));
-            match (message, told) {
-                // Mostly they say the same, and the event knows how often.
-                (Some(message), Some((text, times)))
-                    if text.contains(&message) || message.contains(&text) =>
-                {
-                    format!("{message}{times}")
-                }
-                (Some(message), Some((text, times))) => format!("{message}; {text}{times}"),
-                (Some(message), None) => message,
-                (None, Some((text, times))) => format!("{text}{times}"),
-                (None, None) => String::new(),
-            }
+            with_event(message.map(clean), events, clean, now)
         };
         let whole_message = message.map(|message| whole(object, message));
         let (reason, whole_reason) = (composed(message, &harmless), composed(whole_message, &str::to_owned));
@@ -108,7 +94,7 @@ impl PodView {
         PodView {
             name: pod.meta.key.name.to_string(),
             uid,
-            owner: owner.meta.key.name.to_string(),
+            owner: owner.to_owned(),
             is_new,
             node: pod.node().map(|node| node.to_string()),
             state,
@@ -127,6 +113,26 @@ impl PodView {
     /// The state for a summary that counts pods.
     pub fn summary(&self) -> String {
         self.state.clone()
+    }
+}
+
+/// A message, and the newest warning event beside it.
+pub fn with_event(
+    message: Option<String>,
+    events: &[Value],
+    clean: &dyn Fn(&str) -> String,
+    now: Timestamp,
+) -> String {
+    let told = newest_warning(events).map(|event| told(event, clean, now));
+    match (message, told) {
+        // Mostly they say the same, and the event knows how often.
+        (Some(message), Some((text, times))) if text.contains(&message) || message.contains(&text) => {
+            format!("{message}{times}")
+        }
+        (Some(message), Some((text, times))) => format!("{message}; {text}{times}"),
+        (Some(message), None) => message,
+        (None, Some((text, times))) => format!("{text}{times}"),
+        (None, None) => String::new(),
     }
 }
 
@@ -153,12 +159,13 @@ fn unready_since(object: &Value) -> Option<Timestamp> {
 }
 
 /// When an event happened last: each API and each client writes another field.
-fn happened(event: &Value) -> Option<Timestamp> {
+pub(super) fn happened(event: &Value) -> Option<Timestamp> {
     let fields = ["/series/lastObservedTime", "/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"];
     fields.iter().find_map(|field| event.pointer(field)?.as_str()?.parse().ok())
 }
 
-fn newest_warning(events: &[Value]) -> Option<&Value> {
+/// The newest warning among events.
+pub(super) fn newest_warning(events: &[Value]) -> Option<&Value> {
     events.iter().filter(|event| event["type"] == "Warning").max_by_key(|event| happened(event))
 }
 

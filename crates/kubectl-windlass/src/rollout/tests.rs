@@ -1,5 +1,6 @@
 use serde_json::json;
-use windlass::plan::deployment::PlanReason;
+use windlass::model::Deployment;
+use windlass::plan::deployment::{self as planner, Observed, PlanReason, explain};
 
 use super::failing_pods::FailingPods;
 use super::*;
@@ -73,7 +74,7 @@ fn stuck() -> Workload {
     let event = json!({"type": "Warning", "reason": "Failed", "message": "Failed to pull image: not found",
                        "count": 9, "lastTimestamp": "2026-01-01T00:01:46Z"});
     Workload {
-        deployment,
+        object: deployment,
         replica_sets: vec![replica_set(1, 3, 3), replica_set(2, 1, 0)],
         pods: ["web-1-a", "web-1-b", "web-1-c"]
             .map(|name| ready(name, "web-1"))
@@ -99,12 +100,8 @@ fn a_rollout_that_waits_for_a_broken_pod_is_explained_with_its_events() {
         pod.reason,
         "Back-off pulling image \"app:2\"; Failed: Failed to pull image: not found (9 times, last 14s ago)"
     );
-    let kinds: Vec<&PlanReason> = web
-        .reasons
-        .iter()
-        .filter(|reason| matches!(reason, PlanReason::OldPodsStay { staying: 3, .. }))
-        .collect();
-    assert_eq!(kinds.len(), 1, "{:?}", web.reasons);
+    let stay = |reason: &&Reason| matches!(reason, Reason::Sizes(PlanReason::OldPodsStay { staying: 3, .. }));
+    assert_eq!(web.reasons.iter().filter(stay).count(), 1, "{:?}", web.reasons);
 }
 
 #[test]
@@ -130,7 +127,7 @@ fn the_reasons_are_the_planners_own() {
     let workload = stuck();
     let now = at("00:02:00");
     let interner = &mut Interner::default();
-    let deployment: Deployment = decode(&workload.deployment, interner).unwrap();
+    let deployment: Deployment = decode(&workload.object, interner).unwrap();
     let owned = workload
         .replica_sets
         .iter()
@@ -146,11 +143,12 @@ fn the_reasons_are_the_planners_own() {
     let settled = planner::progress::settle(&observed, &plan, &planner::progress::Outcome::after(0));
     let mut expected = plan.reasons.clone();
     expected.extend(explain::progress(&deployment, &plan, &settled.status));
+    let expected: Vec<Reason> = expected.into_iter().map(Reason::from).collect();
     assert_eq!(assess(&workload, now).unwrap().reasons, expected);
 }
 
 fn set_condition(workload: &mut Workload, reason: &str, updated: &str) {
-    let condition = &mut workload.deployment["status"]["conditions"][0];
+    let condition = &mut workload.object["status"]["conditions"][0];
     condition["reason"] = json!(reason);
     condition["lastUpdateTime"] = json!(format!("2026-01-01T{updated}Z"));
 }
@@ -170,7 +168,7 @@ fn a_deadline_of_an_earlier_template_is_no_failure_until_the_own_one_passes() {
 #[test]
 fn a_generation_that_nobody_observes_is_reported_after_five_seconds() {
     let mut web = stuck();
-    web.deployment["status"]["observedGeneration"] = json!(3);
+    web.object["status"]["observedGeneration"] = json!(3);
     assert_eq!(assess(&web, at("00:00:24")).unwrap().verdict, Verdict::Waiting);
     let later = assess(&web, at("00:00:25")).unwrap();
     assert_eq!((later.verdict, later.since), (Verdict::Unobserved, Some(at("00:00:20"))));
@@ -183,17 +181,17 @@ fn each_state_has_its_word() {
         change(&mut web);
         assess(&web, at("00:02:00")).unwrap().verdict.word()
     };
-    assert_eq!(verdict(|web| web.deployment["spec"]["paused"] = json!(true)), "paused");
-    assert_eq!(verdict(|web| web.deployment["spec"]["selector"] = json!({})), "refused");
+    assert_eq!(verdict(|web| web.object["spec"]["paused"] = json!(true)), "paused");
+    assert_eq!(verdict(|web| web.object["spec"]["selector"] = json!({})), "refused");
     assert_eq!(
-        verdict(|web| web.deployment["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z")),
+        verdict(|web| web.object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z")),
         "deleting"
     );
     let failure = |web: &mut Workload| {
         web.replica_sets[1]["status"]["conditions"] = json!([{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "quota"}]);
     };
     assert_eq!(verdict(failure), "blocked");
-    let scaled = |web: &mut Workload| web.deployment["spec"]["replicas"] = json!(6);
+    let scaled = |web: &mut Workload| web.object["spec"]["replicas"] = json!(6);
     assert_eq!(verdict(scaled), "scaling");
     let ready = |web: &mut Workload| {
         web.replica_sets[1] = replica_set(2, 1, 1);
@@ -203,7 +201,7 @@ fn each_state_has_its_word() {
     let done = |web: &mut Workload| {
         web.replica_sets = vec![replica_set(1, 0, 0), replica_set(2, 3, 3)];
         let counts = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"];
-        counts.iter().for_each(|field| web.deployment["status"][*field] = json!(3));
+        counts.iter().for_each(|field| web.object["status"][*field] = json!(3));
     };
     assert_eq!(verdict(done), "complete");
 }
@@ -211,7 +209,7 @@ fn each_state_has_its_word() {
 #[test]
 fn without_the_right_to_read_replica_sets_or_pods_only_the_status_counts() {
     let mut web = stuck();
-    web.deployment["metadata"]["annotations"] = json!({"deployment.kubernetes.io/revision": "2"});
+    web.object["metadata"]["annotations"] = json!({"deployment.kubernetes.io/revision": "2"});
     let whole = assess(&web, at("00:02:00")).unwrap();
     web.is_partial = true;
     web.unreadable = vec!["cannot list pods: forbidden".to_owned()];
@@ -230,7 +228,7 @@ fn without_the_right_to_read_replica_sets_or_pods_only_the_status_counts() {
         let mut web = web.clone();
         let condition = json!({"type": kind, "status": status, "reason": reason, "message": "m",
                                "lastUpdateTime": "2026-01-01T00:10:30Z"});
-        web.deployment["status"]["conditions"] = json!([condition]);
+        web.object["status"]["conditions"] = json!([condition]);
         let part = assess(&web, at("00:11:00")).unwrap();
         (part.verdict.word(), part.conditions.join(", "))
     };
@@ -254,16 +252,16 @@ fn objects_of_others_and_unreadable_ones_do_not_count() {
     web.replica_sets.push(json!({"metadata": 7}));
     web.pods.push(json!("no pod"));
     let assessed = assess(&web, at("00:02:00")).unwrap();
-    assert_eq!((assessed.replica_sets.len(), assessed.pods.len()), (2, 1));
-    assert!(assess(&Workload { deployment: json!({"spec": 3}), ..web }, at("00:02:00")).is_err());
+    assert_eq!((assessed.parts.len(), assessed.pods.len()), (2, 1));
+    assert!(assess(&Workload { object: json!({"spec": 3}), ..web }, at("00:02:00")).is_err());
 }
 
 #[test]
 fn strange_numbers_and_texts_cause_no_panic() {
     let mut web = stuck();
-    web.deployment["status"] = json!({"replicas": -5, "updatedReplicas": i32::MAX, "availableReplicas": i32::MIN, "observedGeneration": -1});
-    web.deployment["metadata"]["annotations"] = json!({"deployment.kubernetes.io/revision": "abc"});
-    web.deployment["spec"]["replicas"] = json!(0);
+    web.object["status"] = json!({"replicas": -5, "updatedReplicas": i32::MAX, "availableReplicas": i32::MIN, "observedGeneration": -1});
+    web.object["metadata"]["annotations"] = json!({"deployment.kubernetes.io/revision": "abc"});
+    web.object["spec"]["replicas"] = json!(0);
     let assessed = assess(&web, at("00:02:00")).unwrap();
     assert_eq!(assessed.counts.desired, 0);
 }
@@ -292,7 +290,7 @@ fn fail_fast_waits_for_its_time_and_for_every_new_pod() {
     let mut fresh = FailingPods::default();
     fresh.observe(&silent);
     assert_eq!(fresh.hopeless_because(&assess(&web, at("00:09:00")).unwrap(), patience), None);
-    web.deployment["spec"]["paused"] = json!(true);
+    web.object["spec"]["paused"] = json!(true);
     assert!(
         fresh.hopeless_because(&assess(&web, at("00:02:33")).unwrap(), patience).unwrap().contains("paused")
     );

@@ -7,7 +7,9 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use windlass::model::{Deployment, Interner, Pod, Record, ReplicaSet, Resource};
+use windlass::model::{
+    ControllerRevision, Interner, PersistentVolumeClaim, Pod, Record, ReplicaSet, Resource,
+};
 
 use super::verdicts::{self, End, Rules};
 use crate::api::{Api, ApiError};
@@ -15,6 +17,7 @@ use crate::cli::StatusArgs;
 use crate::exit::CommandError;
 use crate::rollout::failing_pods::FailingPods;
 use crate::rollout::{self, Assessment, Records, live};
+use crate::target::WorkloadKey;
 use crate::watch::{self, Change, Selection, Silence};
 
 /// How long the events of a pod are kept before they are read again, and the pause after a failed attempt.
@@ -34,16 +37,30 @@ pub struct Message {
 enum News {
     /// A watch reports a change.
     Change(Part, Change),
-    /// The events of pods, each with its UID.
+    /// The events of objects, each with its UID.
     Events(Vec<(String, Result<Vec<Value>, ApiError>)>),
 }
 
 /// The watches of a follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    Deployment,
+    Object,
     ReplicaSets,
+    Revisions,
     Pods,
+    Claims,
+}
+
+impl Part {
+    /// The one that lists this resource.
+    fn of(resource: Resource) -> Self {
+        match resource {
+            ReplicaSet::RESOURCE => Part::ReplicaSets,
+            ControllerRevision::RESOURCE => Part::Revisions,
+            PersistentVolumeClaim::RESOURCE => Part::Claims,
+            _ => Part::Pods,
+        }
+    }
 }
 
 /// An object, decoded once for all assessments.
@@ -55,19 +72,19 @@ struct Seen<T> {
 /// The objects of one watch by their UIDs. What cannot be decoded is left out.
 type Objects<T> = BTreeMap<String, Seen<T>>;
 
-/// Follows one Deployment.
+/// Follows one Deployment or StatefulSet.
 pub struct Follower {
     index: usize,
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    deployment: Option<Value>,
-    /// The first Deployment of that name: a namesake is another one.
+    /// The object.
+    pub key: WorkloadKey,
+    object: Option<Value>,
+    /// The first object of that name: a namesake is another one.
     uid: Option<String>,
     is_deleted: bool,
     replica_sets: Option<Objects<ReplicaSet>>,
+    revisions: Option<Objects<ControllerRevision>>,
     pods: Option<Objects<Pod>>,
+    claims: Option<Objects<PersistentVolumeClaim>>,
     interner: Interner,
     events: BTreeMap<String, Vec<Value>>,
     /// When the events of a pod were asked for last.
@@ -82,7 +99,7 @@ pub struct Follower {
     told: usize,
     failing: FailingPods,
     /// Of each watch.
-    silences: [Silence; 3],
+    silences: [Silence; 5],
     has_changed: bool,
     assessed: Option<Instant>,
     is_news: bool,
@@ -95,24 +112,25 @@ fn text(object: &Value, field: &str) -> String {
 }
 
 impl Follower {
-    /// Starts to watch the Deployment, or to list it if it is not followed. Its ReplicaSets and pods follow once its selector is known.
+    /// Starts to watch the object, or to list it if it is not followed. The objects that tell its rollout follow once its
+    /// selector is known.
     pub fn start(
         index: usize,
-        namespace: String,
-        name: String,
+        key: WorkloadKey,
         follows: bool,
         api: &Arc<Api>,
         sender: &mpsc::Sender<Message>,
     ) -> Self {
         let follower = Follower {
             index,
-            namespace,
-            name,
-            deployment: None,
+            key,
+            object: None,
             uid: None,
             is_deleted: false,
             replica_sets: None,
+            revisions: None,
             pods: None,
+            claims: None,
             interner: Interner::default(),
             events: BTreeMap::new(),
             events_asked: BTreeMap::new(),
@@ -130,8 +148,8 @@ impl Follower {
             assessment: None,
             end: None,
         };
-        let fields = format!("metadata.name={}", follower.name);
-        follower.watch(Part::Deployment, Deployment::RESOURCE, String::new(), fields, api, sender);
+        let fields = format!("metadata.name={}", follower.key.name);
+        follower.watch(Part::Object, follower.key.kind.resource(), String::new(), fields, api, sender);
         follower
     }
 
@@ -144,7 +162,7 @@ impl Follower {
         api: &Arc<Api>,
         sender: &mpsc::Sender<Message>,
     ) {
-        let (namespace, follows) = (self.namespace.clone(), self.follows);
+        let (namespace, follows) = (self.key.namespace.clone(), self.follows);
         let selection = Selection { resource, namespace, labels, fields, follows };
         let follower = self.index;
         let wrap = move |change| Message { follower, news: News::Change(part, change) };
@@ -153,13 +171,13 @@ impl Follower {
 
     /// `namespace/name`.
     pub fn label(&self) -> String {
-        format!("{}/{}", self.namespace, self.name)
+        format!("{}/{}", self.key.namespace, self.key.name)
     }
 
-    /// Takes note of a change. Returns whether the Deployment exists, or has existed.
+    /// Takes note of a change. Returns whether the object exists, or has existed.
     ///
     /// # Errors
-    /// When the user may not read the Deployment, or it cannot be decoded.
+    /// When the user may not read the object, or it cannot be decoded.
     pub fn receive(
         &mut self,
         message: Message,
@@ -180,9 +198,11 @@ impl Follower {
             }
             Change::Forbidden(why) => {
                 match part {
-                    Part::Deployment => return Err(CommandError::Argument(why)),
+                    Part::Object => return Err(CommandError::Argument(why)),
                     Part::ReplicaSets => self.replica_sets = Some(BTreeMap::new()),
+                    Part::Revisions => self.revisions = Some(BTreeMap::new()),
                     Part::Pods => self.pods = Some(BTreeMap::new()),
+                    Part::Claims => self.claims = Some(BTreeMap::new()),
                 }
                 self.is_partial = true;
                 self.unreadable.push(why);
@@ -195,9 +215,11 @@ impl Follower {
         }
         self.has_changed = true;
         match part {
-            Part::Deployment => return self.receive_deployment(change, api, sender),
+            Part::Object => return self.receive_object(change, api, sender),
             Part::ReplicaSets => take(&mut self.replica_sets, change, &mut self.interner),
+            Part::Revisions => take(&mut self.revisions, change, &mut self.interner),
             Part::Pods => take(&mut self.pods, change, &mut self.interner),
+            Part::Claims => take(&mut self.claims, change, &mut self.interner),
         }
         Ok(true)
     }
@@ -217,7 +239,7 @@ impl Follower {
         }
     }
 
-    fn receive_deployment(
+    fn receive_object(
         &mut self,
         change: Change,
         api: &Arc<Api>,
@@ -235,30 +257,27 @@ impl Follower {
         let uid = text(&object, "uid");
         match &self.uid {
             Some(known) if *known != uid => self.is_deleted = true,
-            Some(_) => self.deployment = Some(object),
+            Some(_) => self.object = Some(object),
             None => {
-                let selector = live::label_selector(&object).map_err(|error| {
-                    let object = format!("deployment {}", self.label());
-                    CommandError::Unreadable { object, error }
-                })?;
-                (self.uid, self.deployment) = (Some(uid), Some(object));
-                match selector {
-                    Some(labels) => {
-                        let none = String::new;
-                        self.watch(
-                            Part::ReplicaSets,
-                            ReplicaSet::RESOURCE,
-                            labels.clone(),
-                            none(),
-                            api,
-                            sender,
-                        );
-                        self.watch(Part::Pods, Pod::RESOURCE, labels, none(), api, sender);
-                    }
-                    // It selects nothing or everything, and no controller acts on it.
-                    None => {
-                        (self.replica_sets, self.pods) = (Some(BTreeMap::new()), Some(BTreeMap::new()));
-                    }
+                let kind = self.key.kind;
+                let selector = live::label_selector(kind, &object)
+                    .map_err(|error| CommandError::Unreadable { object: self.key.described(), error })?;
+                (self.uid, self.object) = (Some(uid), Some(object));
+                // What it has no part of is there from the beginning; so is everything where it selects nothing or
+                // everything, and no controller acts on it.
+                let parts = selector.iter().flat_map(|labels| live::parts(kind, labels));
+                let parts: Vec<(Part, Resource, String)> = parts
+                    .map(|(resource, labels)| {
+                        (Part::of(resource), resource, labels.unwrap_or_default().to_owned())
+                    })
+                    .collect();
+                let is_there = |part: Part| parts.iter().all(|(watched, ..)| *watched != part);
+                self.replica_sets = is_there(Part::ReplicaSets).then(BTreeMap::new);
+                self.revisions = is_there(Part::Revisions).then(BTreeMap::new);
+                self.pods = is_there(Part::Pods).then(BTreeMap::new);
+                self.claims = is_there(Part::Claims).then(BTreeMap::new);
+                for (part, resource, labels) in parts {
+                    self.watch(part, resource, labels, String::new(), api, sender);
                 }
             }
         }
@@ -274,7 +293,7 @@ impl Follower {
     /// pods in the way have been read once, too.
     ///
     /// # Errors
-    /// When the Deployment cannot be decoded.
+    /// When the object cannot be decoded.
     pub fn assess(
         &mut self,
         api: &Arc<Api>,
@@ -286,21 +305,23 @@ impl Follower {
             self.is_news = true;
             return Ok(true);
         }
-        let (Some(deployment), Some(replica_sets), Some(pods)) =
-            (&self.deployment, &self.replica_sets, &self.pods)
+        let (Some(object), Some(replica_sets), Some(revisions), Some(pods), Some(claims)) =
+            (&self.object, &self.replica_sets, &self.revisions, &self.pods, &self.claims)
         else {
             return Ok(false);
         };
         let records = Records {
-            deployment,
+            kind: self.key.kind,
+            object,
             replica_sets: replica_sets.values().map(|seen| seen.record.clone()).collect(),
-            pods: pods.values().map(|seen| (seen.record.clone(), &seen.object)).collect(),
+            revisions: decoded(revisions),
+            pods: decoded(pods),
+            claims: decoded(claims),
             events: &self.events,
             is_partial: self.is_partial,
             unreadable: &self.unreadable,
         };
-        let unreadable =
-            |error| CommandError::Unreadable { object: format!("deployment {}", self.label()), error };
+        let unreadable = |error| CommandError::Unreadable { object: self.key.described(), error };
         let assessment = rollout::assess_records(records, api.now()).map_err(unreadable)?;
         self.ask_for_events(&assessment, api, sender);
         if needs_events && self.events_are_awaited {
@@ -312,7 +333,7 @@ impl Follower {
         Ok(true)
     }
 
-    /// Reads the events of the pods in the way, in a task of its own: keys and changes are not held up.
+    /// Reads the events of what is in the way, in a task of its own: keys and changes are not held up.
     fn ask_for_events(&mut self, assessment: &Assessment, api: &Arc<Api>, sender: &mpsc::Sender<Message>) {
         let wanted = live::worth_events(assessment);
         self.events.retain(|uid, _| wanted.contains(uid));
@@ -329,7 +350,7 @@ impl Follower {
         self.events_are_awaited = true;
         self.events_asked.extend(stale.iter().map(|uid| (uid.clone(), Instant::now())));
         let (api, sender, follower) = (api.clone(), sender.clone(), self.index);
-        let namespace = self.namespace.clone();
+        let namespace = self.key.namespace.clone();
         tokio::spawn(async move {
             let mut all = Vec::new();
             for uid in stale {
@@ -349,7 +370,7 @@ impl Follower {
     pub fn judge(&mut self, args: &StatusArgs, timed_out: bool) {
         let Some(assessment) = &self.assessment else { return };
         if self.is_deleted {
-            self.end = Some(End::Failed("the Deployment was deleted".to_owned()));
+            self.end = Some(End::Failed(format!("the {} was deleted", self.key.kind.title())));
             return;
         }
         let rules = Rules {
@@ -400,6 +421,10 @@ impl Follower {
     pub fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.is_news)
     }
+}
+
+fn decoded<T>(objects: &Objects<T>) -> Vec<rollout::Decoded<'_, T>> {
+    objects.values().map(|seen| (seen.record.clone(), &seen.object)).collect()
 }
 
 /// Takes a change of one watch in.

@@ -85,11 +85,11 @@ fn property(text: &str) -> String {
 /// The rollouts and the pods in their way, as Markdown.
 fn summary(missed: &[(&End, &Assessment)]) -> String {
     let mut text = String::from(
-        "### Rollouts that did not complete\n\n| Deployment | Revision | Available | Result |\n|---|---|---|---|\n",
+        "### Rollouts that did not complete\n\n| Object | Revision | Available | Result |\n|---|---|---|---|\n",
     );
     for (end, assessment) in missed {
         let revision = assessment.revision.map_or("?".to_owned(), |revision| revision.to_string());
-        let (available, desired) = (assessment.new_available(), assessment.counts.desired);
+        let (available, desired) = (assessment.new_available(), assessment.desired_new);
         let available = available.map_or("?".to_owned(), |available| available.to_string());
         let (label, why) = (cell(&label(assessment)), cell(why(end)));
         text.push_str(&format!("| {label} | {revision} | {available} of {desired} | {why} |\n"));

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::verdicts::{End, headline};
 use crate::rollout::{Assessment, Verdict, json as as_json};
+use crate::target::Kind;
 
 /// The state of the stream of one Deployment.
 #[derive(Debug, Default)]
@@ -50,7 +51,7 @@ fn why(now: &Assessment) -> Value {
 
 fn event(now: &Assessment, kind: &str, more: Value) -> Value {
     let mut event = json!({
-        "time": now.now.to_string(), "type": kind, "namespace": now.namespace, "name": now.name,
+        "time": now.now.to_string(), "type": kind, "kind": now.kind.title(), "namespace": now.namespace, "name": now.name,
         "revision": now.revision, "verdict": now.verdict, "counts": as_json::counts(now),
         "newAvailable": now.new_available(),
         "secondsLeft": now.estimate.map(|left| left.as_secs()),
@@ -69,11 +70,12 @@ fn changes(before: &Assessment, now: &Assessment) -> Vec<Value> {
     if now.supersedes(before) {
         events.push(event(now, "Superseded", json!({"from": before.revision})));
     }
-    for replica_set in &now.replica_sets {
-        let known = before.replica_sets.iter().find(|known| known.name == replica_set.name);
+    for part in &now.parts {
+        let known = before.parts.iter().find(|known| known.name == part.name);
         let from = known.map_or(0, |known| known.desired);
-        if from != replica_set.desired {
-            let more = json!({"replicaSet": replica_set.name, "from": from, "to": replica_set.desired});
+        if from != part.desired {
+            let name = if now.kind == Kind::StatefulSet { "controllerRevision" } else { "replicaSet" };
+            let more = json!({name: part.name, "from": from, "to": part.desired});
             events.push(event(now, "Scaled", more));
         }
     }

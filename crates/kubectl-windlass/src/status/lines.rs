@@ -69,7 +69,7 @@ impl Lines {
                 "{} {label} Superseded: the template has changed, and the rollout of{revision} ends with {} of {} available",
                 time(assessment.now),
                 before.new_available().unwrap_or_default(),
-                counted(before.counts.desired, "new pod"),
+                counted(before.desired_new, "new pod"),
             ));
             self.last = None;
         }
@@ -107,7 +107,7 @@ fn line(assessment: &Assessment, label: &str) -> String {
     let revision = assessment.revision.map_or(String::new(), |revision| format!(" revision {revision}:"));
     let pods = counted(counts.replicas, "pod");
     let numbers = match assessment.new_available() {
-        Some(available) => format!("{available} of {} available, {pods}", counted(counts.desired, "new pod")),
+        Some(available) => format!("{available} of {} available, {pods}", counted(assessment.desired_new, "new pod")),
         None => format!("{} of {pods} available, {} desired", counts.available, counts.desired),
     };
     let mut line = format!("{} {label}{revision} {numbers}", time(assessment.now));
@@ -130,8 +130,12 @@ pub fn end(end: &End, assessment: &Assessment, label: &str) -> String {
     let start = format!("{} {label}{revision}", time(assessment.now));
     match end {
         End::Complete => {
-            let desired = assessment.counts.desired;
-            format!("{start} complete: {desired} of {} available", counted(desired, "new pod"))
+            let (desired, all) = (assessment.desired_new, assessment.counts.desired);
+            let held = match all - desired {
+                0 => String::new(),
+                held => format!("; the partition keeps {} of the older template", counted(held, "pod")),
+            };
+            format!("{start} complete: {desired} of {} available{held}", counted(desired, "new pod"))
         }
         End::Failed(why) => format!("{start} failed: {why}"),
         End::TimedOut(why) => format!("{start} {why}"),

@@ -1,12 +1,14 @@
-//! A rollout as a tree: the Deployment, its ReplicaSets, and the pods that are in the way.
+//! A rollout as a tree: the object, its ReplicaSets or revisions, and the pods and claims that are in the way.
 
 use jiff::SignedDuration;
+use windlass::plan::Reason;
 use windlass::plan::deployment::PlanReason;
 
 use super::verdicts::headline;
 use crate::output::Style;
 use crate::rollout::pods::{PodView, SHOWN};
-use crate::rollout::{Assessment, SetView, Verdict};
+use crate::rollout::{Assessment, PartView, Verdict};
+use crate::target::Kind;
 use crate::text::{age, span};
 
 /// The width of a bar.
@@ -58,11 +60,14 @@ fn tone(verdict: Verdict) -> Tone {
 pub fn rows(assessment: &Assessment, style: Style) -> Vec<Row> {
     let Assessment { namespace, name, counts, verdict, now, .. } = assessment;
     let revision = assessment.revision.map_or(String::new(), |revision| format!("  revision {revision}"));
-    let available = assessment.new_available().unwrap_or(counts.available);
+    let (available, desired) = match assessment.new_available() {
+        Some(available) => (available, assessment.desired_new),
+        None => (counts.available, counts.desired),
+    };
     let mut head: Row = vec![
         (format!("{namespace}/{name}{revision}  "), Tone::Plain),
-        (style.bar(available, counts.desired, BAR), tone(*verdict)),
-        (format!(" {available}/{} available   ", counts.desired), Tone::Plain),
+        (style.bar(available, desired, BAR), tone(*verdict)),
+        (format!(" {available}/{desired} available   "), Tone::Plain),
         (verdict.word().to_owned(), tone(*verdict)),
     ];
     if let Some(left) = assessment.estimate {
@@ -73,14 +78,14 @@ pub fn rows(assessment: &Assessment, style: Style) -> Vec<Row> {
         head.push((format!("   deadline in {}", span(at.duration_since(*now))), Tone::Plain));
     }
     let mut rows = vec![head];
-    let sets = &assessment.replica_sets;
-    for (at, replica_set) in sets.iter().enumerate() {
-        let is_last = at + 1 == sets.len();
-        rows.push(set_row(assessment, replica_set, branch(style, is_last), style));
+    let parts = &assessment.parts;
+    for (at, part) in parts.iter().enumerate() {
+        let is_last = at + 1 == parts.len();
+        rows.push(part_row(assessment, part, branch(style, is_last), style));
         let pods: Vec<&PodView> = assessment
             .pods
             .iter()
-            .filter(|pod| pod.owner == replica_set.name)
+            .filter(|pod| pod.owner == part.name)
             .filter(|pod| pod.is_failing || now.duration_since(pod.since) >= STARTUP_GRACE)
             .collect();
         let stem = if is_last {
@@ -104,7 +109,9 @@ pub fn rows(assessment: &Assessment, style: Style) -> Vec<Row> {
             rows.push(vec![(format!("{stem}{}and {more} more", branch(style, true)), Tone::Plain)]);
         }
     }
-    let says_why = tone(*verdict) == Tone::Bad || sets.is_empty();
+    let says_why = tone(*verdict) == Tone::Bad
+        || parts.is_empty()
+        || (assessment.kind == Kind::StatefulSet && assessment.pods.iter().all(|pod| !pod.is_failing));
     if let Some(why) = headline(assessment).filter(|_| says_why && !assessment.is_partial) {
         rows.push(vec![(why, Tone::Bad)]);
     }
@@ -120,23 +127,23 @@ fn branch(style: Style, is_last: bool) -> &'static str {
     }
 }
 
-fn set_row(assessment: &Assessment, replica_set: &SetView, branch: &str, style: Style) -> Row {
-    let desired = assessment.counts.desired;
-    let role = if replica_set.is_new { "new" } else { "old" };
-    let shown = if replica_set.is_new { replica_set.available } else { replica_set.replicas };
-    let numbers = if replica_set.is_new { format!("{shown}/{desired}") } else { shown.to_string() };
-    let states: Vec<String> =
-        replica_set.states.iter().map(|(state, count)| format!("{state} {count}")).collect();
+fn part_row(assessment: &Assessment, part: &PartView, branch: &str, style: Style) -> Row {
+    let role = if part.is_new { "new" } else { "old" };
+    let shown = if part.is_new { part.available } else { part.replicas };
+    let desired = if part.is_new { assessment.desired_new } else { assessment.counts.desired };
+    let numbers = if part.is_new { format!("{shown}/{desired}") } else { shown.to_string() };
+    let states: Vec<String> = part.states.iter().map(|(state, count)| format!("{state} {count}")).collect();
     let mut row = vec![
-        (format!("{branch}{}  {role}  ", replica_set.name), Tone::Plain),
-        (
-            style.bar(shown, desired, BAR),
-            if replica_set.is_new { tone(assessment.verdict) } else { Tone::Plain },
-        ),
+        (format!("{branch}{}  {role}  ", part.name), Tone::Plain),
+        (style.bar(shown, desired, BAR), if part.is_new { tone(assessment.verdict) } else { Tone::Plain }),
         (format!(" {numbers:<5}  {}", states.join(", ")), Tone::Plain),
     ];
-    if !replica_set.is_new && !assessment.verdict.is_at_rest() {
-        let stay = assessment.reasons.iter().find(|reason| matches!(reason, PlanReason::OldPodsStay { .. }));
+    if !part.is_new && !assessment.verdict.is_at_rest() {
+        let stays = |reason: &&Reason| match reason {
+            Reason::Sizes(reason) => matches!(reason, PlanReason::OldPodsStay { .. }),
+            Reason::Nodes(_) | Reason::Ordinals(_) => false,
+        };
+        let stay = assessment.reasons.iter().find(stays);
         row.extend(stay.map(|reason| (format!("   {reason}"), Tone::Plain)));
     }
     row

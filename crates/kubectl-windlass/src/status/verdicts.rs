@@ -1,5 +1,9 @@
 //! When the wait for a rollout ends, and how.
 
+use windlass::plan::Reason;
+use windlass::plan::deployment::PlanReason;
+use windlass::plan::statefulset::PlanReason as SetReason;
+
 use crate::exit::Exit;
 use crate::rollout::{Assessment, Verdict};
 use crate::text::{counted, span};
@@ -52,7 +56,7 @@ pub fn judge(assessment: &Assessment, rules: &Rules) -> Option<End> {
     }
     match assessment.verdict {
         Verdict::Complete => return Some(End::Complete),
-        Verdict::Deleting => return Some(End::Failed("the Deployment is being deleted".to_owned())),
+        Verdict::Deleting => return Some(End::Failed(format!("the {} is being deleted", assessment.kind.title()))),
         Verdict::Stuck if !rules.past_deadline => {
             let because = headline(assessment).map_or(String::new(), |text| format!(": {text}"));
             return Some(End::Failed(format!("the rollout exceeded its progress deadline{because}")));
@@ -74,7 +78,6 @@ pub fn judge(assessment: &Assessment, rules: &Rules) -> Option<End> {
 
 /// The reason that matters most, in one sentence.
 pub fn headline(assessment: &Assessment) -> Option<String> {
-    use windlass::plan::deployment::PlanReason as Reason;
     match assessment.verdict {
         Verdict::Complete => return None,
         Verdict::Paused => {
@@ -93,12 +96,12 @@ pub fn headline(assessment: &Assessment) -> Option<String> {
         }
         _ => {}
     }
-    let sentence = |test: fn(&Reason) -> bool| assessment.reasons.iter().find(|reason| test(reason));
-    let refused = sentence(|reason| {
-        matches!(reason, Reason::Refused { .. } | Reason::CreateLimit { .. } | Reason::ReplicaFailure { .. })
-    });
+    let sentence = |test: fn(&Reason) -> bool| {
+        assessment.reasons.iter().find(|reason| test(reason)).map(ToString::to_string)
+    };
+    let refused = sentence(is_refusal).or_else(|| assessment.refusal.clone());
     let text = match refused {
-        Some(reason) => reason.to_string(),
+        Some(reason) => reason,
         None => match assessment.pods.iter().find(|pod| pod.is_failing) {
             Some(pod) => {
                 let more = assessment.pods.iter().filter(|pod| pod.is_failing).count() - 1;
@@ -110,16 +113,40 @@ pub fn headline(assessment: &Assessment) -> Option<String> {
                 let colon = if pod.reason.is_empty() { "" } else { ": " };
                 format!("waits for {}: {}{colon}{}{more}", pod.name, pod.state, pod.reason)
             }
-            None => sentence(|reason| {
-                !matches!(
-                    reason,
-                    Reason::Budget { .. } | Reason::Deadline { .. } | Reason::OldPodsStay { .. }
-                )
-            })?
-            .to_string(),
+            None => sentence(is_main)?,
         },
     };
     Some(crate::text::harmless(&text))
+}
+
+fn is_refusal(reason: &Reason) -> bool {
+    match reason {
+        Reason::Sizes(reason) => matches!(
+            reason,
+            PlanReason::Refused { .. } | PlanReason::CreateLimit { .. } | PlanReason::ReplicaFailure { .. }
+        ),
+        Reason::Ordinals(reason) => matches!(reason, SetReason::Refused { .. }),
+        Reason::Nodes(_) => false,
+    }
+}
+
+/// Whether a reason says what is under way or waited for, and no more than bounds.
+fn is_main(reason: &Reason) -> bool {
+    match reason {
+        Reason::Sizes(reason) => !matches!(
+            reason,
+            PlanReason::Budget { .. } | PlanReason::Deadline { .. } | PlanReason::OldPodsStay { .. }
+        ),
+        Reason::Ordinals(reason) => !matches!(
+            reason,
+            SetReason::Budget { .. }
+                | SetReason::Partition { .. }
+                | SetReason::Odd { .. }
+                | SetReason::LeftOver { .. }
+                | SetReason::ClaimsGo { .. }
+        ),
+        Reason::Nodes(_) => true,
+    }
 }
 
 fn to_i64(count: usize) -> i64 {

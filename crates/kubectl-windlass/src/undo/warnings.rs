@@ -3,22 +3,23 @@
 use serde_json::Value;
 
 use crate::revisions::LAST_APPLIED;
+use crate::target::Kind;
 use crate::text::harmless;
 
 /// Field managers of GitOps controllers, as the beginning of their names, with the product.
 const GITOPS: [(&str, &str); 4] =
     [("argocd", "Argo CD"), ("flux", "Flux"), ("kustomize-controller", "Flux"), ("helm-controller", "Flux")];
 
-/// Warnings to the user before the Deployment is rolled back.
-pub fn of(deployment: &Value, autoscalers: &[Value]) -> Vec<String> {
-    let applied = deployment["metadata"]["annotations"][LAST_APPLIED].is_string().then(|| {
+/// Warnings to the user before an object of this kind is rolled back.
+pub fn of(kind: Kind, object: &Value, autoscalers: &[Value]) -> Vec<String> {
+    let applied = object["metadata"]["annotations"][LAST_APPLIED].is_string().then(|| {
         "it was applied from a file: the next `kubectl apply` of that file brings this change back".to_owned()
     });
-    let owned = gitops(deployment).map(|(manager, product)| {
+    let owned = gitops(object).map(|(manager, product)| {
         format!("{manager} ({product}) owns its template and may bring this change back: revert it at its source, too")
     });
-    let name = deployment["metadata"]["name"].as_str().unwrap_or_default();
-    let scaled = autoscalers.iter().find(|autoscaler| aims_at(autoscaler, name)).map(|autoscaler| {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let scaled = autoscalers.iter().find(|autoscaler| aims_at(autoscaler, kind, name)).map(|autoscaler| {
         format!(
             "the HorizontalPodAutoscaler {} scales it, from {} to {} replicas: an undo brings no number of replicas back",
             harmless(autoscaler["metadata"]["name"].as_str().unwrap_or_default()),
@@ -30,8 +31,8 @@ pub fn of(deployment: &Value, autoscalers: &[Value]) -> Vec<String> {
 }
 
 /// The GitOps controller that owns a field of the template.
-fn gitops(deployment: &Value) -> Option<(String, &'static str)> {
-    let entries = deployment["metadata"]["managedFields"].as_array();
+fn gitops(object: &Value) -> Option<(String, &'static str)> {
+    let entries = object["metadata"]["managedFields"].as_array();
     let owners = entries.into_iter().flatten().filter(|entry| {
         entry["fieldsV1"]["f:spec"]["f:template"].is_object() && !entry["subresource"].is_string()
     });
@@ -42,9 +43,9 @@ fn gitops(deployment: &Value) -> Option<(String, &'static str)> {
     })
 }
 
-fn aims_at(autoscaler: &Value, name: &str) -> bool {
+fn aims_at(autoscaler: &Value, kind: Kind, name: &str) -> bool {
     let target = &autoscaler["spec"]["scaleTargetRef"];
-    target["kind"] == "Deployment" && target["name"] == name
+    target["kind"] == kind.title() && target["name"] == name
 }
 
 #[cfg(test)]
@@ -60,12 +61,12 @@ mod tests {
 
     #[test]
     fn a_gitops_controller_is_named_if_it_owns_the_template() {
-        let said = |manager: &str, field: &str| of(&owned(manager, field), &[]).join("\n");
+        let said = |manager: &str, field: &str| of(Kind::Deployment, &owned(manager, field), &[]).join("\n");
         assert!(said("argocd-controller", "f:template").starts_with("argocd-controller (Argo CD) owns"));
         assert!(said("kustomize-controller", "f:template").contains("(Flux)"));
         assert_eq!(said("argocd-controller", "f:replicas"), "");
         assert_eq!(said("kubectl-client-side-apply", "f:template"), "");
-        assert!(of(&json!({"metadata": {"managedFields": 1}}), &[]).is_empty());
+        assert!(of(Kind::Deployment, &json!({"metadata": {"managedFields": 1}}), &[]).is_empty());
     }
 
     #[test]
@@ -75,8 +76,9 @@ mod tests {
                    "spec": {"scaleTargetRef": {"kind": kind, "name": name}, "minReplicas": 2, "maxReplicas": 9}})
         };
         let web = json!({"metadata": {"name": "web"}});
-        let said = of(&web, &[autoscaler("Deployment", "api"), autoscaler("Deployment", "web")]);
+        let said = of(Kind::Deployment, &web, &[autoscaler("Deployment", "api"), autoscaler("Deployment", "web")]);
         assert!(said[0].contains("hpa scales it, from 2 to 9 replicas"), "{said:?}");
-        assert!(of(&web, &[autoscaler("StatefulSet", "web")]).is_empty());
+        assert!(of(Kind::Deployment, &web, &[autoscaler("StatefulSet", "web")]).is_empty());
+        assert_eq!(of(Kind::StatefulSet, &web, &[autoscaler("StatefulSet", "web")]).len(), 1);
     }
 }

@@ -22,6 +22,7 @@ mod rolling_update_forms;
 mod rolling_update_trouble;
 mod server_side;
 mod signals;
+mod stateful_sets;
 mod status;
 #[cfg(target_os = "linux")]
 mod terminal;

@@ -134,7 +134,7 @@ fn a_scale_down_deletes_the_claims_only_if_the_policy_says_so() {
                 json!({"whenDeleted": "Retain", "whenScaled": when_scaled});
         })))
     };
-    assert_eq!(scale("Retain"), ["0  2/2", "0 --db-1 1/1", "2 --db-0 0/0"]);
+    assert_eq!(scale("Retain"), ["0  2/2", "0 --db-1 1/1", "2 --db-0 0/0", "4  0/0"]);
     let deleted =
         ["0  2/2", "0 --db-1 1/1", "2 -claim data-db-1 --db-0 0/0", "4 -claim data-db-0 0/0"];
     assert_eq!(scale("Delete"), deleted);
