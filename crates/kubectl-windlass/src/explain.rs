@@ -21,7 +21,7 @@ use crate::revisions;
 use crate::rollout::claims::ClaimView;
 use crate::rollout::last_writes::Actor;
 use crate::rollout::pods::{PodView, SHOWN};
-use crate::rollout::{self, Assessment, PartView, Verdict, live};
+use crate::rollout::{self, Assessment, PartView, Verdict, live, waiting};
 use crate::target::{self, Kind, Target, WorkloadKey};
 use crate::text::{age, columns, counted, span};
 use daemon::Daemon;
@@ -158,7 +158,13 @@ fn next_of_stateful_set(assessment: &Assessment) -> Option<String> {
     if assessment.refusal.is_some() {
         return Some("the controller tries again; nothing else happens until the API server accepts it".to_owned());
     }
-    if let Some(pod) = assessment.pods.iter().find(|pod| pod.is_deleting || !pod.is_ready) {
+    if let Some(pod) = awaited(assessment) {
+        if own_way(assessment, pod) {
+            return Some(format!(
+                "nothing until {} is ready or deleted: with OrderedReady nothing else is created or replaced before",
+                pod.name
+            ));
+        }
         let until = if pod.is_deleting { "is gone" } else { "is ready" };
         return Some(format!("the rollout continues when {} {until}{then}", pod.name));
     }
@@ -176,8 +182,24 @@ fn next_of_stateful_set(assessment: &Assessment) -> Option<String> {
     None
 }
 
+/// The pod that a StatefulSet waits for first.
+fn awaited(assessment: &Assessment) -> Option<&PodView> {
+    waiting(assessment).find_map(|it| assessment.pods.iter().find(|pod| *pod.name == *it.pod))
+}
+
+/// Whether a pod of a StatefulSet has an older template, fails, and is waited for before it is replaced.
+fn own_way(assessment: &Assessment, pod: &PodView) -> bool {
+    waiting(assessment).any(|it| *it.pod == *pod.name && it.remedy.is_some()) && !pod.is_new && pod.is_failing
+}
+
 /// A command that may help: our own where the user calls the plugin through kubectl, as he calls it, else kubectl's.
 fn advice(assessment: &Assessment, plugin: Option<&str>) -> Option<String> {
+    if let Some(pod) = awaited(assessment).filter(|pod| own_way(assessment, pod)) {
+        let (namespace, name) = (&assessment.namespace, &pod.name);
+        return Some(format!(
+            "kubectl delete pod -n {namespace} {name}    (it has an older template, and comes back with the current one)"
+        ));
+    }
     let is_failing = assessment.pods.iter().any(|pod| pod.is_new && pod.is_failing);
     let is_in_trouble = matches!(assessment.verdict, Verdict::Stuck | Verdict::Waiting | Verdict::Blocked);
     let (revision, images) = assessment.previous.as_ref().filter(|_| is_failing && is_in_trouble)?;

@@ -147,19 +147,24 @@ pub(super) enum Wait {
     },
     /// It is out of range and not available.
     ScaleDownHalted,
-    /// It is not available, for this reason.
-    NotAvailable(String),
+    /// It is not available.
+    NotAvailable {
+        /// Why.
+        reason: String,
+        /// Whether it has an older template, and is not replaced before it is available.
+        is_in_its_own_way: bool,
+    },
 }
 
 impl Wait {
     /// The wait of a pod that is there and not available.
-    pub(super) fn of(pass: &Pass<'_>, pod: &Pod) -> Self {
+    pub(super) fn of(pass: &Pass<'_>, pod: &Pod, is_in_its_own_way: bool) -> Self {
         let reason = match pod.available_at(pass.observed.set.min_ready_seconds) {
             Some(at) => format!("it becomes available at {at}"),
             None if pod.node().is_none() => format!("it is not scheduled{}", reported(pod)),
             None => format!("it is not ready{}", reported(pod)),
         };
-        Wait::NotAvailable(reason)
+        Wait::NotAvailable { reason, is_in_its_own_way }
     }
 }
 
@@ -196,7 +201,10 @@ impl Pass<'_> {
                 let hint = "repair or delete the pod";
                 ("it is out of range and not available, which halts the scale-down".to_owned(), Some(hint))
             }
-            Wait::NotAvailable(reason) => (reason, None),
+            Wait::NotAvailable { reason, is_in_its_own_way } => {
+                let hint = "it has an older template: delete the pod, and it is created again with the current one";
+                (reason, is_in_its_own_way.then_some(hint))
+            }
         };
         self.waiting.push(Waiting { pod: name, reason, remedy, is_quiet });
     }
@@ -435,8 +443,9 @@ impl Display for PlanReason {
             ),
             PlanReason::Partition { partition, outdated } => write!(
                 f,
-                "The partition is {partition}: {} below it keep their template",
-                counted(*outdated, "")
+                "The partition is {partition}: {} below it {} older template",
+                counted(*outdated, ""),
+                if *outdated == 1 { "keeps its" } else { "keep their" }
             ),
             PlanReason::OnDelete { outdated } => {
                 let (stay, them) = if *outdated == 1 { ("stays", "it") } else { ("stay", "them") };

@@ -98,9 +98,28 @@ fn decide_present(pass: &mut Pass<'_>, ordinal: Ordinal, pod: &Arc<Pod>) {
     put_right(pass, ordinal, pod);
     if !pass.is_available(pod) {
         replace_broken(pass, ordinal, pod);
-        let wait = Wait::of(pass, pod);
+        let wait = Wait::of(pass, pod, is_in_its_own_way(pass, ordinal, pod));
         blocks(pass, ordinal, wait);
     }
+}
+
+/// Whether a pod that fails keeps the corrected template from being rolled out to it, until a user deletes it.
+fn is_in_its_own_way(pass: &Pass<'_>, ordinal: Ordinal, pod: &Arc<Pod>) -> bool {
+    let is_deleted = pass.delete.iter().any(|deletion| deletion.ordinal == ordinal);
+    !is_deleted
+        && is_outdated_and_ordered(pass, ordinal, pod)
+        && pass.observed.set.replace_broken_after.is_none()
+        && pod.startup_failure().is_some()
+}
+
+/// Whether a pod has an older template, and waits for itself to be replaced.
+fn is_outdated_and_ordered(pass: &Pass<'_>, ordinal: Ordinal, pod: &Arc<Pod>) -> bool {
+    let set = pass.observed.set;
+    let StatefulSetStrategy::RollingUpdate { partition, .. } = set.strategy else { return false };
+    let index = i64::from(ordinal) - i64::from(set.start);
+    let is_outdated = !pass.history.is_updated(pod) && index >= i64::from(partition.unwrap_or(0));
+    // A pod that would come back with its old template stays.
+    !set.is_parallel && is_outdated && new_pod(pass, ordinal).is_updated
 }
 
 /// The labels by which a pod is found, and that of its revision, where it names another one with the same template.
@@ -137,11 +156,7 @@ fn put_right(pass: &mut Pass<'_>, ordinal: Ordinal, pod: &Arc<Pod>) {
 fn replace_broken(pass: &mut Pass<'_>, ordinal: Ordinal, pod: &Arc<Pod>) {
     let observed = pass.observed;
     let set = observed.set;
-    let StatefulSetStrategy::RollingUpdate { partition, .. } = set.strategy else { return };
-    let index = i64::from(ordinal) - i64::from(set.start);
-    let is_outdated = !pass.history.is_updated(pod) && index >= i64::from(partition.unwrap_or(0));
-    // A pod that would come back with its old template stays.
-    if set.is_parallel || !is_outdated || !new_pod(pass, ordinal).is_updated {
+    if !is_outdated_and_ordered(pass, ordinal, pod) {
         return;
     }
     if pod.phase == Phase::Pending && !pod.has_started {

@@ -173,7 +173,7 @@ async fn try_object(
 
 /// Lets the server judge one pod of the new template.
 pub(super) async fn try_pod(api: &Api, namespace: &str, change: &mut Change) {
-    match create_pod(api, namespace, &change.wanted["spec"]["template"]).await {
+    match create_pod(api, namespace, &change.wanted["spec"]).await {
         Ok(judged) => {
             change.pod = judged;
             change.checked.push("one pod");
@@ -202,16 +202,33 @@ fn reason(error: &ApiError) -> String {
     why.unwrap_or(text).to_owned()
 }
 
-/// A dry run of one pod of a template.
-async fn create_pod(api: &Api, namespace: &str, template: &Value) -> Result<Value, ApiError> {
+/// A dry run of one pod of the template of an object with this spec.
+async fn create_pod(api: &Api, namespace: &str, spec: &Value) -> Result<Value, ApiError> {
+    let template = &spec["template"];
     let mut body = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "windlass-plan-"},
                           "spec": template["spec"]});
+    add_claims(&mut body["spec"], &spec["volumeClaimTemplates"]);
     for field in ["labels", "annotations"] {
         if !template["metadata"][field].is_null() {
             body["metadata"][field] = template["metadata"][field].clone();
         }
     }
     write::try_create(api, "a pod of the new template", &Pod::RESOURCE.path(Some(namespace)), &body).await
+}
+
+/// Gives a pod the volumes that a StatefulSet gives it for its claims; its containers may mount them.
+fn add_claims(pod: &mut Value, claim_templates: &Value) {
+    let names = claim_templates.as_array().into_iter().flatten();
+    let names: Vec<&str> = names.filter_map(|template| template["metadata"]["name"].as_str()).collect();
+    if names.is_empty() {
+        return;
+    }
+    let others = pod["volumes"].as_array().cloned().unwrap_or_default().into_iter();
+    let others = others.filter(|volume| volume["name"].as_str().is_none_or(|name| !names.contains(&name)));
+    let claim = |name: &&str| {
+        json!({"name": name, "persistentVolumeClaim": {"claimName": format!("{name}-windlass-plan")}})
+    };
+    pod["volumes"] = names.iter().map(claim).chain(others).collect();
 }
 
 #[cfg(test)]
@@ -268,6 +285,18 @@ mod tests {
         let policy =
             "deployments.apps \"web\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: no";
         assert_eq!(verdict(&refused(403, policy), "deployments.apps"), Verdict::Refused);
+    }
+
+    #[test]
+    fn a_pod_of_a_statefulset_has_the_volumes_of_its_claims_instead_of_those_of_the_template() {
+        let mut pod = json!({"volumes": [{"name": "data", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}]});
+        add_claims(&mut pod, &json!([{"metadata": {"name": "data"}}]));
+        let names: Vec<&Value> = pod["volumes"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+        assert_eq!(names, ["data", "tmp"]);
+        assert_eq!(pod["volumes"][0]["persistentVolumeClaim"]["claimName"], "data-windlass-plan");
+        let mut plain = json!({"containers": []});
+        add_claims(&mut plain, &Value::Null);
+        assert_eq!(plain, json!({"containers": []}));
     }
 
     #[test]

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use windlass::plan::preview::{End, Preview, Step};
+use windlass::plan::statefulset::PlanReason;
 
 use super::{Report, limits, stateful_set};
 use crate::target::Kind;
 use crate::text::{columns, counted, harmless, span};
 
 /// The rows of the table: a heading, and a row for each step.
-fn rows(preview: &Preview) -> Vec<Vec<String>> {
+fn rows(report: &Report) -> Vec<Vec<String>> {
+    let preview = &report.preview;
     let head = |part: &windlass::plan::preview::Part| {
         let revision = part.revision.map(|revision| format!(" ({revision})")).unwrap_or_default();
         format!("{}{revision}{}", part.name, if part.is_new { " new" } else { "" })
@@ -18,7 +20,7 @@ fn rows(preview: &Preview) -> Vec<Vec<String>> {
     let mut heads = vec!["STEP".to_owned(), "AFTER".to_owned()];
     heads.extend(preview.parts.iter().map(head));
     heads.extend(["PODS", "AVAILABLE"].map(str::to_owned));
-    let names_pods = preview.steps.iter().any(|step| !step.changes.is_empty());
+    let names_pods = report.kind == Kind::StatefulSet && preview.steps.len() > 1;
     heads.push(if names_pods { "CHANGES".to_owned() } else { String::new() });
     let mut rows = vec![heads];
     let last = preview.steps.len().saturating_sub(1);
@@ -47,7 +49,7 @@ fn heading(report: &Report) -> String {
     let change = if report.said.is_empty() { "no change".to_owned() } else { report.said.join(", ") };
     let Report { preview, replicas, .. } = report;
     if let Some(bounds) = &report.bounds {
-        return format!("{}: {change}. {}: {bounds}", report.object, counted(*replicas, "replica"));
+        return format!("{}: {change}. {}; {bounds}", report.object, counted(*replicas, "replica"));
     }
     format!(
         "{}: {change}. {}, never more than {} pods, never fewer than {} available",
@@ -75,7 +77,9 @@ fn remarks(report: &Report) -> Vec<(&'static str, String)> {
         End::Waits => match &report.held {
             Some(held) => ("end", held.clone()),
             None => {
-                let waits = preview.waits_for.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+                // A pod that is to be created and is not was refused, which is said below.
+                let waits = preview.waits_for.iter().filter(|it| !matches!(it, PlanReason::Creating { .. }));
+                let waits = waits.map(ToString::to_string).collect::<Vec<_>>().join("; ");
                 let waits = if waits.is_empty() { waits } else { format!(": {}", harmless(&waits)) };
                 ("end", format!("not complete after {}, and nothing more happens{waits}", span(preview.took)))
             }
@@ -154,7 +158,7 @@ fn most(report: &Report) -> String {
 pub(super) fn text(report: &Report) -> String {
     let remarks: Vec<Vec<String>> =
         remarks(report).into_iter().map(|(key, line)| vec![key.to_owned(), line]).collect();
-    format!("{}\n{}{}", heading(report), columns(&rows(&report.preview)), columns(&remarks))
+    format!("{}\n{}{}", heading(report), columns(&rows(report)), columns(&remarks))
 }
 
 /// For a comment on a pull request.
@@ -162,7 +166,7 @@ pub(super) fn markdown(report: &Report) -> String {
     // A bar would begin another cell.
     let cell = |text: &String| text.replace('|', "\\|");
     let line = |row: &Vec<String>| format!("| {} |\n", row.iter().map(cell).collect::<Vec<_>>().join(" | "));
-    let rows = rows(&report.preview);
+    let rows = rows(report);
     let mut text = format!("**{}**\n\n", heading(report).replace('*', "\\*"));
     for (nth, row) in rows.iter().enumerate() {
         text.push_str(&line(row));

@@ -115,19 +115,25 @@ pub(super) async fn judge(
 
 /// The bounds of a rollout in words.
 fn bounds(set: &StatefulSet) -> String {
-    let order = if set.is_parallel { "all at once (Parallel)" } else { "one by one (OrderedReady)" };
-    match set.strategy {
-        StatefulSetStrategy::OnDelete => {
-            format!("pods are created {order}, and replaced only when a user deletes them (OnDelete)")
-        }
+    let order = if set.is_parallel {
+        "Parallel: pods are created and deleted all at once"
+    } else {
+        "OrderedReady: pods are created and deleted one by one"
+    };
+    let replaced = match set.strategy {
+        StatefulSetStrategy::OnDelete => "OnDelete: a pod is replaced only when a user deletes it".to_owned(),
         StatefulSetStrategy::RollingUpdate { partition, .. } => {
-            let held = match partition.unwrap_or(0) {
-                0 => String::new(),
-                partition => format!(", none below partition {partition}"),
+            let most = match may_be_unavailable(set) {
+                1 => "at most 1 is replaced at a time".to_owned(),
+                most => format!("at most {most} are replaced at a time"),
             };
-            format!("pods are created {order}, and at most {} at a time are replaced{held}", may_be_unavailable(set))
+            match partition.unwrap_or(0) {
+                0 => most,
+                partition => format!("{most}, none below partition {partition}"),
+            }
         }
-    }
+    };
+    format!("{order}; {replaced}")
 }
 
 /// Why nothing more happens until a user acts.

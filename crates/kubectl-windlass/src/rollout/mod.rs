@@ -20,6 +20,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 use windlass::model::{ControllerRevision, Interner, PersistentVolumeClaim, Pod, Record, ReplicaSet};
 use windlass::plan::Reason;
+use windlass::plan::statefulset::PlanReason;
+use windlass::plan::statefulset::explain::Waiting;
 
 use crate::target::Kind;
 use claims::ClaimView;
@@ -244,6 +246,14 @@ pub fn assess_records(records: Records<'_>, now: Timestamp) -> Result<Assessment
         Kind::StatefulSet => stateful_set::assess(records, now),
         _ => deployment::assess(records, now),
     }
+}
+
+/// The pods that a StatefulSet waits for, each with what helps.
+pub fn waiting(assessment: &Assessment) -> impl Iterator<Item = &Waiting> {
+    assessment.reasons.iter().flat_map(|reason| match reason {
+        Reason::Ordinals(PlanReason::Waiting { pods, .. }) => pods.as_slice(),
+        _ => &[],
+    })
 }
 
 /// The images of the containers of a pod template, in their order.

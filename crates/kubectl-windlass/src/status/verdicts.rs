@@ -5,7 +5,7 @@ use windlass::plan::deployment::PlanReason;
 use windlass::plan::statefulset::PlanReason as SetReason;
 
 use crate::exit::Exit;
-use crate::rollout::{Assessment, Verdict};
+use crate::rollout::{Assessment, Verdict, waiting};
 use crate::text::{counted, span};
 
 /// The end of a wait.
@@ -111,7 +111,9 @@ pub fn headline(assessment: &Assessment) -> Option<String> {
                     String::new()
                 };
                 let colon = if pod.reason.is_empty() { "" } else { ": " };
-                format!("waits for {}: {}{colon}{}{more}", pod.name, pod.state, pod.reason)
+                let remedy = waiting(assessment).find(|it| *it.pod == *pod.name).and_then(|it| it.remedy);
+                let remedy = remedy.map_or(String::new(), |remedy| format!(" ({remedy})"));
+                format!("waits for {}: {}{colon}{}{remedy}{more}", pod.name, pod.state, pod.reason)
             }
             None => sentence(is_main)?,
         },

@@ -105,6 +105,34 @@ fn an_update_that_waits_for_a_broken_pod_names_it_and_what_comes_next() {
 }
 
 #[test]
+fn a_pod_of_an_older_template_that_keeps_itself_from_being_replaced_is_told_with_the_remedy() {
+    let remedy = |change: fn(&mut Workload)| {
+        let mut db = waiting();
+        db.object["spec"]["template"] = template("db:1");
+        db.object["status"]["updateRevision"] = json!("db-r1");
+        db.revisions[0]["revision"] = json!(3);
+        let crashed = json!([{"name": "app", "restartCount": 4, "lastState": {"terminated": {"exitCode": 1}},
+                              "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]);
+        db.pods[2]["status"]["containerStatuses"] = crashed;
+        change(&mut db);
+        let db = assessed(&db);
+        crate::rollout::waiting(&db).find(|it| &*it.pod == "db-2").and_then(|it| it.remedy)
+    };
+    assert!(remedy(|_| {}).unwrap().contains("delete the pod"));
+    assert_eq!(remedy(|db| db.object["spec"]["podManagementPolicy"] = json!("Parallel")), None);
+    assert_eq!(remedy(|db| db.object["spec"]["updateStrategy"]["rollingUpdate"]["partition"] = json!(3)), None);
+    assert_eq!(remedy(|db| db.object["spec"]["template"] = template("db:2")), None, "it has the current one");
+    assert_eq!(
+        remedy(|db| {
+            db.pods[2]["status"]["containerStatuses"] =
+                json!([{"name": "app", "restartCount": 0, "state": {"waiting": {"reason": "ImagePullBackOff"}}}]);
+        }),
+        None,
+        "one that never started is replaced at once"
+    );
+}
+
+#[test]
 fn a_claim_that_is_not_bound_is_named_with_its_pod() {
     let mut db = waiting();
     db.pods[2] = pod(2, 2, json!({"phase": "Pending"}));
