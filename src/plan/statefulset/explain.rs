@@ -87,6 +87,8 @@ pub enum PlanReason {
     OnDelete {
         /// How many.
         outdated: usize,
+        /// Which, the highest ordinal first.
+        pods: Names,
     },
     /// Pods whose names end in no ordinal.
     Odd {
@@ -295,7 +297,8 @@ fn outdated(pass: &Pass<'_>) -> Option<PlanReason> {
     match set.strategy {
         StatefulSetStrategy::OnDelete => {
             let outdated = pods().count();
-            (outdated > 0).then_some(PlanReason::OnDelete { outdated })
+            let names = pods().rev().map(|(_, pod)| pod.meta.key.name.clone()).collect();
+            (outdated > 0).then_some(PlanReason::OnDelete { outdated, pods: names })
         }
         StatefulSetStrategy::RollingUpdate { max_unavailable, .. } if pass.staying > 0 => {
             let max = super::update::most_unavailable(set, max_unavailable);
@@ -346,6 +349,7 @@ impl PlanReason {
             | PlanReason::Deleting { pods: names, why: _ }
             | PlanReason::ClaimsGo { claims: names }
             | PlanReason::Odd { pods: names }
+            | PlanReason::OnDelete { pods: names, outdated: _ }
             | PlanReason::LeftOver { claims: names } => names.heap(),
             PlanReason::Waiting { pods, more: _ } => {
                 pods.iter().map(|pod| size_of::<Waiting>() + pod.pod.len() + pod.reason.capacity()).sum()
@@ -447,10 +451,13 @@ impl Display for PlanReason {
                 counted(*outdated, ""),
                 if *outdated == 1 { "keeps its" } else { "keep their" }
             ),
-            PlanReason::OnDelete { outdated } => {
+            PlanReason::OnDelete { outdated, pods } => {
                 let (stay, them) = if *outdated == 1 { ("stays", "it") } else { ("stay", "them") };
-                let pods = counted(*outdated, "");
-                write!(f, "The strategy is OnDelete: {pods} with an older template {stay} until a user deletes {them}")
+                let count = counted(*outdated, "");
+                write!(
+                    f,
+                    "The strategy is OnDelete: {count} with an older template {stay} until a user deletes {them}: {pods}"
+                )
             }
             PlanReason::Odd { pods } => write!(
                 f,

@@ -99,7 +99,7 @@ pub(super) async fn judge(
             wanted["spec"]["replicas"] != now["spec"]["replicas"],
         ),
         crossed: super::crossed(args, &with),
-        held: held(&set, &with),
+        held: held(&with),
         bounds: Some(bounds(&set)),
         claims: moves.lines(&set),
         preview: with,
@@ -137,13 +137,13 @@ fn bounds(set: &StatefulSet) -> String {
 }
 
 /// Why nothing more happens until a user acts.
-fn held(set: &StatefulSet, preview: &Preview) -> Option<String> {
+fn held(preview: &Preview) -> Option<String> {
     let waits_for_user = |reason: &PlanReason| {
         matches!(reason, PlanReason::OnDelete { .. } | PlanReason::LeftOver { .. } | PlanReason::Odd { .. })
     };
     let outdated = preview.waits_for.iter().find(|reason| matches!(reason, PlanReason::OnDelete { .. }))?;
     let is_all = preview.waits_for.iter().all(waits_for_user);
-    is_all.then(|| format!("{outdated}: `kubectl delete pod` for each of {}-N", set.meta.key.name))
+    is_all.then(|| format!("nothing more happens. {outdated}"))
 }
 
 /// Whether a quota bounds claims.

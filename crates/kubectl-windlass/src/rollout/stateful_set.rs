@@ -162,11 +162,17 @@ fn verdict(set: &StatefulSet, plan: &Plan, last: &LastWrites, is_refused: bool, 
     }
     match early_verdict(set, last, now) {
         Some(verdict) => verdict,
-        None if is_rolled_out(set) => Verdict::Complete,
+        None if is_rolled_out(set) && is_rolled_out_by(plan, set) => Verdict::Complete,
         None if fails || is_refused => Verdict::Blocked,
         None if plan.writes.is_empty() => Verdict::Waiting,
         None => Verdict::Rolling,
     }
+}
+
+/// Whether the pods, too, are as the status says: that may be a second older.
+fn is_rolled_out_by(plan: &Plan, set: &StatefulSet) -> bool {
+    let seen = |status| is_rolled_out(&StatefulSet { status, ..set.clone() });
+    plan.status.clone().is_none_or(seen)
 }
 
 /// Why the API server refuses a pod or a claim that the plan creates: only an event of the StatefulSet tells.

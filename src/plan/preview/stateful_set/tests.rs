@@ -159,7 +159,7 @@ fn nothing_is_replaced_with_on_delete() {
     }));
     assert_eq!((rows(&preview), preview.end), (vec!["0  2/2".to_owned()], End::Waits));
     assert_eq!(preview.least_allowed, 2);
-    assert!(matches!(preview.waits_for[..], [PlanReason::OnDelete { outdated: 2 }]), "{:?}", preview.waits_for);
+    assert!(matches!(preview.waits_for[..], [PlanReason::OnDelete { outdated: 2, .. }]), "{:?}", preview.waits_for);
 }
 
 #[test]
