@@ -145,9 +145,8 @@ impl Controller for StatefulSetController {
         let now = self.context.now();
         let Remembered { backoff, recent, unready } = self.memory.of(set, &members, now);
         let named = |prefix: String| self.claims.named(namespace, &prefix);
-        let claims = observed::claim_prefixes(set)
-            .flat_map(named)
-            .map(|claim| (claim.meta.key.name.clone(), claim));
+        let claims =
+            observed::claim_prefixes(set).flat_map(named).map(|claim| (claim.meta.key.name.clone(), claim));
         Observed {
             set,
             claims: claims.collect(),

@@ -145,8 +145,7 @@ async fn values(line: &Line<'_>, arg: &Arg) -> (Vec<Candidate>, Directive) {
         ),
         // The name of a container, and behind it the image, which nobody knows.
         ("plan", "image") => {
-            let mut found =
-                within_patience(line, async |api, line| live::containers(&api, line).await).await;
+            let mut found = within_patience(line, async |api, line| live::containers(&api, line).await).await;
             found.iter_mut().for_each(|container| container.word.push('='));
             (found, Directive::Open)
         }

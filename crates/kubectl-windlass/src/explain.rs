@@ -154,9 +154,11 @@ pub fn next(assessment: &Assessment) -> Vec<String> {
 /// What a StatefulSet waits for, and what it does then.
 fn next_of_stateful_set(assessment: &Assessment) -> Option<String> {
     let Assessment { namespace, then, by_hand, .. } = assessment;
-    let then = then.as_ref().map_or(String::new(), |then| format!(", and {then}"));
+    let then = then.as_ref().map_or(String::new(), |then| format!("; then it {then}"));
     if assessment.refusal.is_some() {
-        return Some("the controller tries again; nothing else happens until the API server accepts it".to_owned());
+        return Some(
+            "the controller tries again; nothing else happens until the API server accepts it".to_owned(),
+        );
     }
     if let Some(pod) = awaited(assessment) {
         if own_way(assessment, pod) {
@@ -267,12 +269,13 @@ fn text(assessment: &Assessment, plugin: Option<&str>) -> String {
 
 /// The numbers of a StatefulSet in words.
 fn of_stateful_set(assessment: &Assessment) -> String {
-    let all: Vec<_> = assessment.parts.iter().collect();
-    let sum = |count: fn(&PartView) -> i64| all.iter().map(|part| count(part)).sum::<i64>();
-    let updated = assessment.new_part().map_or(0, |new| new.desired);
+    let sum = |count: fn(&PartView) -> i64| assessment.parts.iter().map(count).sum::<i64>();
+    let (wanted, existing) = (assessment.counts.desired, sum(|part| part.replicas));
+    let exist = if existing == wanted { String::new() } else { format!(" and {existing} exist") };
     format!(
-        "{updated} of {} with the current template, {} ready, {} available",
-        counted(assessment.counts.desired, "pod"),
+        "{} wanted{exist}, {} with the current template, {} ready, {} available",
+        counted(wanted, "pod"),
+        assessment.new_part().map_or(0, |new| new.desired),
         sum(|part| part.ready),
         sum(|part| part.available)
     )

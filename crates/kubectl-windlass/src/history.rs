@@ -101,11 +101,7 @@ pub struct History {
 ///
 /// # Errors
 /// When one of them cannot be read.
-pub async fn read(
-    api: &Api,
-    key: &WorkloadKey,
-    counts_pods: bool,
-) -> Result<Option<History>, CommandError> {
+pub async fn read(api: &Api, key: &WorkloadKey, counts_pods: bool) -> Result<Option<History>, CommandError> {
     let what = key.described();
     let Some(object) = api.get(&what, &key.path()).await? else { return Ok(None) };
     let selector = live::label_selector(key.kind, &object)
@@ -149,8 +145,7 @@ fn source(kind: Kind) -> Resource {
 fn between(kind: Kind, from: &Revision, to: &Revision, format: HistoryFormat) -> Result<String, String> {
     let (old, new) = (format!("revision {}", from.number), format!("revision {}", to.number));
     let difference = revisions::difference((&old, &from.template), (&new, &to.template))?;
-    let value =
-        || json!({"kind": "RevisionDifference", "from": one(kind, from), "to": one(kind, to), "difference": difference});
+    let value = || json!({"kind": "RevisionDifference", "from": one(kind, from), "to": one(kind, to), "difference": difference});
     match format {
         HistoryFormat::Table | HistoryFormat::Wide => Ok(difference),
         HistoryFormat::Json => Ok(format!("{}\n", pretty_json(&value()))),

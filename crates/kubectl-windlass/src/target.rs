@@ -274,9 +274,9 @@ pub async fn refuse_owned(api: &Api, targets: &[Target]) -> Result<(), CommandEr
             let way = owners.join(", which is controlled by ");
             format!("{object} is controlled by {way}: name {last} instead")
         }
-        None => format!(
-            "{object} has no controller; name a Deployment, a StatefulSet or a ReplicationController"
-        ),
+        None => {
+            format!("{object} has no controller; name a Deployment, a StatefulSet or a ReplicationController")
+        }
     };
     Err(CommandError::Argument(text))
 }

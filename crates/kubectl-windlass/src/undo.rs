@@ -38,8 +38,7 @@ pub async fn run(global: &GlobalArgs, args: UndoArgs, output: &mut Output) -> Re
         return Err(CommandError::Usage(text.to_owned()));
     };
     if target.kind == Kind::ReplicationController {
-        let text =
-            "a ReplicationController has no revisions; for a rolling update see `rolling-update OLD --rollback`";
+        let text = "a ReplicationController has no revisions; for a rolling update see `rolling-update OLD --rollback`";
         return Err(CommandError::Argument(format!("{}/{}: {text}", target.kind.singular(), target.name)));
     }
     if !args.yes && args.dry_run == DryRun::None && !output.is_interactive {
@@ -50,7 +49,8 @@ pub async fn run(global: &GlobalArgs, args: UndoArgs, output: &mut Output) -> Re
     target::refuse_owned(&api, &targets).await?;
     let (namespace, kind) = (api.namespace.clone(), target.kind);
     let key = WorkloadKey { kind, namespace: namespace.clone(), name: target.name.clone() };
-    let Some(History { object: now, revisions: history, .. }) = history::read(&api, &key, false).await? else {
+    let Some(History { object: now, revisions: history, .. }) = history::read(&api, &key, false).await?
+    else {
         return Err(key.missing(&api).await);
     };
     let object = key.described();

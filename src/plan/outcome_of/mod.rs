@@ -16,7 +16,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::model::{
-    ControllerRef, ControllerRevision, Interner, Meta, PersistentVolumeClaim, Pod, Record, ReplicaSet, StringMap,
+    ControllerRef, ControllerRevision, Interner, Meta, PersistentVolumeClaim, Pod, Record, ReplicaSet,
+    StringMap,
 };
 
 /// The objects of one kind, by name.

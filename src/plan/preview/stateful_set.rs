@@ -39,9 +39,7 @@ pub struct StatefulStart {
 /// How many pods may be unavailable for the sake of an update; 0 with `OnDelete`, which deletes none.
 pub fn may_be_unavailable(set: &StatefulSet) -> i64 {
     match set.strategy {
-        StatefulSetStrategy::RollingUpdate { max_unavailable, .. } => {
-            most_unavailable(set, max_unavailable)
-        }
+        StatefulSetStrategy::RollingUpdate { max_unavailable, .. } => most_unavailable(set, max_unavailable),
         StatefulSetStrategy::OnDelete => 0,
     }
 }
@@ -135,18 +133,19 @@ impl World {
         let templates = &self.set.claim_templates.names;
         let claims = |new: &NewPod| {
             let missing = templates.iter().enumerate().filter(|(at, _)| new.missing_claims.contains(at));
-            let names = missing.map(|(_, template)| {
-                ordinals::claim_name(template, &self.set, new.ordinal).into()
-            });
+            let names =
+                missing.map(|(_, template)| ordinals::claim_name(template, &self.set, new.ordinal).into());
             names.collect()
         };
         match write {
             Write::CreatePods(pods) => {
                 changes.extend(pods.iter().map(|new| Change::Created(new.name.clone(), claims(new))));
             }
-            Write::DeletePods(deletions) => changes.extend(deletions.iter().map(|deletion| {
-                Change::Deleted(deletion.pod.meta.key.name.clone(), deletion.reason)
-            })),
+            Write::DeletePods(deletions) => changes.extend(
+                deletions
+                    .iter()
+                    .map(|deletion| Change::Deleted(deletion.pod.meta.key.name.clone(), deletion.reason)),
+            ),
             _ => {}
         }
     }
@@ -156,10 +155,12 @@ impl World {
         let Objects { pods, claims, .. } = &mut self.objects;
         let live: BTreeSet<&Uid> = pods.values().map(|pod| &pod.meta.uid).collect();
         let is_live = |kind: &str, uid: &Uid| kind != "Pod" || live.contains(uid);
-        let is_used = |name: &str| pods.values().any(|pod| pod.claims.iter().any(|claim| claim.is_called(name)));
+        let is_used =
+            |name: &str| pods.values().any(|pod| pod.claims.iter().any(|claim| claim.is_called(name)));
         let before = claims.len();
         claims.retain(|name, claim| {
-            let has_owner = claim.owners.is_empty() || claim.owners.iter().any(|it| is_live(&it.kind, &it.uid));
+            let has_owner =
+                claim.owners.is_empty() || claim.owners.iter().any(|it| is_live(&it.kind, &it.uid));
             let stays = (has_owner && !claim.meta.is_deleting()) || is_used(name);
             if !stays {
                 changes.push(Change::ClaimDeleted(name.clone()));

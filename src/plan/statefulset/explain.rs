@@ -204,7 +204,8 @@ impl Pass<'_> {
                 ("it is out of range and not available, which halts the scale-down".to_owned(), Some(hint))
             }
             Wait::NotAvailable { reason, is_in_its_own_way } => {
-                let hint = "it has an older template: delete the pod, and it is created again with the current one";
+                let hint =
+                    "it has an older template: delete the pod, and it is created again with the current one";
                 (reason, is_in_its_own_way.then_some(hint))
             }
         };

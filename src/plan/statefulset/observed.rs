@@ -65,7 +65,8 @@ impl<'a> Observed<'a> {
         let has_prefix = |claim: &&Arc<PersistentVolumeClaim>| {
             prefixes.iter().any(|prefix| claim.meta.key.name.starts_with(prefix))
         };
-        let claims = claims.iter().filter(has_prefix).map(|claim| (claim.meta.key.name.clone(), claim.clone()));
+        let claims =
+            claims.iter().filter(has_prefix).map(|claim| (claim.meta.key.name.clone(), claim.clone()));
         Observed {
             set,
             members: Members::of(set, owned, orphans),
@@ -90,10 +91,7 @@ pub fn claim_prefixes(set: &StatefulSet) -> impl Iterator<Item = String> {
 }
 
 /// The pods that have the name of one of a StatefulSet, which it does not control.
-pub fn foreign(
-    set: &StatefulSet,
-    pods: impl IntoIterator<Item = Arc<Pod>>,
-) -> BTreeMap<Ordinal, Arc<Pod>> {
+pub fn foreign(set: &StatefulSet, pods: impl IntoIterator<Item = Arc<Pod>>) -> BTreeMap<Ordinal, Arc<Pod>> {
     let others = pods.into_iter().filter(|pod| !set.controls(&pod.meta));
     let by_ordinal = others.filter_map(|pod| {
         let (parent, digits) = ordinals::split(&pod.meta.key.name)?;

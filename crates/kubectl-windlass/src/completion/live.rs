@@ -53,11 +53,8 @@ pub(super) async fn objects(api: &Api, line: &Line<'_>, with_controllers: bool) 
         };
         listed.into_iter().map(|name| format!("rc/{name}"))
     };
-    let sets = async {
-        names_of(api, Kind::StatefulSet).await.into_iter().map(|name| format!("sts/{name}"))
-    };
-    let (deployments, sets, controllers) =
-        futures::join!(names_of(api, Kind::Deployment), sets, controllers);
+    let sets = async { names_of(api, Kind::StatefulSet).await.into_iter().map(|name| format!("sts/{name}")) };
+    let (deployments, sets, controllers) = futures::join!(names_of(api, Kind::Deployment), sets, controllers);
     deployments.into_iter().chain(sets).chain(controllers).filter(are_known).map(Candidate::bare).collect()
 }
 

@@ -191,7 +191,8 @@ mod tests {
             containers.iter().map(|name| json!({"name": name, "image": "nginx:1"})).collect();
         let mut deployment = json!({"spec": {"replicas": 3, "template": {"spec": {"containers": containers}},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": 0}}}});
-        let said = apply(Kind::Deployment, &mut deployment, &args, &[], "2026-01-01T00:00:00Z".parse().unwrap())?;
+        let said =
+            apply(Kind::Deployment, &mut deployment, &args, &[], "2026-01-01T00:00:00Z".parse().unwrap())?;
         Ok((deployment["spec"].take(), said))
     }
 

@@ -225,9 +225,7 @@ fn add_claims(pod: &mut Value, claim_templates: &Value) {
     }
     let others = pod["volumes"].as_array().cloned().unwrap_or_default().into_iter();
     let others = others.filter(|volume| volume["name"].as_str().is_none_or(|name| !names.contains(&name)));
-    let claim = |name: &&str| {
-        json!({"name": name, "persistentVolumeClaim": {"claimName": format!("{name}-windlass-plan")}})
-    };
+    let claim = |name: &&str| json!({"name": name, "persistentVolumeClaim": {"claimName": format!("{name}-windlass-plan")}});
     pod["volumes"] = names.iter().map(claim).chain(others).collect();
 }
 

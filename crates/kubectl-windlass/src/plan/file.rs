@@ -59,7 +59,9 @@ pub async fn read(file: &str, output: &mut Output) -> Result<(Vec<Value>, Vec<St
         }
     }
     if deployments.is_empty() {
-        return Err(wrong("it has no Deployment or StatefulSet of apps/v1, and nothing else is previewed".to_owned()));
+        return Err(wrong(
+            "it has no Deployment or StatefulSet of apps/v1, and nothing else is previewed".to_owned(),
+        ));
     }
     Ok((deployments, others))
 }

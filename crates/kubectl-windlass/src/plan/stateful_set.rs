@@ -69,7 +69,12 @@ pub(super) async fn judge(
     let start = StatefulStart { rooms, ..start };
     let with = preview_stateful_set(start.clone());
     let broken = (args.assume.is_none() && refusal.is_none() && with.steps.len() > 1)
-        .then(|| preview_stateful_set(StatefulStart { kubelet: Kubelet { broken: usize::MAX, ..kubelet }, ..start }))
+        .then(|| {
+            preview_stateful_set(StatefulStart {
+                kubelet: Kubelet { broken: usize::MAX, ..kubelet },
+                ..start
+            })
+        })
         .filter(|broken| broken.end != End::Complete);
     let moves = Claims::of(&set, &with);
     if !moves.created.is_empty() {

@@ -292,7 +292,8 @@ impl<'a> Drive<'a> {
         let Cluster { api, namespace, .. } = self.cluster;
         let pods = |events: &BTreeMap<String, Vec<Value>>| -> Vec<PodView> {
             let all = look.pods.iter().zip(&look.pod_objects).filter(|(pod, _)| new.controls(&pod.meta));
-            all.map(|(pod, object)| PodView::new(pod, object, &new.meta.key.name, true, events, api.now())).collect()
+            all.map(|(pod, object)| PodView::new(pod, object, &new.meta.key.name, true, events, api.now()))
+                .collect()
         };
         let failing = self.failing.lasting(api, namespace, pods).await?;
         Some(format!("no new pod can become ready: {failing}"))

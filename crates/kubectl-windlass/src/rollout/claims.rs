@@ -38,7 +38,12 @@ fn as_text<S: serde::Serializer>(at: &Option<Timestamp>, serializer: S) -> Resul
 
 impl ClaimView {
     /// A claim that is in the way; `None` for one that is bound and stays.
-    pub fn of(object: &Value, pod: &str, events: &BTreeMap<String, Vec<Value>>, now: Timestamp) -> Option<Self> {
+    pub fn of(
+        object: &Value,
+        pod: &str,
+        events: &BTreeMap<String, Vec<Value>>,
+        now: Timestamp,
+    ) -> Option<Self> {
         let metadata = &object["metadata"];
         let is_deleting = metadata["deletionTimestamp"].is_string();
         let phase = object["status"]["phase"].as_str().unwrap_or("Pending");

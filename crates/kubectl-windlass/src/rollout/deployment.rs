@@ -17,8 +17,17 @@ use super::{Assessment, PartView, Records, decode, estimate, images, partial, ve
 /// # Errors
 /// When the Deployment is not what its kind says.
 pub(super) fn assess(records: Records<'_>, now: Timestamp) -> Result<Assessment, serde_json::Error> {
-    let Records { kind: _, object, replica_sets, revisions: _, pods, claims: _, events, is_partial, unreadable } =
-        records;
+    let Records {
+        kind: _,
+        object,
+        replica_sets,
+        revisions: _,
+        pods,
+        claims: _,
+        events,
+        is_partial,
+        unreadable,
+    } = records;
     let mut deployment: Deployment = decode(object, &mut Interner::default())?;
     let last = LastWrites::of(object);
     let deadline_is_stale = forget_stale_deadline(&mut deployment, last.template);
@@ -95,7 +104,9 @@ pub(super) fn assess(records: Records<'_>, now: Timestamp) -> Result<Assessment,
     let previous = earlier
         .filter(|(number, _)| current.is_none_or(|current| *number < current))
         .max_by_key(|(number, _)| *number)
-        .map(|(number, old)| (number, images(&serde_json::from_str(&old.template.json()).unwrap_or_default())));
+        .map(|(number, old)| {
+            (number, images(&serde_json::from_str(&old.template.json()).unwrap_or_default()))
+        });
     Ok(Assessment {
         revision: current.or(by_status.revision),
         since: partial::since(verdict, &deployment, &last),

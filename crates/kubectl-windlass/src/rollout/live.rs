@@ -25,13 +25,12 @@ const EVENTS: Resource = Resource { group: "", version: "v1", kind: "Event", plu
 pub async fn read(api: &Api, key: &WorkloadKey) -> Result<Option<Workload>, CommandError> {
     let what = key.described();
     let Some(object) = api.get(&what, &key.path()).await? else { return Ok(None) };
-    let selector =
-        label_selector(key.kind, &object).map_err(|error| CommandError::Unreadable { object: what, error })?;
+    let selector = label_selector(key.kind, &object)
+        .map_err(|error| CommandError::Unreadable { object: what, error })?;
     let mut workload = Workload { kind: key.kind, object, ..Workload::default() };
     for (resource, labels) in selector.iter().flat_map(|labels| parts(key.kind, labels)) {
         let query = labels.map(|labels| ("labelSelector", labels));
-        let listed =
-            api.list(resource.plural, &resource.path(Some(&key.namespace)), query.as_slice()).await;
+        let listed = api.list(resource.plural, &resource.path(Some(&key.namespace)), query.as_slice()).await;
         let items = match listed {
             Ok(listed) => listed.items,
             Err(error) if error.is_forbidden() => {

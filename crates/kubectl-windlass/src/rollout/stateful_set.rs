@@ -38,7 +38,13 @@ pub(super) fn assess(records: Records<'_>, now: Timestamp) -> Result<Assessment,
     if is_partial {
         return Ok(by_status);
     }
-    let observed = Observed::of_lists(&set, &without_objects(&pods), &without_objects(&claims), &without_objects(&revisions), now);
+    let observed = Observed::of_lists(
+        &set,
+        &without_objects(&pods),
+        &without_objects(&claims),
+        &without_objects(&revisions),
+        now,
+    );
     let plan = planner::plan(&observed);
     let history = History::of(&set, &observed.revisions);
     let objects: BTreeMap<&Uid, &Value> = pods.iter().map(|(pod, object)| (&pod.meta.uid, *object)).collect();
@@ -53,7 +59,8 @@ pub(super) fn assess(records: Records<'_>, now: Timestamp) -> Result<Assessment,
     for pod in &mut in_the_way {
         name_claims(pod, &claims);
     }
-    in_the_way.sort_by_key(|pod| (pod.is_deleting, !pod.is_failing, !pod.is_new, pod.created, pod.name.clone()));
+    in_the_way
+        .sort_by_key(|pod| (pod.is_deleting, !pod.is_failing, !pod.is_new, pod.created, pod.name.clone()));
 
     let number_of = |name: &str| {
         let named = |(revision, _): &&Decoded<'_, ControllerRevision>| *revision.meta.key.name == *name;
@@ -119,7 +126,8 @@ fn by_status(
     now: Timestamp,
 ) -> Assessment {
     let status = &set.status;
-    let fails = status.conditions.iter().any(|condition| &*condition.kind == REPLICA_FAILURE && condition.is_true());
+    let fails =
+        status.conditions.iter().any(|condition| &*condition.kind == REPLICA_FAILURE && condition.is_true());
     let verdict = match early_verdict(set, last, now) {
         Some(verdict) => verdict,
         None if is_rolled_out(set) => Verdict::Complete,
@@ -187,7 +195,8 @@ fn refusal(
     let creates = plan.reasons.iter().any(|reason| matches!(reason, PlanReason::Creating { .. }));
     let event = newest_warning(events).filter(|event| creates && event["reason"] == "FailedCreate")?;
     let at = happened(event)?;
-    let is_current = now.duration_since(at) <= REFUSED_WITHIN && last.spec.is_none_or(|changed| changed <= at);
+    let is_current =
+        now.duration_since(at) <= REFUSED_WITHIN && last.spec.is_none_or(|changed| changed <= at);
     is_current.then(|| with_event(None, std::slice::from_ref(event), &harmless, now))
 }
 
@@ -249,9 +258,10 @@ fn then(set: &StatefulSet, observed: &Observed<'_>, history: &History<'_>) -> Op
     }
     let StatefulSetStrategy::RollingUpdate { .. } = set.strategy else { return None };
     let first = range.start + i64::from(held_back(set));
-    let old = pods.iter().rev().find(|(at, pod)| {
-        i64::from(**at) >= first && stays(pod) && !history.is_updated(pod)
-    });
+    let old = pods
+        .iter()
+        .rev()
+        .find(|(at, pod)| i64::from(**at) >= first && stays(pod) && !history.is_updated(pod));
     old.map(|(_, pod)| format!("replaces {}", pod.meta.key.name))
 }
 

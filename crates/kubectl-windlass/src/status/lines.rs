@@ -107,7 +107,9 @@ fn line(assessment: &Assessment, label: &str) -> String {
     let revision = assessment.revision.map_or(String::new(), |revision| format!(" revision {revision}:"));
     let pods = counted(counts.replicas, "pod");
     let numbers = match assessment.new_available() {
-        Some(available) => format!("{available} of {} available, {pods}", counted(assessment.desired_new, "new pod")),
+        Some(available) => {
+            format!("{available} of {} available, {pods}", counted(assessment.desired_new, "new pod"))
+        }
         None => format!("{} of {pods} available, {} desired", counts.available, counts.desired),
     };
     let mut line = format!("{} {label}{revision} {numbers}", time(assessment.now));

@@ -56,7 +56,9 @@ pub fn judge(assessment: &Assessment, rules: &Rules) -> Option<End> {
     }
     match assessment.verdict {
         Verdict::Complete => return Some(End::Complete),
-        Verdict::Deleting => return Some(End::Failed(format!("the {} is being deleted", assessment.kind.title()))),
+        Verdict::Deleting => {
+            return Some(End::Failed(format!("the {} is being deleted", assessment.kind.title())));
+        }
         Verdict::Stuck if !rules.past_deadline => {
             let because = headline(assessment).map_or(String::new(), |text| format!(": {text}"));
             return Some(End::Failed(format!("the rollout exceeded its progress deadline{because}")));
@@ -115,7 +117,9 @@ pub fn headline(assessment: &Assessment) -> Option<String> {
                 let remedy = remedy.map_or(String::new(), |remedy| format!(" ({remedy})"));
                 format!("waits for {}: {}{colon}{}{remedy}{more}", pod.name, pod.state, pod.reason)
             }
-            None => sentence(is_main)?,
+            None => {
+                assessment.reasons.iter().find(|reason| is_main(reason)).map(|it| short(it, assessment))?
+            }
         },
     };
     Some(crate::text::harmless(&text))
@@ -149,6 +153,17 @@ fn is_main(reason: &Reason) -> bool {
         ),
         Reason::Nodes(_) => true,
     }
+}
+
+/// A reason without advice about pods that are being deleted: mostly they are gone in a moment.
+fn short(reason: &Reason, assessment: &Assessment) -> String {
+    let Reason::Ordinals(SetReason::Waiting { pods, more }) = reason else { return reason.to_string() };
+    let is_leaving = |name: &str| assessment.pods.iter().any(|pod| pod.is_deleting && pod.name == name);
+    let without = pods.iter().cloned().map(|mut pod| {
+        pod.remedy = pod.remedy.filter(|_| !is_leaving(&pod.pod));
+        pod
+    });
+    SetReason::Waiting { pods: without.collect(), more: *more }.to_string()
 }
 
 fn to_i64(count: usize) -> i64 {

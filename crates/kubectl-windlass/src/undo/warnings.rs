@@ -76,7 +76,8 @@ mod tests {
                    "spec": {"scaleTargetRef": {"kind": kind, "name": name}, "minReplicas": 2, "maxReplicas": 9}})
         };
         let web = json!({"metadata": {"name": "web"}});
-        let said = of(Kind::Deployment, &web, &[autoscaler("Deployment", "api"), autoscaler("Deployment", "web")]);
+        let said =
+            of(Kind::Deployment, &web, &[autoscaler("Deployment", "api"), autoscaler("Deployment", "web")]);
         assert!(said[0].contains("hpa scales it, from 2 to 9 replicas"), "{said:?}");
         assert!(of(Kind::Deployment, &web, &[autoscaler("StatefulSet", "web")]).is_empty());
         assert_eq!(of(Kind::StatefulSet, &web, &[autoscaler("StatefulSet", "web")]).len(), 1);

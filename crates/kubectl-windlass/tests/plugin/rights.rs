@@ -17,6 +17,7 @@ use windlass_testkit::rights::{Rights, right, used};
 
 use crate::harness::{DEPLOYMENTS, Ended, PLUGIN, Sandbox};
 
+const SETS: &str = "/apis/apps/v1/namespaces/default/statefulsets";
 const CONTROLLERS: &str = "/api/v1/namespaces/default/replicationcontrollers";
 const VERBS: [&str; 7] = ["get", "list", "watch", "create", "patch", "update", "delete"];
 
@@ -74,6 +75,11 @@ fn deployment(name: &str) -> Value {
            "selector": {"matchLabels": {"app": name}}, "template": pods_of(name, "app:1")}})
 }
 
+fn stateful_set(name: &str) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name, "labels": {"app": name}}, "spec": {
+           "replicas": 1, "serviceName": name, "selector": {"matchLabels": {"app": name}}, "template": pods_of(name, "app:1")}})
+}
+
 fn controller(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": name},
            "spec": {"replicas": 1, "selector": {"app": name}, "template": pods_of(name, "app:1")}})
@@ -86,7 +92,9 @@ fn image(image: &str) -> Value {
 /// Runs every command, and compares what it used with the table.
 fn each_command_uses_the_documented_rights(cluster: &dyn Cluster) {
     let web = format!("{DEPLOYMENTS}/web");
+    let db = format!("{SETS}/db");
     cluster.call("POST", DEPLOYMENTS, &deployment("web"));
+    cluster.call("POST", SETS, &stateful_set("db"));
     for name in ["old", "second"] {
         cluster.call("POST", CONTROLLERS, &controller(name));
     }
@@ -105,8 +113,11 @@ fn each_command_uses_the_documented_rights(cluster: &dyn Cluster) {
 
     run("status", 0, &["status", "web", "--timeout=60s"]);
     run("status", 0, &["status", "-l", "app=web", "--timeout=60s"]);
+    run("status", 0, &["status", "sts/db", "--timeout=60s"]);
+    run("status", 0, &["status", "sts", "-l", "app=db", "--timeout=60s"]);
 
     cluster.call("PATCH", &web, &image("app:broken"));
+    cluster.call("PATCH", &db, &image("app:broken"));
     cluster.eventually("/api/v1/namespaces/default/pods", &|pods| {
         pods["items"].as_array().into_iter().flatten().any(|pod| {
             pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "ImagePullBackOff"
@@ -118,21 +129,28 @@ fn each_command_uses_the_documented_rights(cluster: &dyn Cluster) {
     cluster.eventually(&format!("{CONTROLLERS}/old"), &|old| old["status"]["availableReplicas"] == 1);
     run("explain", 0, &["explain", "web"]);
     run("explain", 0, &["explain", "-l", "app=web"]);
+    run("explain", 0, &["explain", "sts/db"]);
+    run("explain", 0, &["explain", "sts", "-l", "app=db"]);
     run("explain", 0, &["explain", "rc/old"]);
     check("explain");
 
     run("history", 0, &["history", "web"]);
     run("history", 0, &["history", "web", ".."]);
+    run("history", 0, &["history", "sts/db"]);
     check("history");
 
     let plan = ["plan", "web", "--image", "app:1"];
     run("plan", 0, &plan);
     let new = cluster.file(&deployment("new"));
     run("plan", 0, &["plan", "-f", &new]);
+    let new = cluster.file(&stateful_set("new"));
+    run("plan", 0, &["plan", "-f", &new]);
+    run("plan", 0, &["plan", "sts/db", "--image", "app:1", "--replicas", "0"]);
     run("plan", 0, &["plan", "rc/old", "--image", "app:2"]);
     check("plan");
 
     run("undo", 0, &["undo", "web", "--yes"]);
+    run("undo", 0, &["undo", "sts/db", "--yes"]);
     check("undo");
 
     let quick = ["--update-period=100ms", "--poll-interval=100ms", "--timeout=60s"];
@@ -367,7 +385,7 @@ fn the_documented_rights_suffice_on_a_real_server_and_no_other_is_used() {
         let server = ApiServer::start_with(assets, &USERS).await;
         let end = CancellationToken::new();
         run_the_rest_of_the_cluster(&server, &end).await;
-        let controllers = "deployment-controller,replicaset-controller,replicationcontroller-controller";
+        let controllers = "deployment-controller,replicaset-controller,replicationcontroller-controller,statefulset-controller";
         let (config, log) = (server.kubeconfig(TOKEN), server.file("upstream.log"));
         let _upstream = Side::Upstream.start(assets, &config, controllers, &["--leader-elect=false"], &log);
         let cluster = Real { server: &server, client: server.client().await };

@@ -37,7 +37,8 @@ fn image(image: &str) -> Value {
 fn rolled_out(sandbox: &Sandbox) {
     sandbox.eventually(&format!("{SETS}/db"), |set| {
         let status = &set["status"];
-        let is_complete = |field: &str| status[field].as_i64().unwrap_or(0) == set["spec"]["replicas"].as_i64().unwrap();
+        let is_complete =
+            |field: &str| status[field].as_i64().unwrap_or(0) == set["spec"]["replicas"].as_i64().unwrap();
         status["observedGeneration"] == set["metadata"]["generation"]
             && ["replicas", "availableReplicas", "updatedReplicas"].into_iter().all(is_complete)
     });
@@ -76,10 +77,10 @@ fn a_pod_that_cannot_pull_its_image_is_named_with_what_comes_next_and_how_to_go_
         0,
         &[
             "StatefulSet default/db, revision 2: waiting for ",
-            "; 1 of 2 pods with the current template, 1 ready, 1 available",
+            "; 2 pods wanted, 1 with the current template, 1 ready, 1 available",
             "Pod db-1: it is not ready: ImagePullBackOff",
             "db-1 (new)",
-            "NEXT    the rollout continues when db-1 is ready, and replaces db-0",
+            "NEXT    the rollout continues when db-1 is ready; then it replaces db-0",
             "TRY     kubectl windlass undo -n default sts/db    (revision 1, image db:1)",
         ],
     );
@@ -102,12 +103,25 @@ fn a_claim_that_is_not_bound_is_named_with_its_pod_and_its_storage() {
     create(&sandbox, "db", json!({"volumeClaimTemplates": claims}));
     sandbox.eventually(PODS, |pods| {
         let pods = pods["items"].as_array().into_iter().flatten();
-        let mut conditions = pods.flat_map(|pod| pod["status"]["conditions"].as_array().into_iter().flatten());
+        let mut conditions =
+            pods.flat_map(|pod| pod["status"]["conditions"].as_array().into_iter().flatten());
         conditions.any(|condition| condition["type"] == "PodScheduled" && condition["status"] == "False")
     });
     let ended = sandbox.plugin(&["explain", "sts/db"]);
-    has(&ended, 0, &["waiting", "Pod db-0: it is not scheduled", "CLAIM", "data-db-0  db-0", "Pending", "StorageClass missing",
-                     "its claim data-db-0 is Pending", "NEXT    the rollout continues when db-0 is ready, and creates db-1"]);
+    has(
+        &ended,
+        0,
+        &[
+            "waiting",
+            "Pod db-0: it is not scheduled",
+            "CLAIM",
+            "data-db-0  db-0",
+            "Pending",
+            "StorageClass missing",
+            "its claim data-db-0 is Pending",
+            "NEXT    the rollout continues when db-0 is ready; then it creates db-1",
+        ],
+    );
     let line = sandbox.plugin(&["status", "sts/db", "--timeout=1s"]);
     has(&line, 4, &["its claim data-db-0 is Pending"]);
 }
@@ -119,13 +133,21 @@ fn a_pod_that_waits_until_its_claim_is_gone_names_the_claim_and_what_holds_it() 
     sandbox.call("PATCH", &claim, &json!({"metadata": {"finalizers": ["example.com/backup"]}}));
     sandbox.call("DELETE", &claim, &Value::Null);
     let before = sandbox.plugin(&["explain", "sts/db"]);
-    has(&before, 0, &["complete", "data-db-1  db-1", "terminating"]);
+    has(&before, 0, &["complete; 2 pods wanted, 2 with", "data-db-1  db-1", "terminating"]);
     sandbox.call("DELETE", &format!("{PODS}/db-1"), &Value::Null);
     sandbox.eventually(&format!("{PODS}/db-1"), Value::is_null);
     let ended = sandbox.plugin(&["explain", "sts/db"]);
-    has(&ended, 0, &["waiting", "Pod db-1: its claim data-db-1 is about to be deleted", "terminating",
-                     "held by the finalizers example.com/backup",
-                     "NEXT    the rollout continues when the claim data-db-1 is gone, and creates db-1"]);
+    has(
+        &ended,
+        0,
+        &[
+            "waiting; 2 pods wanted and 1 exist",
+            "Pod db-1: its claim data-db-1 is about to be deleted",
+            "terminating",
+            "held by the finalizers example.com/backup",
+            "NEXT    the rollout continues when the claim data-db-1 is gone; then it creates db-1",
+        ],
+    );
     sandbox.call("PATCH", &claim, &json!({"metadata": {"finalizers": null}}));
     has(&sandbox.plugin(&["status", "sts/db", "--timeout=60s"]), 0, &["complete: 2 of 2 new pods available"]);
 }
@@ -140,7 +162,11 @@ fn a_partition_completes_without_the_pods_below_it() {
     let ended = sandbox.plugin(&["status", "sts/db", "--timeout=60s"]);
     has(&ended, 0, &["complete: 1 of 1 new pod available; the partition keeps 2 pods of the older template"]);
     let told = sandbox.plugin(&["explain", "sts/db"]);
-    has(&told, 0, &["complete; 1 of 3 pods with the current template", "The partition is 2: 2 pods below it keep"]);
+    has(
+        &told,
+        0,
+        &["complete; 3 pods wanted, 1 with the current template", "The partition is 2: 2 pods below it keep"],
+    );
     let lower = sandbox.plugin(&["plan", "sts/db", "--partition=0"]);
     has(&lower, 0, &["partition 2 -> 0", "delete db-1", "create db-1", "delete db-0"]);
     assert!(!lower.out.contains("delete db-2"), "{}", lower.out);
@@ -150,14 +176,25 @@ fn a_partition_completes_without_the_pods_below_it() {
 fn with_on_delete_the_pods_that_a_user_has_to_delete_are_named() {
     let sandbox = with_db(json!({"updateStrategy": {"type": "OnDelete"}}));
     let planned = sandbox.plugin(&["plan", "sts/db", "--image", "db:2"]);
-    has(&planned, 0, &["OnDelete: a pod is replaced only when a user deletes it", "until a user deletes them: db-1, db-0"]);
+    has(
+        &planned,
+        0,
+        &["OnDelete: a pod is replaced only when a user deletes it", "until a user deletes them: db-1, db-0"],
+    );
     patch(&sandbox, image("db:2"));
     sandbox.eventually(&format!("{SETS}/db"), |set| {
         set["status"]["observedGeneration"] == set["metadata"]["generation"]
     });
     let told = sandbox.plugin(&["explain", "sts/db"]);
-    has(&told, 0, &["waiting", "The strategy is OnDelete: 2 pods with an older template stay",
-                    "`kubectl delete pod -n default db-1 db-0`"]);
+    has(
+        &told,
+        0,
+        &[
+            "waiting",
+            "The strategy is OnDelete: 2 pods with an older template stay",
+            "`kubectl delete pod -n default db-1 db-0`",
+        ],
+    );
     has(&sandbox.plugin(&["status", "sts/db", "--watch=false"]), 4, &["The strategy is OnDelete"]);
     has(&sandbox.plugin(&["status", "sts/db", "--fail-fast"]), 3, &["OnDelete"]);
     for pod in ["db-1", "db-0"] {
@@ -191,22 +228,43 @@ fn the_history_is_that_of_controller_revisions_and_an_undo_takes_the_template_ba
     // The revision that was gone back to has the highest number now.
     let again = sandbox.plugin(&["undo", "sts/db", "--to-revision=3", "--yes"]);
     assert_eq!(again.code, Some(0), "{again:?}");
-    assert!(again.err.contains("skipped: statefulset default/db has the template of revision 3 already"), "{again:?}");
+    assert!(
+        again.err.contains("skipped: statefulset default/db has the template of revision 3 already"),
+        "{again:?}"
+    );
 }
 
 #[test]
 fn a_preview_names_the_pods_and_claims_of_each_step() {
     let sandbox = with_db(json!({}));
     let image = sandbox.plugin(&["plan", "sts/db", "--image=db:2", "--ready-after=5s", "--stop-after=1s"]);
-    has(&image, 0, &["StatefulSet default/db: image db:1 -> db:2. 2 replicas", "OrderedReady: pods are created and deleted one by one",
-                     "at most 1 is replaced at a time", "delete db-1", "create db-1", "complete after about 12s",
-                     "by the server (dry run): the StatefulSet, one pod"]);
+    has(
+        &image,
+        0,
+        &[
+            "StatefulSet default/db: image db:1 -> db:2. 2 replicas",
+            "OrderedReady: pods are created and deleted one by one",
+            "at most 1 is replaced at a time",
+            "delete db-1",
+            "create db-1",
+            "complete after about 12s",
+            "by the server (dry run): the StatefulSet, one pod",
+        ],
+    );
     let at = |text: &str| image.out.find(text).unwrap();
     assert!(at("delete db-1") < at("create db-1") && at("create db-1") < at("delete db-0"), "{}", image.out);
 
     let up = sandbox.plugin(&["plan", "sts/db", "--replicas=4", "--ready-after=5s"]);
-    has(&up, 0, &["replicas 2 -> 4", "create db-2 with data-db-2", "create db-3 with data-db-3",
-                  "claims   created: data-db-2, data-db-3"]);
+    has(
+        &up,
+        0,
+        &[
+            "replicas 2 -> 4",
+            "create db-2 with data-db-2",
+            "create db-3 with data-db-3",
+            "claims   created: data-db-2, data-db-3",
+        ],
+    );
     let down = sandbox.plugin(&["plan", "sts/db", "--replicas=1"]);
     has(&down, 0, &["delete db-1 (out of range)", "data     kept in the claims data-db-1"]);
     let policy = json!({"whenScaled": "Delete", "whenDeleted": "Retain"});
@@ -214,10 +272,15 @@ fn a_preview_names_the_pods_and_claims_of_each_step() {
     rolled_out(&sandbox);
     let lost = sandbox.plugin(&["plan", "sts/db", "--replicas=1"]);
     has(&lost, 0, &["delete claim data-db-1", "data     DELETED with the claims data-db-1"]);
-    let data: Value = serde_json::from_str(&sandbox.plugin(&["plan", "sts/db", "--replicas=1", "-o=json"]).out).unwrap();
+    let data: Value =
+        serde_json::from_str(&sandbox.plugin(&["plan", "sts/db", "--replicas=1", "-o=json"]).out).unwrap();
     assert_eq!(data["steps"][1]["changes"][0], json!({"deletePod": "db-1", "why": "condemned"}), "{data:#}");
 
-    for (flag, name) in [("--max-surge=1", "--max-surge"), ("--max-unavailable=2", "--max-unavailable"), ("--strategy=Recreate", "--strategy")] {
+    for (flag, name) in [
+        ("--max-surge=1", "--max-surge"),
+        ("--max-unavailable=2", "--max-unavailable"),
+        ("--strategy=Recreate", "--strategy"),
+    ] {
         let refused = sandbox.plugin(&["plan", "sts/db", flag]);
         assert_eq!(refused.code, Some(1), "{refused:?}");
         assert!(refused.err.starts_with(&format!("error: statefulset default/db: {name}: ")), "{refused:?}");
@@ -245,8 +308,16 @@ fn one_without_replicas_is_complete() {
     let sandbox = Sandbox::start(&[]);
     create(&sandbox, "db", json!({"replicas": 0}));
     rolled_out(&sandbox);
-    has(&sandbox.plugin(&["explain", "sts/db"]), 0, &["complete; 0 of 0 pods with the current template"]);
-    has(&sandbox.plugin(&["status", "sts", "-l", "app=db", "--timeout=10s"]), 0, &["complete: 0 of 0 new pods available"]);
+    has(
+        &sandbox.plugin(&["explain", "sts/db"]),
+        0,
+        &["complete; 0 pods wanted, 0 with the current template"],
+    );
+    has(
+        &sandbox.plugin(&["status", "sts", "-l", "app=db", "--timeout=10s"]),
+        0,
+        &["complete: 0 of 0 new pods available"],
+    );
     has(&sandbox.plugin(&["plan", "sts/db", "--replicas=0"]), 0, &["nothing to roll out"]);
     let none = sandbox.plugin(&["explain", "sts/dbb"]);
     assert_eq!(none.err, "error: statefulset default/dbb does not exist; there is db\n");

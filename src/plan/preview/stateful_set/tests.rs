@@ -119,8 +119,7 @@ fn a_partition_holds_back_the_pods_below_it() {
 #[test]
 fn a_scale_up_creates_claims_and_pods_one_after_the_other() {
     let preview = preview_stateful_set(start(1, |spec| spec["replicas"] = 3.into()));
-    let expected =
-        ["0  1/1", "0 +db-1(data-db-1) 1/2", "10 +db-2(data-db-2) 2/3", "20  3/3"];
+    let expected = ["0  1/1", "0 +db-1(data-db-1) 1/2", "10 +db-2(data-db-2) 2/3", "20  3/3"];
     assert_eq!(rows(&preview), expected);
     assert_eq!(preview.end, End::Complete);
 }
@@ -135,8 +134,7 @@ fn a_scale_down_deletes_the_claims_only_if_the_policy_says_so() {
         })))
     };
     assert_eq!(scale("Retain"), ["0  2/2", "0 --db-1 1/1", "2 --db-0 0/0", "4  0/0"]);
-    let deleted =
-        ["0  2/2", "0 --db-1 1/1", "2 -claim data-db-1 --db-0 0/0", "4 -claim data-db-0 0/0"];
+    let deleted = ["0  2/2", "0 --db-1 1/1", "2 -claim data-db-1 --db-0 0/0", "4 -claim data-db-0 0/0"];
     assert_eq!(scale("Delete"), deleted);
 }
 
@@ -159,7 +157,11 @@ fn nothing_is_replaced_with_on_delete() {
     }));
     assert_eq!((rows(&preview), preview.end), (vec!["0  2/2".to_owned()], End::Waits));
     assert_eq!(preview.least_allowed, 2);
-    assert!(matches!(preview.waits_for[..], [PlanReason::OnDelete { outdated: 2, .. }]), "{:?}", preview.waits_for);
+    assert!(
+        matches!(preview.waits_for[..], [PlanReason::OnDelete { outdated: 2, .. }]),
+        "{:?}",
+        preview.waits_for
+    );
 }
 
 #[test]

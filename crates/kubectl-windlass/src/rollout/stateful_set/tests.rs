@@ -100,7 +100,8 @@ fn an_update_that_waits_for_a_broken_pod_names_it_and_what_comes_next() {
     assert_eq!((pod.name.as_str(), pod.state.as_str(), pod.is_new), ("db-2", "ImagePullBackOff", true));
     assert!(text(&db).contains("Pod db-2: it is not ready: ImagePullBackOff"), "{}", text(&db));
     assert_eq!(db.then.as_deref(), Some("replaces db-1"));
-    let parts: Vec<_> = db.parts.iter().map(|part| (part.name.as_str(), part.is_new, part.replicas)).collect();
+    let parts: Vec<_> =
+        db.parts.iter().map(|part| (part.name.as_str(), part.is_new, part.replicas)).collect();
     assert_eq!(parts, [("db-r2", true, 1), ("db-r1", false, 2)]);
 }
 
@@ -120,12 +121,14 @@ fn a_pod_of_an_older_template_that_keeps_itself_from_being_replaced_is_told_with
     };
     assert!(remedy(|_| {}).unwrap().contains("delete the pod"));
     assert_eq!(remedy(|db| db.object["spec"]["podManagementPolicy"] = json!("Parallel")), None);
-    assert_eq!(remedy(|db| db.object["spec"]["updateStrategy"]["rollingUpdate"]["partition"] = json!(3)), None);
+    assert_eq!(
+        remedy(|db| db.object["spec"]["updateStrategy"]["rollingUpdate"]["partition"] = json!(3)),
+        None
+    );
     assert_eq!(remedy(|db| db.object["spec"]["template"] = template("db:2")), None, "it has the current one");
     assert_eq!(
         remedy(|db| {
-            db.pods[2]["status"]["containerStatuses"] =
-                json!([{"name": "app", "restartCount": 0, "state": {"waiting": {"reason": "ImagePullBackOff"}}}]);
+            db.pods[2]["status"]["containerStatuses"] = json!([{"name": "app", "restartCount": 0, "state": {"waiting": {"reason": "ImagePullBackOff"}}}]);
         }),
         None,
         "one that never started is replaced at once"
@@ -143,7 +146,10 @@ fn a_claim_that_is_not_bound_is_named_with_its_pod() {
     db.events.insert("uid-claim-2".to_owned(), vec![event]);
     let db = assessed(&db);
     let [claim] = &db.claims[..] else { panic!("{:?}", db.claims) };
-    assert_eq!((claim.name.as_str(), claim.pod.as_str(), claim.state.as_str()), ("data-db-2", "db-2", "Pending"));
+    assert_eq!(
+        (claim.name.as_str(), claim.pod.as_str(), claim.state.as_str()),
+        ("data-db-2", "db-2", "Pending")
+    );
     assert!(claim.reason.contains("no room (4 times, last 10s ago)"), "{}", claim.reason);
     assert_eq!(db.pods[0].reason, "its claim data-db-2 is Pending");
 }
