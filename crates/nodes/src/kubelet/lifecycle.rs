@@ -248,10 +248,11 @@ impl Lifecycle {
     pub fn started_before(&self, uid: &str) -> impl Iterator<Item = &Pod> {
         let tracked = self.pods.get(uid).filter(|tracked| tracked.reached < Some(Step::Start));
         let bound = tracked.and_then(|tracked| self.on_node.get(tracked.pod.node()?)).into_iter().flatten();
-        let others = bound.filter(move |other| *other != uid).filter_map(|other| self.pods.get(other));
-        let has_started = |other: &&Box<Tracked>| {
-            !other.pod.is_terminal() && (other.busy || other.reached >= Some(Step::Start))
-        };
+        let others = bound
+            .filter(move |other| *other != uid)
+            .filter_map(|other| self.pods.get(other).map(Box::as_ref));
+        let has_started =
+            |other: &&Tracked| !other.pod.is_terminal() && (other.busy || other.reached >= Some(Step::Start));
         others.filter(has_started).map(|other| &other.pod)
     }
 
