@@ -56,6 +56,12 @@ impl Indexes {
         Indexes::of(self.0.iter().copied().chain(more).collect())
     }
 
+    /// With all of another set.
+    #[must_use]
+    pub fn with_all(&self, other: &Indexes) -> Self {
+        Indexes::of(self.0.iter().chain(&other.0).copied().collect())
+    }
+
     /// Those below a limit: `completions` of an elastic Job may fall.
     #[must_use]
     pub fn below(&self, limit: i32) -> Self {
@@ -185,6 +191,7 @@ mod tests {
             prop_assert_eq!(of(&x).without(&of(&y)), of(&(&x - &y)));
             prop_assert_eq!(of(&x).shared_with(&of(&y)) as usize, (&x & &y).len());
             prop_assert_eq!(of(&x).with(y.iter().copied()), of(&(&x | &y)));
+            prop_assert_eq!(of(&x).with_all(&of(&y)), of(&(&x | &y)));
             prop_assert_eq!(all(&of(&x).below(limit)), x.range(..limit).copied().collect::<BTreeSet<i32>>());
             let missing: Vec<i32> = (0..limit).filter(|index| !x.contains(index)).collect();
             prop_assert_eq!(of(&x).missing_below(limit).collect::<Vec<_>>(), missing);
