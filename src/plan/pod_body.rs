@@ -66,7 +66,16 @@ impl PodFromTemplate<'_> {
         self,
         change: impl FnOnce(Fields) -> Result<Fields, serde_json::Error>,
     ) -> Result<Vec<u8>, serde_json::Error> {
-        let PodFromTemplate { owner, namespace, name, generate_name, template, labels, annotations, finalizers } = self;
+        let PodFromTemplate {
+            owner,
+            namespace,
+            name,
+            generate_name,
+            template,
+            labels,
+            annotations,
+            finalizers,
+        } = self;
         let fields: Fields = serde_json::from_str(&template.json())?;
         let mut from_template = field(&fields, "metadata")?;
         from_template.retain(|field, _| INHERITED.contains(&field.as_str()));

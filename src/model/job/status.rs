@@ -34,7 +34,7 @@ pub struct JobStatus {
     /// `failedIndexes`; present with `backoffLimitPerIndex` only.
     pub failed_indexes: Option<Indexes>,
     /// `uncountedTerminatedPods`.
-    pub uncounted: Option<Uncounted>,
+    pub uncounted: Option<Box<Uncounted>>,
     /// The conditions of the controller.
     pub conditions: Vec<Condition>,
 }
@@ -117,7 +117,8 @@ impl StatusWire<'_> {
             completed_indexes: Indexes::parse(self.completed_indexes.as_str()),
             failed_indexes: self.failed_indexes.map(|indexes| Indexes::parse(indexes.as_str())),
             uncounted: uncounted
-                .map(|lists| Uncounted { succeeded: uids(lists.succeeded), failed: uids(lists.failed) }),
+                .map(|lists| Uncounted { succeeded: uids(lists.succeeded), failed: uids(lists.failed) })
+                .map(Box::new),
             conditions: ConditionWire::of_types(self.conditions, &TYPES, interner),
         }
     }

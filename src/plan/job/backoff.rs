@@ -59,7 +59,8 @@ impl Backoff {
         let (base, max) = job.backoff_seconds;
         let max = max.map_or(MAX, i64::from);
         let base = base.map_or(BASE, i64::from).min(max);
-        let doublings = u32::try_from(self.failures.checked_sub(1).filter(|more| *more >= 0)?).unwrap_or(u32::MAX);
+        let doublings =
+            u32::try_from(self.failures.checked_sub(1).filter(|more| *more >= 0)?).unwrap_or(u32::MAX);
         let factor = 1i64.checked_shl(doublings.min(62)).unwrap_or(i64::MAX);
         let wait = SignedDuration::from_secs(base.saturating_mul(factor).min(max));
         let until = self.last?.min(now).saturating_add(wait).unwrap_or(Timestamp::MAX);
@@ -80,11 +81,16 @@ mod tests {
 
     #[test]
     fn the_wait_doubles_from_10_seconds_to_10_minutes() {
-        for (failures, seconds) in [(1, 10), (2, 20), (3, 40), (6, 320), (7, 600), (8, 600), (i64::MAX, 600)] {
+        for (failures, seconds) in [(1, 10), (2, 20), (3, 40), (6, 320), (7, 600), (8, 600), (i64::MAX, 600)]
+        {
             check_wait("", failures, Some(seconds));
         }
         check_wait("", 0, None);
-        assert_eq!(Backoff { failures: 2, last: Some(at(0)) }.until(&job("", ""), at(20)), None, "it is over");
+        assert_eq!(
+            Backoff { failures: 2, last: Some(at(0)) }.until(&job("", ""), at(20)),
+            None,
+            "it is over"
+        );
         assert_eq!(Backoff { failures: 3, last: None }.until(&job("", ""), at(0)), None);
     }
 
@@ -99,7 +105,12 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(record: Option<Record>, ends: &[(i64, bool)], failed: i64, expected: (i64, Option<i64>)) -> Record {
+    fn check(
+        record: Option<Record>,
+        ends: &[(i64, bool)],
+        failed: i64,
+        expected: (i64, Option<i64>),
+    ) -> Record {
         let pods = ends.iter().enumerate().map(|(n, (second, succeeded))| {
             let pod = pod(&format!("p-{n}")).ended_at(*second);
             if *succeeded { pod.succeeded() } else { pod.failed() }

@@ -76,9 +76,8 @@ fn may_count(job: &Job, owned: &Owned) -> bool {
 pub fn count(observed: &Observed<'_>) -> Counting {
     let (job, pods) = (observed.job, &observed.pods);
     let listed = Listed::of(job);
-    let is_new = |owned: &&Owned| {
-        owned.is_tracked && may_count(job, owned) && !listed.all.contains(owned.uid())
-    };
+    let is_new =
+        |owned: &&Owned| owned.is_tracked && may_count(job, owned) && !listed.all.contains(owned.uid());
     let counts = |owned: &&Owned| failure_policy::action(job, &owned.pod) != FailureAction::Ignore;
     let amount = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let failed = i64::from(job.status.failed)
@@ -117,7 +116,8 @@ pub fn count(observed: &Observed<'_>) -> Counting {
 fn held(observed: &Observed<'_>, completed: &Indexes, failed: &Indexes) -> BTreeMap<i32, Owned> {
     let pods = &observed.pods;
     let active: BTreeSet<i32> = pods.active().filter_map(|owned| owned.index).collect();
-    let is_open = |index: &i32| !completed.contains(*index) && !failed.contains(*index) && !active.contains(index);
+    let is_open =
+        |index: &i32| !completed.contains(*index) && !failed.contains(*index) && !active.contains(index);
     let mut held: BTreeMap<i32, Owned> = BTreeMap::new();
     for owned in pods.failed().filter(|owned| owned.is_tracked) {
         let Some(index) = owned.index.filter(is_open) else { continue };
@@ -153,7 +153,9 @@ pub fn links(observed: &Observed<'_>, counting: &Counting, fate: Option<&Fate>) 
             match owned.index {
                 None => links.new_succeeded.push(uid.clone()),
                 // The set of indexes remembers it.
-                Some(index) if job.status.completed_indexes.contains(index) => links.untrack.push(pod.clone()),
+                Some(index) if job.status.completed_indexes.contains(index) => {
+                    links.untrack.push(pod.clone())
+                }
                 Some(_) => {}
             }
         } else if is_success && pod.meta.is_deleting() {
@@ -192,7 +194,8 @@ pub const MOST_UNCOUNTED: usize = 500;
 
 /// The lists and counters after these finalizers went, and these pods were deleted.
 pub fn counted(job: &Job, links: &Links, untracked: &BTreeSet<Uid>, deleted: &BTreeSet<Uid>) -> Counted {
-    let Uncounted { mut succeeded, mut failed } = job.status.uncounted.clone().unwrap_or_default();
+    let Uncounted { mut succeeded, mut failed } =
+        job.status.uncounted.as_deref().cloned().unwrap_or_default();
     let leave = |list: &mut Vec<Uid>, counter: i32| {
         let all = list.len();
         list.retain(|uid| !links.off.contains(uid) && !untracked.contains(uid));
@@ -223,10 +226,15 @@ mod tests {
         let counting = count(&observed);
         let Links { off, untrack, new_succeeded, new_failed, failed_if_deleted } =
             links(&observed, &counting, committed(job).as_ref());
-        let of = |uids: Vec<Uid>| uids.iter().map(|uid| uid.to_string().replace("u-", "")).collect::<Vec<_>>();
+        let of =
+            |uids: Vec<Uid>| uids.iter().map(|uid| uid.to_string().replace("u-", "")).collect::<Vec<_>>();
         let untrack = untrack.iter().map(|pod| pod.meta.uid.clone()).collect();
-        let found = [off.into_iter().collect(), untrack, new_succeeded, new_failed, failed_if_deleted].map(of);
-        assert_eq!(found, expected.map(|names| names.iter().map(|name| name.to_string()).collect::<Vec<_>>()));
+        let found =
+            [off.into_iter().collect(), untrack, new_succeeded, new_failed, failed_if_deleted].map(of);
+        assert_eq!(
+            found,
+            expected.map(|names| names.iter().map(|name| name.to_string()).collect::<Vec<_>>())
+        );
     }
 
     const LISTED: &str = r#""uncountedTerminatedPods":{"succeeded":["u-a","u-b"],"failed":["u-c","u-d"]}"#;
@@ -243,7 +251,11 @@ mod tests {
 
     #[test]
     fn a_uid_stays_in_its_list_whatever_the_phase_becomes() {
-        check(&job("", LISTED), [pod("a").failed(), pod("c").succeeded(), pod("d")], [&["b"], &["a", "c"], &[], &[], &[]]);
+        check(
+            &job("", LISTED),
+            [pod("a").failed(), pod("c").succeeded(), pod("d")],
+            [&["b"], &["a", "c"], &[], &[], &[]],
+        );
     }
 
     const INDEXED: &str = r#""completionMode":"Indexed","completions":3,"parallelism":3"#;
@@ -251,11 +263,18 @@ mod tests {
     #[test]
     fn an_index_is_in_the_set_before_the_finalizer_goes_and_an_invalid_one_counts_nowhere() {
         let ended = [pod("a").index(1).succeeded(), pod("b").index(3).succeeded(), pod("c").failed()];
-        check(&job(INDEXED, ""), ended.clone(), [&[], &["c", "b"], &[], &[], &[]]);
-        check(&job(INDEXED, r#""completedIndexes":"1""#), ended.clone(), [&[], &["c", "a", "b"], &[], &[], &[]]);
+        check(&job(INDEXED, ""), ended.clone(), [&[], &["b", "c"], &[], &[], &[]]);
+        check(
+            &job(INDEXED, r#""completedIndexes":"1""#),
+            ended.clone(),
+            [&[], &["b", "c", "a"], &[], &[], &[]],
+        );
         let job = job(INDEXED, r#""completedIndexes":"0,2,7","failed":4"#);
         let counting = count(&observed(&job, ended, 9));
-        assert_eq!((counting.completed_indexes.to_string().as_str(), counting.succeeded, counting.failed), ("0-2", 3, 4));
+        assert_eq!(
+            (counting.completed_indexes.to_string().as_str(), counting.succeeded, counting.failed),
+            ("0-2", 3, 4)
+        );
     }
 
     #[test]
@@ -279,13 +298,20 @@ mod tests {
 
     #[test]
     fn a_failed_job_counts_every_pod_as_failed_that_has_not_succeeded() {
-        let pods = [pod("a").succeeded(), pod("b").failed(), pod("c"), pod("d").deleting(), pod("e").untracked()];
+        let pods =
+            [pod("a").succeeded(), pod("b").failed(), pod("c"), pod("d").deleting(), pod("e").untracked()];
         check(&with_fate("FailureTarget"), pods, [&[], &[], &["a"], &["b", "d"], &["c"]]);
     }
 
     #[test]
     fn pods_that_a_succeeded_job_deletes_have_not_failed() {
-        let pods = [pod("a").succeeded(), pod("b").failed(), pod("c"), pod("d").deleting(), pod("e").deleting().failed()];
+        let pods = [
+            pod("a").succeeded(),
+            pod("b").failed(),
+            pod("c"),
+            pod("d").deleting(),
+            pod("e").deleting().failed(),
+        ];
         check(&with_fate("SuccessCriteriaMet"), pods, [&[], &["d", "e"], &["a"], &["b"], &[]]);
     }
 
@@ -295,7 +321,11 @@ mod tests {
         let (first, second) = (pod("a").index(0).failed(), pod("b").index(0).failed().after_failures(1, 0));
         check(&job(&spec, ""), [first.clone()], [&[], &[], &[], &[], &[]]);
         check(&job(&spec, ""), [first.clone(), second.clone()], [&[], &[], &[], &["a"], &[]]);
-        check(&job(&spec, ""), [first.clone(), second.clone(), pod("c").index(0)], [&[], &[], &[], &["a", "b"], &[]]);
+        check(
+            &job(&spec, ""),
+            [first.clone(), second.clone(), pod("c").index(0)],
+            [&[], &[], &[], &["a", "b"], &[]],
+        );
         let last = pod("c").index(0).failed().after_failures(2, 0);
         check(&job(&spec, ""), [second.clone(), last.clone()], [&[], &[], &[], &["b", "c"], &[]]);
         let counting = count(&observed(&job(&spec, ""), [second, last], 9));

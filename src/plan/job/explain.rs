@@ -197,9 +197,9 @@ pub(super) fn explain(
     if *reserved > 0 && fate.is_none() {
         reasons.push(PlanReason::Reserved { pods: *reserved });
     }
-    let mut waiting = pods.active().filter_map(|owned| {
-        Some(format!("{}: {}", owned.pod.meta.key.name, reported(&owned.pod)?))
-    });
+    let mut waiting = pods
+        .active()
+        .filter_map(|owned| Some(format!("{}: {}", owned.pod.meta.key.name, reported(&owned.pod)?)));
     let first: Vec<String> = waiting.by_ref().take(NAMED).collect();
     if !first.is_empty() {
         reasons.push(PlanReason::Waiting { pods: first, more: waiting.count() });
@@ -254,7 +254,9 @@ impl PlanReason {
     pub fn heap(&self) -> usize {
         match self {
             PlanReason::ManagedBy { controller } => controller.len(),
-            PlanReason::Refused { defect: text } | PlanReason::Finished { reason: text, .. } => text.capacity(),
+            PlanReason::Refused { defect: text } | PlanReason::Finished { reason: text, .. } => {
+                text.capacity()
+            }
             PlanReason::Ending { reason, message, .. } => reason.capacity() + message.capacity(),
             PlanReason::Creating { pods }
             | PlanReason::Deleting { pods, why: _ }

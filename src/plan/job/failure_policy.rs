@@ -40,12 +40,7 @@ pub fn action(job: &Job, pod: &Pod) -> FailureAction {
 }
 
 /// The first terminated container whose exit code is not 0 and matches.
-fn exit<'p>(
-    pod: &'p JobPod,
-    container: Option<&str>,
-    is_in: bool,
-    values: &[i32],
-) -> Option<(&'p str, i32)> {
+fn exit<'p>(pod: &'p JobPod, container: Option<&str>, is_in: bool, values: &[i32]) -> Option<(&'p str, i32)> {
     let is_meant = |name: &str| container.is_none_or(|wanted| wanted == name);
     let exits = pod.exits.iter().map(|(name, code)| (&**name, *code));
     let mut failed = exits.filter(|(name, code)| *code != 0 && is_meant(name));
@@ -104,7 +99,9 @@ mod tests {
     #[test]
     fn a_condition_matches_by_type_and_status() {
         let on = |kind: &str, status: &str| {
-            format!(r#"{{"action":"Count","onPodConditions":[{{"type":"X"}},{{"type":"{kind}","status":"{status}"}}]}}"#)
+            format!(
+                r#"{{"action":"Count","onPodConditions":[{{"type":"X"}},{{"type":"{kind}","status":"{status}"}}]}}"#
+            )
         };
         let disrupted = "Pod shop/p-0 has condition DisruptionTarget matching Count rule at index 0";
         check(&on("DisruptionTarget", "True"), disrupted);

@@ -69,14 +69,13 @@ pub(super) fn decide(observed: &Observed<'_>, counting: &Counting) -> Option<Fat
         .or_else(|| {
             let is_exceeded =
                 counting.failed > i64::from(job.backoff_limit) || restarts_exceed_limit(job, pods);
-            is_exceeded.then(|| {
-                Fate::failure("BackoffLimitExceeded", "Job has reached the specified backoff limit")
-            })
+            is_exceeded
+                .then(|| Fate::failure("BackoffLimitExceeded", "Job has reached the specified backoff limit"))
         })
         .or_else(|| {
-            deadline(job).filter(|deadline| deadline <= now).map(|_| {
-                Fate::failure("DeadlineExceeded", "Job was active longer than specified deadline")
-            })
+            deadline(job)
+                .filter(|deadline| deadline <= now)
+                .map(|_| Fate::failure("DeadlineExceeded", "Job was active longer than specified deadline"))
         })
         .or_else(|| by_failed_indexes(job, counting))
         .or_else(|| {
@@ -161,7 +160,9 @@ mod tests {
     #[test]
     fn restarts_in_place_count_for_pods_that_live() {
         let on_failure = |limit: i32| {
-            format!(r#""backoffLimit":{limit},"template":{{"metadata":{{"labels":{{"a":"b"}}}},"spec":{{"restartPolicy":"OnFailure"}}}}"#)
+            format!(
+                r#""backoffLimit":{limit},"template":{{"metadata":{{"labels":{{"a":"b"}}}},"spec":{{"restartPolicy":"OnFailure"}}}}"#
+            )
         };
         let restarted = |count: i32| {
             let container = |count: i32| format!(r#"[{{"name":"c","restartCount":{count}}}]"#);
@@ -193,19 +194,28 @@ mod tests {
 
     #[test]
     fn a_failed_pod_that_a_rule_matches_fails_the_job_before_the_limit_does() {
-        let policy = r#""podFailurePolicy":{"rules":[{"action":"FailJob","onPodConditions":[{"type":"X"}]}]}"#;
+        let policy =
+            r#""podFailurePolicy":{"rules":[{"action":"FailJob","onPodConditions":[{"type":"X"}]}]}"#;
         let matched = |phase: &str| {
             let pod = pod("p").untracked().status(r#""conditions":[{"type":"X","status":"True"}]"#);
             if phase == "Failed" { pod.failed() } else { pod.deleting() }
         };
-        check(&format!(r#""backoffLimit":0,{policy}"#), "", [pod("q").failed(), matched("Failed")], 9, "PodFailurePolicy");
+        check(
+            &format!(r#""backoffLimit":0,{policy}"#),
+            "",
+            [pod("q").failed(), matched("Failed")],
+            9,
+            "PodFailurePolicy",
+        );
         check(policy, "", [matched("Running")], 9, "");
     }
 
     #[test]
     fn failed_indexes_fail_the_job_when_too_many_or_when_all_indexes_ended() {
         let spec = |max: &str| {
-            format!(r#""completionMode":"Indexed","completions":4,"backoffLimitPerIndex":0,"backoffLimit":2147483647,"maxFailedIndexes":{max}"#)
+            format!(
+                r#""completionMode":"Indexed","completions":4,"backoffLimitPerIndex":0,"backoffLimit":2147483647,"maxFailedIndexes":{max}"#
+            )
         };
         check(&spec("1"), r#""failedIndexes":"0,1""#, [], 9, "MaxFailedIndexesExceeded");
         check(&spec("2"), r#""failedIndexes":"0,1""#, [], 9, "");
@@ -215,17 +225,23 @@ mod tests {
 
     #[test]
     fn a_written_fate_stays_and_success_comes_first() {
-        let condition = |kind: &str| format!(r#"{{"type":"{kind}","status":"True","reason":"R","message":"m"}}"#);
-        let both = format!(r#""conditions":[{},{}]"#, condition("FailureTarget"), condition("SuccessCriteriaMet"));
+        let condition =
+            |kind: &str| format!(r#"{{"type":"{kind}","status":"True","reason":"R","message":"m"}}"#);
+        let both =
+            format!(r#""conditions":[{},{}]"#, condition("FailureTarget"), condition("SuccessCriteriaMet"));
         let job = job(r#""backoffLimit":0"#, &both);
         let observed = observed(&job, failed(9), 9);
         let fate = decide(&observed, &counting::count(&observed)).unwrap();
-        assert_eq!((fate.is_success, fate.is_committed, &*fate.reason, &*fate.message), (true, true, "R", "m"));
+        assert_eq!(
+            (fate.is_success, fate.is_committed, &*fate.reason, &*fate.message),
+            (true, true, "R", "m")
+        );
     }
 
     #[test]
     fn a_success_policy_decides_after_all_failures() {
-        let spec = r#""completionMode":"Indexed","completions":4,"successPolicy":{"rules":[{"succeededCount":1}]}"#;
+        let spec =
+            r#""completionMode":"Indexed","completions":4,"successPolicy":{"rules":[{"succeededCount":1}]}"#;
         check(spec, "", [pod("p").index(2).succeeded()], 9, "SuccessPolicy");
         check(spec, r#""failed":7"#, [pod("p").index(2).succeeded()], 9, "BackoffLimitExceeded");
         check(spec, "", [pod("p").index(4).succeeded()], 9, "");

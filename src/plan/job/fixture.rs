@@ -23,10 +23,13 @@ pub fn job(spec: &str, status: &str) -> Job {
 /// The same with more metadata.
 pub fn job_with(metadata: &str, spec: &str, status: &str) -> Job {
     let comma = if spec.is_empty() { "" } else { "," };
+    let template = match spec.contains(r#""template":"#) {
+        true => "",
+        false => r#","template":{"metadata":{"labels":{"a":"b"}}}"#,
+    };
     let json = format!(
         r#"{{"metadata":{{"name":"j","namespace":"shop","uid":"u-job","resourceVersion":"7","generation":1,
-            "creationTimestamp":"{}"{metadata}}},"spec":{{"selector":{{"matchLabels":{{"a":"b"}}}},
-            "template":{{"metadata":{{"labels":{{"a":"b"}}}}}}{comma}{spec}}},"status":{{{status}}}}}"#,
+            "creationTimestamp":"{}"{metadata}}},"spec":{{"selector":{{"matchLabels":{{"a":"b"}}}}{template}{comma}{spec}}},"status":{{{status}}}}}"#,
         at(0)
     );
     Job::decode(&json, &mut Interner::default()).unwrap()
@@ -106,14 +109,19 @@ impl PodOf {
 
     pub fn build(self) -> Pod {
         let PodOf { name, phase, is_tracked, is_deleting, is_owned, end, index, failures, status } = self;
-        let finalizers = if is_tracked { r#","finalizers":["batch.kubernetes.io/job-tracking"]"# } else { "" };
-        let deletion = if is_deleting { format!(r#","deletionTimestamp":"{}""#, at(end)) } else { String::new() };
+        let finalizers =
+            if is_tracked { r#","finalizers":["batch.kubernetes.io/job-tracking"]"# } else { "" };
+        let deletion =
+            if is_deleting { format!(r#","deletionTimestamp":"{}""#, at(end)) } else { String::new() };
         let owner = r#","ownerReferences":[{"apiVersion":"batch/v1","kind":"Job","name":"j","uid":"u-job","controller":true}]"#;
         let owner = if is_owned { owner } else { "" };
         let index = index.map(|index| format!(r#""batch.kubernetes.io/job-completion-index":"{index}","#));
         let ready = if phase == "Running" { "True" } else { "False" };
         let status = match status.as_str() {
-            "" => format!(r#""conditions":[{{"type":"Ready","status":"{ready}","lastTransitionTime":"{}"}}]"#, at(end)),
+            "" => format!(
+                r#""conditions":[{{"type":"Ready","status":"{ready}","lastTransitionTime":"{}"}}]"#,
+                at(end)
+            ),
             _ => status,
         };
         let json = format!(

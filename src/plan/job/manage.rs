@@ -122,7 +122,8 @@ fn create(observed: &Observed<'_>, counting: &Counting, missing: usize, managed:
         managed.create = free.map(|name| NewPod { name: name.clone(), ..NewPod::default() }).collect();
         return;
     }
-    let blocks = |owned: &&Owned| owned.pod.is_active() || job.replaces_failed_only && owned.pod.is_terminating();
+    let blocks =
+        |owned: &&Owned| owned.pod.is_active() || job.replaces_failed_only && owned.pod.is_terminating();
     let taken = pods.owned.iter().filter(blocks).filter_map(|owned| owned.index);
     let mut ended = counting.completed_indexes.with(taken);
     if let Some(failed) = &counting.failed_indexes {
@@ -143,7 +144,9 @@ fn create(observed: &Observed<'_>, counting: &Counting, missing: usize, managed:
         managed.create.push(NewPod {
             name: names::indexed(observed, index),
             index: Some(index),
-            failures_before: job.backoff_limit_per_index.map(|_| held.map_or((0, 0), |held| after(observed, held))),
+            failures_before: job
+                .backoff_limit_per_index
+                .map(|_| held.map_or((0, 0), |held| after(observed, held))),
         });
     }
     let lacking = missing.saturating_sub(managed.create.len()).min(waiting);

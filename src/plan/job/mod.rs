@@ -32,7 +32,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use self::backoff::{Backoff, Record};
+use self::backoff::Record;
 use self::counting::{Counting, Links};
 pub use self::explain::PlanReason;
 use self::fate::Fate;
@@ -238,7 +238,10 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     let adoptions = pods.orphans.iter().cloned().map(Write::Adopt);
     let claims: Vec<Write> = adoptions.chain(pods.to_release.iter().cloned().map(Write::Release)).collect();
     if !claims.is_empty() {
-        return Plan { writes: claims, ..Plan::idle(PlanReason::ChangingHands { pods: pods_to_claim(pods) }) };
+        return Plan {
+            writes: claims,
+            ..Plan::idle(PlanReason::ChangingHands { pods: pods_to_claim(pods) })
+        };
     }
 
     let counting = counting::count(observed);

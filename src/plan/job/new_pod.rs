@@ -111,12 +111,18 @@ mod tests {
         let metadata = &pod["metadata"];
         assert_eq!(metadata["generateName"], "j-3-");
         assert_eq!(metadata["labels"], json!({"a": "b", "batch.kubernetes.io/job-completion-index": "3"}));
-        assert_eq!(metadata["annotations"], json!({"x": "y", "batch.kubernetes.io/job-completion-index": "3"}));
+        assert_eq!(
+            metadata["annotations"],
+            json!({"x": "y", "batch.kubernetes.io/job-completion-index": "3"})
+        );
         assert_eq!(pod["spec"]["hostname"], "j-3");
         let variable = json!({"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef":
             {"fieldPath": "metadata.labels['batch.kubernetes.io/job-completion-index']"}}});
         assert_eq!(pod["spec"]["containers"][0]["env"], json!([{"name": "E", "value": "1"}, variable]));
-        assert_eq!(pod["spec"]["containers"][1]["env"], json!([{"name": "JOB_COMPLETION_INDEX", "value": "own"}]));
+        assert_eq!(
+            pod["spec"]["containers"][1]["env"],
+            json!([{"name": "JOB_COMPLETION_INDEX", "value": "own"}])
+        );
         assert_eq!(pod["spec"]["initContainers"][0]["env"], json!([variable]));
     }
 
@@ -127,8 +133,10 @@ mod tests {
             body("", &new)["metadata"]["annotations"].clone()
         };
         let index = "batch.kubernetes.io/job-completion-index";
-        let (counted, ignored) =
-            ("batch.kubernetes.io/job-index-failure-count", "batch.kubernetes.io/job-index-ignored-failure-count");
+        let (counted, ignored) = (
+            "batch.kubernetes.io/job-index-failure-count",
+            "batch.kubernetes.io/job-index-ignored-failure-count",
+        );
         assert_eq!(annotations(None), json!({index: "0"}));
         assert_eq!(annotations(Some((0, 0))), json!({index: "0", counted: "0"}));
         assert_eq!(annotations(Some((2, 1))), json!({index: "0", counted: "2", ignored: "1"}));

@@ -84,7 +84,7 @@ fn count(
         status.completed_indexes = counting.completed_indexes.clone();
     }
     status.failed_indexes = counting.failed_indexes.clone();
-    status.uncounted = Some(counted.lists);
+    status.uncounted = Some(Box::new(counted.lists));
     is_counted
 }
 
