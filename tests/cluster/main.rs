@@ -8,6 +8,7 @@ mod explain;
 mod faults;
 mod garbage;
 mod handover;
+mod jobs;
 mod log;
 mod metadata_encodings;
 mod missing_rights;
