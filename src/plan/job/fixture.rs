@@ -53,15 +53,15 @@ pub fn pod(name: &str) -> PodOf {
 /// A pod to be.
 #[derive(Clone)]
 pub struct PodOf {
-    name: String,
-    phase: &'static str,
-    is_tracked: bool,
-    is_deleting: bool,
-    is_owned: bool,
-    end: i64,
-    index: Option<i32>,
-    failures: (i32, i32),
-    status: String,
+    pub name: String,
+    pub phase: &'static str,
+    pub is_tracked: bool,
+    pub is_deleting: bool,
+    pub is_owned: bool,
+    pub end: i64,
+    pub index: Option<i32>,
+    pub failures: (i32, i32),
+    pub status: String,
 }
 
 impl PodOf {

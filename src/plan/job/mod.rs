@@ -13,6 +13,8 @@
 
 pub mod backoff;
 pub mod counting;
+#[cfg(test)]
+mod crash;
 pub mod explain;
 pub mod failure_policy;
 pub mod fate;
