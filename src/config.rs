@@ -241,7 +241,7 @@ pub(crate) mod tests {
             (&["--insecure-port=10257"], "--insecure-port", "--secure-port"),
             (&["--controllers=namespace", "--namespace=shop"], "--namespace=shop", "namespace-controller"),
             (
-                &["--controllers=-deployment,-replicaset,-replicationcontroller,-daemonset,-statefulset,*"],
+                &["--controllers=-deployment,-replicaset,-replicationcontroller,-daemonset,-statefulset,-job,*"],
                 "--controllers",
                 "no controller",
             ),

@@ -68,13 +68,31 @@ fn reason(cluster: &Cluster, kind: &str) -> String {
     of_kind.next().and_then(|c| c["reason"].as_str()).unwrap_or_default().to_owned()
 }
 
+/// What a wait that was in vain waited for.
+async fn eventually(cluster: &Cluster, seconds: u64, what: &str, holds: impl Fn(&Cluster) -> bool) {
+    for _ in 0..seconds * 10 {
+        if holds(cluster) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let pods = cluster.objects("Pod");
+    let pods = pods.iter().map(|pod| format!("{} {}", pod["metadata"], pod["status"]["phase"]));
+    panic!(
+        "{what}: {}\n{}\n{:?}",
+        j(cluster)["status"],
+        pods.collect::<Vec<_>>().join("\n"),
+        cluster.writes()
+    );
+}
+
 fn is_finished(cluster: &Cluster) -> bool {
     !reason(cluster, "Complete").is_empty() || !reason(cluster, "Failed").is_empty()
 }
 
 /// Waits until the Job is finished, and for a while, in which nothing more is written.
 async fn finished(cluster: &Cluster, seconds: u64) {
-    cluster.eventually(seconds, "the Job is finished", is_finished).await;
+    eventually(cluster, seconds, "the Job is finished", is_finished).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     let writes = cluster.writes();
     tokio::time::sleep(Duration::from_secs(300)).await;
@@ -108,8 +126,12 @@ fn active(cluster: &Cluster) -> usize {
 fn events(cluster: &Cluster) -> Vec<String> {
     let events = cluster.objects("Event");
     let about = events.iter().filter(|event| event["involvedObject"]["kind"] == "Job");
-    let mut reasons: Vec<String> =
-        about.filter_map(|event| event["reason"].as_str().map(str::to_owned)).collect();
+    let mut reasons: Vec<String> = about
+        .flat_map(|event| {
+            let times = event["count"].as_u64().unwrap_or(1);
+            (0..times).filter_map(|_| event["reason"].as_str().map(str::to_owned))
+        })
+        .collect();
     reasons.sort();
     reasons
 }

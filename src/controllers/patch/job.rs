@@ -59,7 +59,12 @@ pub fn job_status(job: &Meta, before: &JobStatus, after: &JobStatus) -> Option<V
     }
     let changed: Vec<Value> =
         conditions.iter().filter(|new| !before.conditions.contains(new)).map(condition).collect();
-    set("conditions", !changed.is_empty(), changed.into());
+    if !changed.is_empty() {
+        // A merge would put new ones first.
+        let order: Vec<Value> = conditions.iter().map(|condition| json!({"type": condition.kind})).collect();
+        set("$setElementOrder/conditions", true, order.into());
+        set("conditions", true, changed.into());
+    }
     fields.into_patch(job, &Default::default())
 }
 
@@ -159,7 +164,7 @@ mod tests {
         check(
             "{}",
             after,
-            json!({"conditions": [{"type": "Failed", "status": "True", "reason": "", "message": "",
+            json!({"$setElementOrder/conditions": [{"type": "Failed"}], "conditions": [{"type": "Failed", "status": "True", "reason": "", "message": "",
             "lastProbeTime": time, "lastTransitionTime": time}]}),
         );
     }

@@ -51,7 +51,7 @@ pub fn pod(name: &str) -> PodOf {
 }
 
 /// A pod to be.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct PodOf {
     pub name: String,
     pub phase: &'static str,

@@ -7,7 +7,7 @@ async fn a_job_runs_one_pod_counts_it_and_is_complete() {
     let cluster = Cluster::new().await;
     let daemon = start(&cluster, 1);
     create(&cluster, "exit:0,after:3s", json!({})).await;
-    cluster.eventually(2, "the pod is active", |c| number(c, "active") == 1).await;
+    eventually(&cluster, 2, "the pod is active", |c| number(c, "active") == 1).await;
     let pod = cluster.objects("Pod").remove(0);
     assert!(is_tracked(&pod), "{pod}");
     assert_eq!(pod["metadata"]["generateName"], "j-");
@@ -22,9 +22,8 @@ async fn a_job_runs_one_pod_counts_it_and_is_complete() {
     assert_eq!(status["conditions"][1]["lastProbeTime"], status["conditions"][1]["lastTransitionTime"]);
     assert_eq!(events(&cluster), ["Completed", "SuccessfulCreate"]);
     let name = pod["metadata"]["name"].as_str().unwrap();
-    let (patch, create) = (format!("patch Pod/{name}"), format!("create Pod/{name}"));
     let pods: Vec<String> = cluster.writes().into_iter().filter(|write| write.contains("Pod/")).collect();
-    assert_eq!(pods, [create, patch]);
+    assert_eq!(pods, ["create Pod/".to_owned(), format!("patch Pod/{name}")]);
     daemon.stop().await;
 }
 
@@ -33,7 +32,7 @@ async fn pods_run_in_parallel_until_all_completions_are_there() {
     let cluster = Cluster::new().await;
     let daemon = start(&cluster, 1);
     create(&cluster, "exit:0,after:2s", json!({"completions": 7, "parallelism": 3})).await;
-    cluster.eventually(2, "three at once", |c| number(c, "active") == 3).await;
+    eventually(&cluster, 2, "three at once", |c| number(c, "active") == 3).await;
     finished(&cluster, 30).await;
     assert_eq!((number(&cluster, "succeeded"), number(&cluster, "failed")), (7, 0));
     assert_eq!(cluster.count("create Pod"), 7);
@@ -46,7 +45,7 @@ async fn a_work_queue_starts_no_pod_after_the_first_success_and_is_complete_afte
     let cluster = Cluster::new().await;
     let daemon = start(&cluster, 1);
     create(&cluster, "exit:0,after:600s", json!({"parallelism": 3})).await;
-    cluster.eventually(5, "three run", |c| number(c, "ready") == 3).await;
+    eventually(&cluster, 5, "three run", |c| number(c, "ready") == 3).await;
     let names: Vec<String> = cluster
         .objects("Pod")
         .iter()
@@ -56,7 +55,7 @@ async fn a_work_queue_starts_no_pod_after_the_first_success_and_is_complete_afte
         let ended = json!({"status": {"phase": "Succeeded"}});
         cluster.call(Method::PATCH, &format!("{PODS}/{name}/status"), &ended).await;
         let succeeded = i64::try_from(done).unwrap() + 1;
-        cluster.eventually(5, "it is counted", |c| number(c, "succeeded") == succeeded).await;
+        eventually(&cluster, 5, "it is counted", |c| number(c, "succeeded") == succeeded).await;
         assert_eq!(cluster.count("create Pod"), 3);
     }
     finished(&cluster, 5).await;
@@ -69,14 +68,14 @@ async fn parallelism_that_changes_adds_and_removes_pods_that_count_neither_way()
     let cluster = Cluster::new().await;
     let daemon = start(&cluster, 1);
     create(&cluster, "exit:0,after:600s", json!({"completions": 10, "parallelism": 5})).await;
-    cluster.eventually(5, "five run", |c| number(c, "ready") == 5).await;
+    eventually(&cluster, 5, "five run", |c| number(c, "ready") == 5).await;
     patch(&cluster, json!({"parallelism": 2})).await;
-    cluster.eventually(60, "two are left", |c| active(c) == 2 && c.objects("Pod").len() == 2).await;
+    eventually(&cluster, 60, "two are left", |c| active(c) == 2 && c.objects("Pod").len() == 2).await;
     patch(&cluster, json!({"parallelism": 4})).await;
-    cluster.eventually(5, "four run", |c| number(c, "ready") == 4).await;
+    eventually(&cluster, 5, "four run", |c| number(c, "ready") == 4).await;
     patch(&cluster, json!({"parallelism": 0})).await;
-    cluster.eventually(60, "none is left", |c| c.objects("Pod").is_empty()).await;
-    cluster.eventually(5, "counted", |c| number(c, "active") == 0 && number(c, "terminating") == 0).await;
+    eventually(&cluster, 60, "none is left", |c| c.objects("Pod").is_empty()).await;
+    eventually(&cluster, 5, "counted", |c| number(c, "active") == 0 && number(c, "terminating") == 0).await;
     assert_eq!((number(&cluster, "succeeded"), number(&cluster, "failed")), (0, 0));
     daemon.stop().await;
 }

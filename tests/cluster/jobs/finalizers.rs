@@ -5,7 +5,7 @@ use super::*;
 async fn running(cluster: &Cluster, spec: Value) -> Daemon {
     let daemon = start(cluster, 1);
     create(cluster, "exit:0,after:600s", spec).await;
-    cluster.eventually(5, "its pods run", |c| number(c, "ready") > 0).await;
+    eventually(cluster, 5, "its pods run", |c| number(c, "ready") > 0).await;
     daemon
 }
 
@@ -15,10 +15,10 @@ async fn a_job_that_is_deleted_leaves_no_finalizer_whichever_way() {
         let cluster = Cluster::new().await;
         let daemon = running(&cluster, json!({"completions": 3, "parallelism": 3})).await;
         delete(&cluster, &format!("{JOBS}/j"), policy).await;
-        cluster.eventually(60, "the Job is gone", |c| j(c).is_null()).await;
+        eventually(&cluster, 60, "the Job is gone", |c| j(c).is_null()).await;
         let pods = if policy == "Orphan" { 3 } else { 0 };
-        cluster.eventually(60, policy, |c| c.objects("Pod").len() == pods).await;
-        cluster.eventually(5, policy, |c| c.objects("Pod").iter().all(|pod| !is_tracked(pod))).await;
+        eventually(&cluster, 60, policy, |c| c.objects("Pod").len() == pods).await;
+        eventually(&cluster, 5, policy, |c| c.objects("Pod").iter().all(|pod| !is_tracked(pod))).await;
         tokio::time::sleep(Duration::from_secs(30)).await;
         assert_eq!(active(&cluster), pods, "{policy}");
         daemon.stop().await;
@@ -34,14 +34,14 @@ async fn a_job_that_is_deleted_while_no_daemon_runs_leaves_no_finalizer() {
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(j(&cluster).is_null() && cluster.objects("Pod").iter().all(is_tracked));
     let daemon = start(&cluster, 2);
-    cluster.eventually(60, "the pod goes", |c| c.objects("Pod").is_empty()).await;
+    eventually(&cluster, 60, "the pod goes", |c| c.objects("Pod").is_empty()).await;
     daemon.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_no_longer_matches_is_released_and_one_that_matches_again_adopted() {
     let cluster = Cluster::new().await;
-    let daemon = running(&cluster, json!({})).await;
+    let daemon = running(&cluster, json!({"completions": 9})).await;
     let name = cluster.objects("Pod")[0]["metadata"]["name"].as_str().unwrap().to_owned();
     let uid = j(&cluster)["metadata"]["uid"].clone();
     let path = format!("{PODS}/{name}");
@@ -51,13 +51,16 @@ async fn a_pod_that_no_longer_matches_is_released_and_one_that_matches_again_ado
         let pod = pods.iter().find(|pod| pod["metadata"]["name"] == *name).unwrap();
         is_tracked(pod) == is_owned && pod["metadata"]["ownerReferences"].is_array() == is_owned
     };
-    patch(&cluster, json!({"parallelism": 0})).await;
-    // Before the Job deletes it.
     cluster.call(Method::PATCH, &path, &label(&json!("other"))).await;
-    cluster.eventually(5, "it is released", |c| is(c, false)).await;
-    patch(&cluster, json!({"parallelism": 1})).await;
+    eventually(&cluster, 5, "it is released", |c| is(c, false)).await;
+    eventually(&cluster, 5, "and replaced", |c| c.count("create Pod") == 2).await;
+    daemon.stop().await;
+    patch(&cluster, json!({"parallelism": 2})).await;
     cluster.call(Method::PATCH, &path, &label(&uid)).await;
-    cluster.eventually(5, "it is adopted", |c| is(c, true) || active(c) == 1).await;
+    let daemon = start(&cluster, 2);
+    eventually(&cluster, 5, "it is adopted", |c| is(c, true)).await;
+    eventually(&cluster, 5, "it counts", |c| number(c, "active") == 2).await;
+    assert_eq!((active(&cluster), cluster.count("create Pod")), (2, 2));
     daemon.stop().await;
 }
 
@@ -68,7 +71,7 @@ async fn an_active_pod_that_lost_the_finalizer_gets_it_back() {
     let name = cluster.objects("Pod")[0]["metadata"]["name"].as_str().unwrap().to_owned();
     let stripped = json!({"metadata": {"finalizers": null}});
     cluster.call(Method::PATCH, &format!("{PODS}/{name}"), &stripped).await;
-    cluster.eventually(5, "it has it again", |c| c.objects("Pod").iter().all(is_tracked)).await;
+    eventually(&cluster, 5, "it has it again", |c| c.objects("Pod").iter().all(is_tracked)).await;
     let ended = json!({"status": {"phase": "Succeeded"}});
     cluster.call(Method::PATCH, &format!("{PODS}/{name}/status"), &ended).await;
     finished(&cluster, 10).await;
@@ -86,7 +89,7 @@ async fn a_finalizer_on_a_pod_of_a_finished_job_goes_within_5_seconds() {
     let tracked = json!({"metadata": {"finalizers": [TRACKING, "example.com/other"]}});
     cluster.call(Method::PATCH, &format!("{PODS}/{name}"), &tracked).await;
     let is_other = |pod: &Value| pod["metadata"]["finalizers"] == json!(["example.com/other"]);
-    cluster.eventually(5, "the other one stays", |c| c.objects("Pod").iter().all(is_other)).await;
+    eventually(&cluster, 5, "the other one stays", |c| c.objects("Pod").iter().all(is_other)).await;
     assert_eq!(number(&cluster, "succeeded"), 1);
     daemon.stop().await;
 }
