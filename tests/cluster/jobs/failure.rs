@@ -103,20 +103,38 @@ async fn failures_that_the_policy_ignores_do_not_count_and_do_back_off() {
     daemon.stop().await;
 }
 
+/// A Job whose pod has no node, and is being deleted.
+async fn with_a_deleted_pod(cluster: &Cluster, policy: &str) -> (Daemon, String) {
+    let daemon = start(cluster, 1);
+    let nowhere = json!({"spec": {"nodeSelector": {"disk": "none"}}});
+    create(cluster, "exit:0", json!({"podReplacementPolicy": policy, "template": nowhere})).await;
+    eventually(cluster, 5, "it is pending", |c| number(c, "active") == 1).await;
+    let pod = cluster.objects("Pod").remove(0);
+    let path = format!("{PODS}/{}", pod["metadata"]["name"].as_str().unwrap());
+    delete(cluster, &path, "Background").await;
+    (daemon, path)
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_being_deleted_is_replaced_at_once_or_when_it_has_ended() {
-    for (replaces, at_once) in [("TerminatingOrFailed", true), ("Failed", false)] {
-        let cluster = Cluster::new().await;
-        let daemon = start(&cluster, 1);
-        create(&cluster, "exit:1,after:600s", json!({"podReplacementPolicy": replaces})).await;
-        eventually(&cluster, 5, "it runs", |c| number(c, "ready") == 1).await;
-        let pod = cluster.objects("Pod").remove(0);
-        let name = pod["metadata"]["name"].as_str().unwrap();
-        delete(&cluster, &format!("{PODS}/{name}"), "Background").await;
-        eventually(&cluster, 60, "it counts as failed", |c| number(c, "failed") == 1).await;
-        eventually(&cluster, 15, "it is replaced", |c| number(c, "active") == 1 && active(c) == 1).await;
-        let terminating = cluster.objects("Pod").iter().filter(|pod| is_deleting(pod)).count();
-        assert!(at_once || terminating == 0, "{replaces}");
-        daemon.stop().await;
-    }
+async fn a_pod_that_is_being_deleted_has_failed_and_is_replaced() {
+    let cluster = Cluster::new().await;
+    let (daemon, _) = with_a_deleted_pod(&cluster, "TerminatingOrFailed").await;
+    eventually(&cluster, 5, "it counts as failed", |c| number(c, "failed") == 1).await;
+    eventually(&cluster, 15, "it is replaced", |c| number(c, "active") == 1 && active(c) == 1).await;
+    daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_being_deleted_is_replaced_when_it_has_ended_if_the_policy_says_so() {
+    let cluster = Cluster::new().await;
+    let (daemon, path) = with_a_deleted_pod(&cluster, "Failed").await;
+    eventually(&cluster, 5, "it is terminating", |c| number(c, "terminating") == 1).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!((number(&cluster, "failed"), cluster.count("create Pod")), (0, 1));
+    let (_, why) = windlass_testkit::cluster::ask(&daemon.http, "/debug/jobs/shop/j").await;
+    assert!(why.contains("Pods are being deleted, and the Job waits until they are gone: j-"), "{why}");
+    cluster.call(Method::PATCH, &format!("{path}/status"), &json!({"status": {"phase": "Failed"}})).await;
+    eventually(&cluster, 5, "it counts", |c| number(c, "failed") == 1 && number(c, "terminating") == 0).await;
+    eventually(&cluster, 15, "it is replaced", |c| number(c, "active") == 1 && active(c) == 1).await;
+    daemon.stop().await;
 }
