@@ -151,7 +151,7 @@ pub fn next(assessment: &Assessment) -> Vec<String> {
     next
 }
 
-/// What a StatefulSet waits for, and what it does then.
+/// The pod, claim or user that a StatefulSet waits for, and its next step.
 fn next_of_stateful_set(assessment: &Assessment) -> Option<String> {
     let Assessment { namespace, then, by_hand, .. } = assessment;
     let then = then.as_ref().map_or(String::new(), |then| format!("; then it {then}"));

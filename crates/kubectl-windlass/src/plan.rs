@@ -76,7 +76,7 @@ struct Report {
     held: Option<String>,
     /// The bounds of a StatefulSet's rollout, in words.
     bounds: Option<String>,
-    /// What becomes of claims, each line with its key.
+    /// The claims that are created, deleted and kept, each line with its key.
     claims: Vec<(&'static str, String)>,
 }
 

@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::Members;
+use super::members::Members;
 use super::ordinals::{self, Ordinal};
-use super::revisions::claim_revision;
 use crate::model::{ControllerRevision, PersistentVolumeClaim, Pod, Record as _, StatefulSet, Uid};
-use crate::plan::claim::Claim;
 use crate::plan::fixed_place_backoff::FailedPodBackoff;
 use crate::plan::recent_creations::RecentCreations;
 
@@ -58,9 +56,8 @@ impl<'a> Observed<'a> {
     ) -> Self {
         let owned = pods.iter().filter(|pod| set.controls(&pod.meta)).cloned().collect();
         let orphans = pods.iter().filter(|pod| pod.meta.controller.is_none()).cloned().collect();
-        let of_claim = |claim: Claim| {
-            revisions.iter().filter(move |revision| claim_revision(set, revision) == claim).cloned().collect()
-        };
+        let owned_revisions = revisions.iter().filter(|revision| set.controls(&revision.meta));
+        let orphan_revisions = revisions.iter().filter(|revision| revision.meta.controller.is_none());
         let prefixes: Vec<String> = claim_prefixes(set).collect();
         let has_prefix = |claim: &&Arc<PersistentVolumeClaim>| {
             prefixes.iter().any(|prefix| claim.meta.key.name.starts_with(prefix))
@@ -72,8 +69,8 @@ impl<'a> Observed<'a> {
             members: Members::of(set, owned, orphans),
             unreadable_pods: 0,
             claims: claims.collect(),
-            revisions: of_claim(Claim::Keep),
-            orphan_revisions: of_claim(Claim::Adopt),
+            revisions: owned_revisions.cloned().collect(),
+            orphan_revisions: orphan_revisions.cloned().collect(),
             may_adopt: true,
             maybe_deleted: BTreeSet::new(),
             backoff: Arc::default(),

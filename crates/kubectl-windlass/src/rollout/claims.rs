@@ -24,7 +24,7 @@ pub struct ClaimView {
     /// When it was created.
     #[serde(serialize_with = "as_text", skip_serializing_if = "Option::is_none")]
     pub created: Option<Timestamp>,
-    /// What its storage, its newest warning event, and its finalizers say, for one line of a terminal.
+    /// Its StorageClass, its finalizers and its newest warning event, for one line of a terminal.
     #[serde(skip)]
     pub reason: String,
     /// The same, whole and as it was sent.

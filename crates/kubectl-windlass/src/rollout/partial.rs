@@ -40,7 +40,7 @@ pub(super) fn assess(
     }
 }
 
-/// What every object says alike, without its status.
+/// The fields that do not depend on the kind, without the status.
 pub(super) fn of_object(
     kind: Kind,
     meta: &Meta,

@@ -243,7 +243,7 @@ fn outdated(observed: &Observed<'_>, history: &History<'_>) -> Vec<String> {
     pods.map(|(_, pod)| pod.meta.key.name.to_string()).collect()
 }
 
-/// What a StatefulSet does next, once it waits no more: pods are created from the lowest ordinal up, and deleted from the
+/// The next step of a StatefulSet, once it waits no more: pods are created from the lowest ordinal up, and deleted from the
 /// highest down, those out of range before those of an older template.
 fn then(set: &StatefulSet, observed: &Observed<'_>, history: &History<'_>) -> Option<String> {
     let (range, pods) = (ordinals::wanted(set), &observed.members.pods);

@@ -263,7 +263,7 @@ impl Follower {
                 let selector = live::label_selector(kind, &object)
                     .map_err(|error| CommandError::Unreadable { object: self.key.described(), error })?;
                 (self.uid, self.object) = (Some(uid), Some(object));
-                // What it has no part of is there from the beginning; so is everything where it selects nothing or
+                // A list that its kind does not need counts as read; so do all where it selects nothing or
                 // everything, and no controller acts on it.
                 let parts = selector.iter().flat_map(|labels| live::parts(kind, labels));
                 let parts: Vec<(Part, Resource, String)> = parts
