@@ -156,7 +156,7 @@ async fn preview_of(api: &Api, args: &PlanArgs, wanted: Wanted) -> Result<Report
     }
 }
 
-/// What a StatefulSet that does not exist yet will meet: pods of the names of its own, and claims that an earlier one has
+/// The objects that a StatefulSet which does not exist yet will meet: pods of its names, and claims that an earlier one has
 /// left.
 async fn new_stateful_set(api: &Api, key: &WorkloadKey) -> Result<Workload, CommandError> {
     let mut workload = Workload { kind: key.kind, ..Workload::default() };

@@ -86,7 +86,7 @@ impl ClaimView {
     }
 }
 
-/// What holds up the deletion of a claim.
+/// The reason why a deleted claim is still there.
 fn deletion(metadata: &Value, pod: &str, clean: &dyn Fn(&str) -> String) -> String {
     let finalizers = metadata["finalizers"].as_array().into_iter().flatten();
     let finalizers: Vec<String> = finalizers.filter_map(Value::as_str).map(clean).collect();
