@@ -10,12 +10,16 @@ use crate::custom;
 use crate::kinds::{self, Kind};
 
 pub(crate) mod access;
-pub(crate) mod batch;
 pub(crate) mod classes;
 mod container;
+pub(crate) mod cron_job;
 pub(crate) mod daemonset;
 pub(crate) mod endpoints;
 mod errors;
+mod index_list;
+pub(crate) mod job;
+mod job_policies;
+pub(crate) mod job_status;
 pub(crate) mod limits;
 mod metadata;
 pub mod names;

@@ -9,7 +9,7 @@ use super::lists;
 use super::row::Subresource::{Attach, Binding, Eviction, Exec, Finalize, Log, PortForward, Scale, Status};
 use super::row::{By, Generation, Kind, Nulls, of};
 use crate::rest::{counts, strategy};
-use crate::validate::{batch, endpoints, limits, names, node, objects, pod, service, storage, workload};
+use crate::validate::{endpoints, limits, names, node, objects, pod, service, storage, workload};
 use crate::warnings;
 use crate::{defaults, table};
 
@@ -158,7 +158,7 @@ pub(super) static ROWS: &[Kind] = &[
         generation: Generation::Content,
         lists: &lists::POD_TEMPLATE,
         defaults: defaults::workloads::pod_template,
-        validate: batch::pod_template,
+        validate: objects::pod_template,
         warn: warnings::objects::pod_template,
         columns: &["Name", "Containers", "Images", "Pod Labels"],
         cells: |row| {

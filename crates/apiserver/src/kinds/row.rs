@@ -156,6 +156,8 @@ pub(crate) struct Kind {
     /// (`DefaultGarbageCollectionPolicy`). Older than the garbage collector, and kept for its old clients;
     /// kubectl always sends a policy.
     pub(crate) orphans_dependents: bool,
+    /// The warning of a DELETE without a propagation policy.
+    pub(crate) delete_warning: &'static str,
     pub(crate) wire: Wire,
     /// Whether objects are served in protobuf: only where their table of messages is complete.
     pub(crate) protobuf: bool,
@@ -226,6 +228,7 @@ pub(crate) const BASE: Kind = Kind {
     create_on_update: false,
     returns_deleted: false,
     orphans_dependents: false,
+    delete_warning: "",
     wire: Wire::AsStored,
     protobuf: false,
     custom: None,

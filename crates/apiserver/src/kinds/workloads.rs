@@ -11,7 +11,7 @@ use super::lists;
 use super::row::Subresource::{Scale, Status};
 use super::row::{By, Generation, Kind, Nulls, Wire, of};
 use crate::rest::{counts, strategy};
-use crate::validate::{batch, daemonset, names, scaling, statefulset, workload};
+use crate::validate::{cron_job, daemonset, job, job_status, names, scaling, statefulset, workload};
 use crate::warnings;
 use crate::{defaults, strict, table};
 
@@ -101,7 +101,10 @@ pub(super) static APPS: &[Kind] = &[
     },
 ];
 
-// A Job is kept, but no controller here makes pods of it.
+/// Of a DELETE that does not say what becomes of the pods.
+const DELETED_JOB: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to \
+                           remove them or set propagationPolicy=Orphan to suppress this warning";
+
 pub(super) static BATCH: &[Kind] = &[
     Kind {
         short_names: &["cj"],
@@ -110,8 +113,8 @@ pub(super) static BATCH: &[Kind] = &[
         generation: Generation::Spec,
         lists: &lists::CRON_JOB,
         defaults: defaults::workloads::cron_job,
-        validate: batch::cron_job,
-        validate_update: Some(batch::cron_job_update),
+        validate: cron_job::cron_job,
+        validate_update: Some(cron_job::update),
         warn: warnings::objects::cron_job,
         columns: table::workloads::CRON_JOB,
         cells: table::workloads::cron_job,
@@ -122,13 +125,14 @@ pub(super) static BATCH: &[Kind] = &[
         subresources: &[Status],
         generation: Generation::Spec,
         orphans_dependents: true,
+        delete_warning: DELETED_JOB,
         lists: &lists::JOB,
         defaults: defaults::workloads::job,
-        validate: batch::job,
-        validate_update: Some(batch::job_update),
-        validate_status: batch::job_status,
+        validate: job::job,
+        validate_update: Some(job::update),
+        validate_status: job_status::update,
         on_create: strategy::generate_selector,
-        warn: warnings::objects::workload,
+        warn: warnings::objects::job,
         columns: table::workloads::JOB,
         cells: table::workloads::job,
         selectable: &[("status.successful", By::Succeeded)],

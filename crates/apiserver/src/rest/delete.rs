@@ -62,6 +62,12 @@ struct Preconditions {
 }
 
 impl Options {
+    /// The warnings of a deletion with these options.
+    fn warnings(&self, kind: &Kind) -> Vec<String> {
+        let is_due = self.propagation.is_none() && !kind.delete_warning.is_empty();
+        is_due.then(|| kind.delete_warning.to_owned()).into_iter().collect()
+    }
+
     fn of(request: &Request) -> Result<Self, Failure> {
         let params = &request.params;
         if request.body.iter().any(|byte| !byte.is_ascii_whitespace()) {
@@ -138,13 +144,14 @@ pub(super) enum Deleted {
 pub(super) fn delete(server: &Server, request: &Request) -> Result<Reply, Failure> {
     let options = Options::of(request)?;
     let kind = request.kind();
-    Ok(match delete_one(server, kind, &request.key(), &options)? {
+    let reply = match delete_one(server, kind, &request.key(), &options)? {
         Deleted::Gone(object) if !kind.returns_deleted => {
             let value = object.value();
             Reply::value(200, &status::success(kind, &request.place.name, meta(&value, "uid")))
         }
         Deleted::Gone(object) | Deleted::Staying(object) => Reply::object(server, request, 200, &object),
-    })
+    };
+    Ok(reply.with_warnings(options.warnings(kind)))
 }
 
 pub(super) fn delete_collection(server: &Server, request: &Request) -> Result<Reply, Failure> {
@@ -169,7 +176,8 @@ pub(super) fn delete_collection(server: &Server, request: &Request) -> Result<Re
     }
     let meta = ListMeta { revision: server.store.revision(), ..ListMeta::default() };
     let renderer = Renderer { kind, form: request.form, include: request.params.include };
-    Ok(Reply::json(200, renderer.list(&deleted, &meta, (server.options.now)())))
+    let reply = Reply::json(200, renderer.list(&deleted, &meta, (server.options.now)()));
+    Ok(reply.with_warnings(options.warnings(kind)))
 }
 
 /// Carries out one deletion as far as possible now.

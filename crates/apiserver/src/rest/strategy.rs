@@ -10,7 +10,7 @@ use crate::kinds::{Generation, Kind, StrategyContext, Subresource};
 use crate::object::{as_map, copy_field, map_mut, meta, metadata_mut, set_meta, strings, text};
 use crate::store::Key;
 use crate::strict::decode::TEMPLATE_GENERATION;
-use crate::validate::batch;
+use crate::validate::job;
 
 /// Metadata that a client cannot change by an update.
 const SYSTEM_METADATA: &[&str] = &[
@@ -117,14 +117,14 @@ pub(crate) fn generate_selector(_context: &StrategyContext<'_>, object: &mut Val
     let template = as_map(spec.entry("template").or_insert_with(|| json!({})));
     let metadata = as_map(template.entry("metadata").or_insert_with(|| json!({})));
     let labels = as_map(metadata.entry("labels").or_insert_with(|| json!({})));
-    for (keys, value) in [(batch::JOB_NAME, &name), (batch::CONTROLLER_UID, &uid)] {
+    for (keys, value) in [(job::JOB_NAME, &name), (job::CONTROLLER_UID, &uid)] {
         for key in keys {
             labels.entry(key).or_insert_with(|| json!(value));
         }
     }
     let selector = as_map(spec.entry("selector").or_insert_with(|| json!({})));
     let labels = as_map(selector.entry("matchLabels").or_insert_with(|| json!({})));
-    labels.entry(batch::CONTROLLER_UID[0]).or_insert_with(|| json!(uid));
+    labels.entry(job::CONTROLLER_UID[0]).or_insert_with(|| json!(uid));
 }
 
 /// A request for a certificate says who asks, and nobody approves it by creating it. Every client here is the same user.

@@ -55,6 +55,11 @@ impl Errors {
         self.push(field, "FieldValueInvalid", format!("Invalid value: {shown}: {why}"));
     }
 
+    /// The same for a value that is not shown.
+    pub(crate) fn invalid_hidden(&mut self, field: &str, why: &str) {
+        self.push(field, "FieldValueInvalid", format!("Invalid value: {why}"));
+    }
+
     pub(crate) fn each_invalid(&mut self, field: &str, value: &str, errors: Vec<String>) {
         for why in errors {
             self.invalid(field, value, why);

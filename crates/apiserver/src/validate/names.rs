@@ -62,6 +62,15 @@ pub fn path_segment(text: &str) -> Vec<String> {
     contained.map(|part| format!("may not contain '{part}'")).collect()
 }
 
+/// What follows the host in a name such as `acme.io/foo`.
+pub fn http_path(text: &str) -> Vec<String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c);
+    if !text.is_empty() && text.chars().all(allowed) {
+        return Vec::new();
+    }
+    vec!["Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')".to_owned()]
+}
+
 /// A label key: an optional DNS subdomain and a slash, then at most 63 letters, digits, `-`, `_`, `.`.
 pub fn label_key(text: &str) -> Vec<String> {
     const SYNTAX: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end \

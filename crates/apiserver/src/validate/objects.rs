@@ -4,7 +4,7 @@ use k8s_openapi::ByteString;
 use serde_json::Value;
 
 use super::errors::{Errors, essence, text};
-use super::names;
+use super::{names, workload};
 
 /// All keys and values of a ConfigMap or Secret together.
 const DATA_LIMIT: usize = 1024 * 1024;
@@ -101,6 +101,13 @@ fn no_json(encoded: &str) -> Option<String> {
         }
         Some(_) => error.to_string(),
     })
+}
+
+/// The template of a PodTemplate.
+pub(crate) fn pod_template(object: &Value, errors: &mut Errors) {
+    workload::template(&object["template"], "template", errors);
+    let policy = &object["template"]["spec"]["restartPolicy"];
+    errors.one_of("template.spec.restartPolicy", policy, &["Always", "OnFailure", "Never"]);
 }
 
 pub(crate) fn lease(object: &Value, errors: &mut Errors) {

@@ -27,7 +27,7 @@ pub(crate) fn daemon_set(new: &Value, old: Option<&Value>, warnings: &mut Warnin
     at("spec.template", new, old, warnings);
 }
 
-/// Deployments, ReplicaSets, ReplicationControllers and Jobs.
+/// Deployments, ReplicaSets and ReplicationControllers.
 pub(crate) fn workload(new: &Value, old: Option<&Value>, warnings: &mut Warnings) {
     if old.is_none() {
         warnings.pod_name(new, POD_NAMES);
@@ -35,11 +35,39 @@ pub(crate) fn workload(new: &Value, old: Option<&Value>, warnings: &mut Warnings
     at("spec.template", new, old, warnings);
 }
 
+pub(crate) fn job(new: &Value, old: Option<&Value>, warnings: &mut Warnings) {
+    if old.is_none() {
+        warnings.pod_name(new, POD_NAMES);
+    }
+    job_spec("spec", new, old, warnings);
+}
+
 pub(crate) fn cron_job(new: &Value, old: Option<&Value>, warnings: &mut Warnings) {
     if old.is_none() {
         warnings.pod_name(new, POD_NAMES);
     }
-    at("spec.jobTemplate.spec.template", new, old, warnings);
+    job_spec("spec.jobTemplate.spec", new, old, warnings);
+    if old.is_some() && text(&new["spec"], "schedule").contains("TZ") {
+        // The path is upstream's.
+        warnings.add(
+            "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see \
+             https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
+                .to_owned(),
+        );
+    }
+}
+
+/// The spec of a Job at a path: its indexes may be more than a status can hold.
+fn job_spec(path: &str, new: &Value, old: Option<&Value>, warnings: &mut Warnings) {
+    let spec = new.pointer(&format!("/{}", path.replace('.', "/"))).unwrap_or(&Value::Null);
+    let number = |field: &str| spec[field].as_i64().unwrap_or(0);
+    let has_many = number("completions") > 100_000 && number("parallelism") > 10_000;
+    if is_due(new, old) && spec["completionMode"] == "Indexed" && has_many {
+        let why = "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, \
+                   Kubernetes might not be able to track completedIndexes when a big number of indexes fail";
+        warnings.of(path, why);
+    }
+    at(&format!("{path}.template"), new, old, warnings);
 }
 
 pub(crate) fn pod_template(new: &Value, old: Option<&Value>, warnings: &mut Warnings) {

@@ -1,0 +1,264 @@
+//! Jobs and their templates (upstream `pkg/apis/batch/validation/validation.go`, with the options of
+//! `pkg/registry/batch/job/strategy.go`).
+
+use serde_json::{Value, json};
+
+use super::errors::{Errors, essence, text};
+use super::{job_policies, names, workload};
+use crate::selector::LabelSelector;
+
+/// The label of the pods of a Job, and its older name.
+pub(crate) const CONTROLLER_UID: [&str; 2] = ["batch.kubernetes.io/controller-uid", "controller-uid"];
+/// The same with the name of the Job.
+pub(crate) const JOB_NAME: [&str; 2] = ["batch.kubernetes.io/job-name", "job-name"];
+
+/// Above this many completions, failures per index have limits of their own.
+const MANY_COMPLETIONS: i64 = 100_000;
+/// The largest parallelism and number of failed indexes of an Indexed Job.
+const INDEXED_LIMIT: i64 = 100_000;
+/// The same with [`MANY_COMPLETIONS`] and `backoffLimitPerIndex`.
+const INDEXED_LIMIT_WITH_MANY_COMPLETIONS: i64 = 10_000;
+/// The longest name of another controller, in bytes.
+const MANAGED_BY_LIMIT: usize = 63;
+
+pub(crate) fn job(object: &Value, errors: &mut Errors) {
+    judge(object, true, errors);
+}
+
+/// `needs_prefixed_labels` is false for a Job of a server that did not know the labels with a prefix.
+fn judge(object: &Value, needs_prefixed_labels: bool, errors: &mut Errors) {
+    let spec = &object["spec"];
+    if spec["manualSelector"] != true && !spec["selector"].is_null() {
+        generated_selector(object, needs_prefixed_labels, errors);
+    }
+    self::spec(spec, "spec", errors);
+    if spec["selector"].is_null() {
+        errors.required("spec.selector", "");
+    } else {
+        workload::label_selector(&spec["selector"], "spec.selector", errors);
+    }
+    let labels = &spec["template"]["metadata"]["labels"];
+    let matches = match LabelSelector::from_spec(&spec["selector"]) {
+        Ok(selector) => selector.matches(labels),
+        Err(_) => !spec["selector"].is_null(),
+    };
+    if !matches {
+        workload::mismatch(labels, errors);
+    }
+    let completions = spec["completions"].as_i64().unwrap_or(0);
+    if is_indexed(spec) && completions > 0 {
+        let name = text(&object["metadata"], "name");
+        let hostname = format!("{name}-{}", completions - 1);
+        if !names::dns1123_label(&hostname).is_empty() {
+            let why = format!("will not able to create pod with invalid DNS label: {hostname}");
+            errors.invalid("metadata.name", name, why);
+        }
+    }
+}
+
+pub(super) fn is_indexed(spec: &Value) -> bool {
+    spec["completionMode"] == "Indexed"
+}
+
+/// The server has given the pods these labels, unless the client had set others.
+fn generated_selector(object: &Value, needs_prefixed_labels: bool, errors: &mut Errors) {
+    let (uid, name) = (text(&object["metadata"], "uid"), text(&object["metadata"], "name"));
+    let template = &object["spec"]["template"]["metadata"]["labels"];
+    let mut wanted = vec![(CONTROLLER_UID[1], uid), (JOB_NAME[1], name)];
+    if needs_prefixed_labels {
+        wanted.extend([(CONTROLLER_UID[0], uid), (JOB_NAME[0], name)]);
+    }
+    for (key, value) in &wanted {
+        let path = format!("spec.template.metadata.labels[{key}]");
+        match template[key].as_str() {
+            None => errors.required(&path, &format!("must be '{value}'")),
+            Some(found) if found != *value => {
+                errors.invalid(&path, template.clone(), format!("must be '{value}'"));
+            }
+            Some(_) => {}
+        }
+    }
+    let labels: serde_json::Map<String, Value> =
+        wanted.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();
+    let selector = &object["spec"]["selector"];
+    if LabelSelector::from_spec(selector).is_ok_and(|selector| !selector.matches(&Value::Object(labels))) {
+        errors.invalid("spec.selector", selector.clone(), "`selector` not auto-generated");
+    }
+}
+
+/// The spec of a Job, or of the template of a CronJob.
+pub(super) fn spec(spec: &Value, path: &str, errors: &mut Errors) {
+    for field in [
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
+    ] {
+        errors.non_negative(&format!("{path}.{field}"), &spec[field]);
+    }
+    if !spec["maxFailedIndexes"].is_null() && spec["backoffLimitPerIndex"].is_null() {
+        errors.required(&format!("{path}.backoffLimitPerIndex"), "when maxFailedIndexes is specified");
+    }
+    if let Some(controller) = spec["managedBy"].as_str() {
+        managed_by(controller, &format!("{path}.managedBy"), errors);
+    }
+    errors.one_of(&format!("{path}.completionMode"), &spec["completionMode"], &["NonIndexed", "Indexed"]);
+    if is_indexed(spec) {
+        indexed(spec, path, errors);
+    } else if matches!(text(spec, "completionMode"), "" | "NonIndexed") {
+        for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
+            if !spec[field].is_null() {
+                let value = spec[field].clone();
+                errors.invalid(&format!("{path}.{field}"), value, "requires indexed completion mode");
+            }
+        }
+    }
+    job_policies::validate(spec, path, errors);
+    let template = &spec["template"];
+    workload::template(template, &format!("{path}.template"), errors);
+    let policy = text(&template["spec"], "restartPolicy");
+    let field = format!("{path}.template.spec.restartPolicy");
+    match policy {
+        "" | "Always" => errors.required(&field, "valid values: \"OnFailure\", \"Never\""),
+        "OnFailure" if !spec["podFailurePolicy"].is_null() => {
+            errors.invalid(&field, policy, "only \"Never\" is supported when podFailurePolicy is specified");
+        }
+        "OnFailure" | "Never" => {}
+        other => errors.not_supported(&field, other, &["OnFailure", "Never"]),
+    }
+}
+
+/// What keeps `status.completedIndexes` and `status.failedIndexes` short.
+fn indexed(spec: &Value, path: &str, errors: &mut Errors) {
+    let number = |field: &str| spec[field].as_i64();
+    let (completions, parallelism) = (number("completions"), number("parallelism"));
+    let failed = number("maxFailedIndexes");
+    let (parallelism_path, failed_path) = (format!("{path}.parallelism"), format!("{path}.maxFailedIndexes"));
+    if completions.is_none() {
+        errors.required(&format!("{path}.completions"), "when completion mode is Indexed");
+    }
+    let most = |limit: i64| format!("must be less than or equal to {limit}");
+    if let Some(parallelism) = parallelism.filter(|number| *number > INDEXED_LIMIT) {
+        let why = format!("{} when completion mode is Indexed", most(INDEXED_LIMIT));
+        errors.invalid(&parallelism_path, parallelism, why);
+    }
+    if let (Some(completions), Some(failed)) = (completions, failed)
+        && failed > completions
+    {
+        errors.invalid(&failed_path, failed, "must be less than or equal to completions");
+    }
+    if let Some(failed) = failed.filter(|number| *number > INDEXED_LIMIT) {
+        errors.invalid(&failed_path, failed, most(INDEXED_LIMIT));
+    }
+    let has_many = completions.is_some_and(|number| number > MANY_COMPLETIONS);
+    if !has_many || spec["backoffLimitPerIndex"].is_null() {
+        return;
+    }
+    let limit = INDEXED_LIMIT_WITH_MANY_COMPLETIONS;
+    let why = format!(
+        "{} when completions are above {MANY_COMPLETIONS} and used with backoff limit per index",
+        most(limit)
+    );
+    if failed.is_none() {
+        let why = format!("must be specified when completions is above {MANY_COMPLETIONS}");
+        errors.required(&failed_path, &why);
+    }
+    if let Some(parallelism) = parallelism.filter(|number| *number > limit) {
+        errors.invalid(&parallelism_path, parallelism, &why);
+    }
+    if let Some(failed) = failed.filter(|number| *number > limit) {
+        errors.invalid(&failed_path, failed, &why);
+    }
+}
+
+/// The name of another controller that runs the Job.
+fn managed_by(controller: &str, path: &str, errors: &mut Errors) {
+    match controller.split_once('/') {
+        _ if controller.is_empty() => errors.required(path, ""),
+        Some((host, rest)) if !host.is_empty() && !rest.is_empty() => {
+            errors.each_invalid(path, host, names::dns1123_subdomain(host));
+            errors.each_invalid(path, rest, names::http_path(rest));
+        }
+        _ => {
+            let why = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+            errors.invalid(path, controller, why);
+        }
+    }
+    if controller.len() > MANAGED_BY_LIMIT {
+        errors.too_long(path, MANAGED_BY_LIMIT);
+    }
+}
+
+pub(crate) fn update(new: &Value, old: &Value, errors: &mut Errors) {
+    let labels = &old["spec"]["template"]["metadata"]["labels"];
+    let had_prefixed_labels = [CONTROLLER_UID[0], JOB_NAME[0]].iter().all(|key| !labels[key].is_null());
+    judge(new, had_prefixed_labels, errors);
+    let (new_spec, old_spec) = (&new["spec"], &old["spec"]);
+    if !is_indexed(new_spec) {
+        errors.immutable("spec.completions", &new_spec["completions"], &old_spec["completions"]);
+    } else if let Some(completions) = new_spec["completions"].as_i64()
+        && new_spec["completions"] != old_spec["completions"]
+        && new_spec["parallelism"] != new_spec["completions"]
+    {
+        let why = "can only be modified in tandem with spec.parallelism";
+        errors.invalid("spec.completions", completions, why);
+    }
+    errors.immutable("spec.selector", &new_spec["selector"], &old_spec["selector"]);
+    template_update(new_spec, old, errors);
+    errors.immutable("spec.completionMode", &new_spec["completionMode"], &old_spec["completionMode"]);
+    for (field, shown) in [
+        ("podFailurePolicy", job_policies::shown_failure_policy as fn(&Value) -> String),
+        ("backoffLimitPerIndex", |value| value.to_string()),
+        ("managedBy", |value| value.to_string()),
+        ("successPolicy", job_policies::shown_success_policy),
+    ] {
+        if essence(&new_spec[field]) != essence(&old_spec[field]) {
+            errors.invalid_shown(&format!("spec.{field}"), &shown(&new_spec[field]), "field is immutable");
+        }
+    }
+}
+
+/// The parts of a template that may change as long as the Job has not begun, or has ended its pods: where pods run, how they
+/// are labelled, and what their containers need (KEP-2926, KEP-5440).
+fn template_update(new: &Value, old: &Value, errors: &mut Errors) {
+    let is_suspended = old["spec"]["suspend"] == true;
+    let status = &old["status"];
+    let was_stopped = super::job_status::is_true(status, "Suspended");
+    let has_begun = !status["startTime"].is_null() && !was_stopped;
+    let may_change = is_suspended && !has_begun && status["active"].as_i64().unwrap_or(0) == 0;
+    let template = &new["template"];
+    if !may_change || !template["spec"].is_object() {
+        errors.immutable("spec.template", template, &old["spec"]["template"]);
+        return;
+    }
+    let mut allowed = old["spec"]["template"]["spec"].clone();
+    let new = &template["spec"];
+    for field in ["nodeSelector", "tolerations", "schedulingGates"] {
+        allowed[field] = new[field].clone();
+    }
+    if new["affinity"].is_null() {
+        // Nothing but the affinity to nodes may be cleared.
+        if let Some(affinity) = allowed["affinity"].as_object_mut() {
+            affinity.remove("nodeAffinity");
+        }
+    } else {
+        if allowed["affinity"].is_null() {
+            allowed["affinity"] = json!({});
+        }
+        allowed["affinity"]["nodeAffinity"] = new["affinity"]["nodeAffinity"].clone();
+    }
+    for list in ["containers", "initContainers"] {
+        let (before, after) = (allowed[list].as_array_mut(), new[list].as_array());
+        if let (Some(before), Some(after)) = (before, after)
+            && before.len() == after.len()
+        {
+            for (before, after) in before.iter_mut().zip(after).filter(|(a, b)| a["name"] == b["name"]) {
+                before["resources"] = after["resources"].clone();
+            }
+        }
+    }
+    errors.immutable("spec.template.spec", new, &allowed);
+}
