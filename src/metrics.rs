@@ -245,12 +245,6 @@ metrics! {
         "Syncs of StatefulSets skipped because a cache was older than Windlass' own writes.",
         ["group", "resource"]
     );
-    /// The same for the Job controller, by upstream's name.
-    job_stale_skips: IntCounterVec = counters(
-        "job_controller_stale_sync_skips_total",
-        "Syncs of Jobs skipped because a cache was older than Windlass' own writes.",
-        ["group", "resource"]
-    );
     /// Waits for a cache that took longer than the safety net allows, `{group, resource}`.
     expectations_expired: IntCounterVec = counters(
         "windlass_expectations_expired_total",

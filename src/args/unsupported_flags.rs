@@ -28,6 +28,7 @@ const REASONS: &[(&[&str], &str)] = &[
             "concurrent-endpoint-syncs",
             "concurrent-ephemeralvolume-syncs",
             "concurrent-horizontal-pod-autoscaler-syncs",
+            "concurrent-job-syncs",
             "concurrent-resource-quota-syncs",
             "concurrent-resourceclaim-syncs",
             "concurrent-service-endpoint-syncs",

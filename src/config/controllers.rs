@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn an_unknown_controller_is_refused_with_the_known_ones() {
-        let error = enabled(&["-node-ipam".into()], false).unwrap_err().to_string();
+        let error = enabled(&["-job".into()], false).unwrap_err().to_string();
         for controller in CONTROLLERS {
             assert!(error.contains(controller.name), "{error}");
         }

@@ -17,7 +17,6 @@ pub mod clusterrole_aggregation;
 pub mod daemonset;
 pub mod deployment;
 pub mod garbage;
-pub mod job;
 pub mod namespace;
 mod namespace_content;
 pub mod patch;

@@ -1,8 +1,6 @@
 //! The bodies of our patches. Each names only the fields we own, and carries the UID and the
 //! resourceVersion that it was computed from, so that any write in between causes a conflict.
 
-mod job;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,7 +15,6 @@ use crate::plan::deployment::Change;
 use crate::plan::deployment::revision::ROLLBACK_TO;
 use crate::plan::deployment::rollback::RollBack;
 use crate::plan::revisions::RevisionChange;
-pub use job::{adopt_tracked, job_status, release_untracked, track, untrack};
 
 /// Scales a ReplicaSet and updates its annotations (merge patch).
 pub fn change(replica_set: &Meta, change: &Change) -> Value {

@@ -5,25 +5,23 @@
 //! these lists. A new controller needs an entry here; see `docs/architecture.md`.
 
 use super::{
-    clusterrole_aggregation, daemonset, deployment, garbage, job, namespace, pv_protection, pvc_protection,
+    clusterrole_aggregation, daemonset, deployment, garbage, namespace, pv_protection, pvc_protection,
     replicaset, replicationcontroller, rolling_update, root_ca_cert, serviceaccount, statefulset,
 };
 use crate::engine::entry::{ControllerEntry, KindEntry, Registry};
 use crate::model::{
-    ClusterRole, ConfigMap, ControllerRevision, DaemonSet, Deployment, Job, Namespace, Node,
-    PersistentVolume, PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController, ServiceAccount,
-    StatefulSet,
+    ClusterRole, ConfigMap, ControllerRevision, DaemonSet, Deployment, Namespace, Node, PersistentVolume,
+    PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController, ServiceAccount, StatefulSet,
 };
 
 /// The kinds that are cached, in the order in which they are listed.
-pub static KINDS: [KindEntry; 15] = [
+pub static KINDS: [KindEntry; 14] = [
     KindEntry::of::<Deployment>(1),
     KindEntry::of::<ReplicaSet>(2),
     KindEntry::of::<ReplicationController>(4),
     KindEntry::of::<DaemonSet>(5),
     KindEntry::of::<StatefulSet>(8),
     KindEntry::of::<ControllerRevision>(6),
-    KindEntry::of::<Job>(9),
     KindEntry::of::<Node>(7).of_the_cluster(),
     KindEntry::of::<Namespace>(20).of_the_cluster(),
     // One of each in a namespace.
@@ -36,13 +34,12 @@ pub static KINDS: [KindEntry; 15] = [
 ];
 
 /// The controllers, in the order in which they start.
-pub static CONTROLLERS: [&ControllerEntry; 14] = [
+pub static CONTROLLERS: [&ControllerEntry; 13] = [
     &deployment::ENTRY,
     &replicaset::ENTRY,
     &replicationcontroller::ENTRY,
     &daemonset::ENTRY,
     &statefulset::ENTRY,
-    &job::ENTRY,
     &garbage::ENTRY,
     &namespace::ENTRY,
     &serviceaccount::ENTRY,

@@ -132,7 +132,7 @@ impl WorkloadMetrics {
             ),
             explanations_bytes: catalogue.gauge(
                 "windlass_explanations_bytes",
-                "Approximate memory of the explanations at /debug/deployments, /debug/daemonsets, /debug/statefulsets and /debug/jobs, at most 16 MiB.",
+                "Approximate memory of the explanations at /debug/deployments, /debug/daemonsets and /debug/statefulsets, at most 16 MiB.",
             ),
             foreign_writes: catalogue.counters(
                 "windlass_foreign_writes_total",

@@ -14,7 +14,6 @@ use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
 use super::intern::Interner;
 use super::meta::{ControllerRef, Meta, ObjectKey, StringMap, Uid};
-use super::record::Resource;
 use super::texts::Texts;
 
 /// A string borrowed from the input, or owned where the input has escapes.
@@ -173,25 +172,6 @@ impl MetaWire<'_> {
     /// Whether the object is being deleted, and no time is left to it.
     pub fn is_shut_down(&self) -> bool {
         self.deletion_timestamp.is_some() && self.deletion_grace_period_seconds == Some(0)
-    }
-
-    /// When a deletion is due, and its grace period in seconds.
-    pub(in crate::model) fn deletion(&self) -> Option<(Timestamp, i64)> {
-        let due = self.deletion_timestamp?.0;
-        Some((due, self.deletion_grace_period_seconds.unwrap_or(0)))
-    }
-
-    /// When the API server stored the object first.
-    pub(in crate::model) fn created(&self) -> Timestamp {
-        self.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0)
-    }
-
-    /// Whether an owner of this kind controls it, in whatever version.
-    pub(in crate::model) fn is_controlled_by(&self, resource: &Resource) -> bool {
-        self.owner_references.iter().flatten().any(|owner| {
-            let group = owner.api_version.as_str().split_once('/').map_or("", |(group, _)| group);
-            owner.controller == Some(true) && (group, owner.kind.as_str()) == (resource.group, resource.kind)
-        })
     }
 
     /// The record's metadata.

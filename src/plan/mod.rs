@@ -10,7 +10,6 @@ pub mod deployment;
 pub mod event_note;
 pub mod fixed_place_backoff;
 pub mod garbage;
-pub mod job;
 pub mod namespace;
 pub mod outcome_of;
 mod pod_body;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{daemonset, deployment, job, statefulset};
+use super::{daemonset, deployment, statefulset};
 
 /// A reason of a plan, of any controller. Serialized and displayed as the controller's own.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -16,8 +16,6 @@ pub enum Reason {
     Nodes(daemonset::PlanReason),
     /// Why ordinals have these pods.
     Ordinals(statefulset::PlanReason),
-    /// Why a Job has these pods.
-    Completions(job::PlanReason),
 }
 
 impl From<deployment::PlanReason> for Reason {
@@ -38,19 +36,12 @@ impl From<statefulset::PlanReason> for Reason {
     }
 }
 
-impl From<job::PlanReason> for Reason {
-    fn from(reason: job::PlanReason) -> Self {
-        Reason::Completions(reason)
-    }
-}
-
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::Sizes(reason) => reason.fmt(f),
             Reason::Nodes(reason) => reason.fmt(f),
             Reason::Ordinals(reason) => reason.fmt(f),
-            Reason::Completions(reason) => reason.fmt(f),
         }
     }
 }
@@ -62,7 +53,6 @@ impl Reason {
             Reason::Sizes(reason) => reason.shorten(longest),
             Reason::Nodes(reason) => reason.shorten(longest),
             Reason::Ordinals(reason) => reason.shorten(longest),
-            Reason::Completions(reason) => reason.shorten(longest),
         }
     }
 
@@ -73,7 +63,6 @@ impl Reason {
                 Reason::Sizes(reason) => reason.heap(),
                 Reason::Nodes(reason) => reason.heap(),
                 Reason::Ordinals(reason) => reason.heap(),
-                Reason::Completions(reason) => reason.heap(),
             }
     }
 
@@ -81,7 +70,7 @@ impl Reason {
     pub fn named_pods(&self) -> impl Iterator<Item = &deployment::explain::NamedPod> {
         let sizes = match self {
             Reason::Sizes(reason) => Some(reason.named_pods()),
-            Reason::Nodes(_) | Reason::Ordinals(_) | Reason::Completions(_) => None,
+            Reason::Nodes(_) | Reason::Ordinals(_) => None,
         };
         sizes.into_iter().flatten()
     }
@@ -92,7 +81,6 @@ impl Reason {
             Reason::Sizes(reason) => reason.is_at_rest(),
             Reason::Nodes(reason) => reason.is_at_rest(),
             Reason::Ordinals(reason) => reason.is_at_rest(),
-            Reason::Completions(reason) => reason.is_at_rest(),
         }
     }
 }

@@ -8,7 +8,6 @@ mod explain;
 mod faults;
 mod garbage;
 mod handover;
-mod jobs;
 mod log;
 mod metadata_encodings;
 mod missing_rights;

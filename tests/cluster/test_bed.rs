@@ -302,7 +302,6 @@ async fn kinds_of_controllers_that_are_off_by_default_are_not_even_listed() {
         "DaemonSet",
         "Deployment",
         "Event",
-        "Job",
         // That of kube-controller-manager is read.
         "Lease",
         "Node",

@@ -26,7 +26,7 @@ is the name, or the name after a '-', decides; otherwise '*' does.
 {{- define "windlass.running" -}}
 {{- $running := list -}}
 {{- $off := list "garbage-collector-controller" "namespace-controller" "serviceaccount-controller" "root-ca-certificate-publisher-controller" "persistentvolumeclaim-protection-controller" "persistentvolume-protection-controller" "clusterrole-aggregation-controller" "rollingupdate-controller" -}}
-{{- range list "deployment-controller" "replicaset-controller" "replicationcontroller-controller" "daemonset-controller" "statefulset-controller" "job-controller" "garbage-collector-controller" "namespace-controller" "serviceaccount-controller" "root-ca-certificate-publisher-controller" "persistentvolumeclaim-protection-controller" "persistentvolume-protection-controller" "clusterrole-aggregation-controller" "rollingupdate-controller" -}}
+{{- range list "deployment-controller" "replicaset-controller" "replicationcontroller-controller" "daemonset-controller" "statefulset-controller" "garbage-collector-controller" "namespace-controller" "serviceaccount-controller" "root-ca-certificate-publisher-controller" "persistentvolumeclaim-protection-controller" "persistentvolume-protection-controller" "clusterrole-aggregation-controller" "rollingupdate-controller" -}}
 {{- $offByDefault := has . $off -}}
 {{- if eq "true" (include "windlass.runs" (dict "name" . "controllers" $.Values.controllers "offByDefault" $offByDefault)) -}}
 {{- if and $offByDefault $.Values.scope.namespace (not (has . (list "garbage-collector-controller" "rollingupdate-controller"))) -}}

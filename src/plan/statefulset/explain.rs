@@ -240,8 +240,7 @@ impl FromIterator<Arc<str>> for Names {
 }
 
 impl Names {
-    /// The bytes on the heap.
-    pub(in crate::plan) fn heap(&self) -> usize {
+    fn heap(&self) -> usize {
         self.names.iter().map(|name| size_of::<Arc<str>>() + name.len()).sum()
     }
 }
