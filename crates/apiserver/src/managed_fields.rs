@@ -247,7 +247,7 @@ impl Writer<'_> {
     }
 }
 
-/// What Go has as a struct and not behind a pointer is always there, and belongs to nobody as a whole.
+/// A struct that Go holds without a pointer is always there, and belongs to nobody as a whole.
 fn without_structs(mut fields: FieldSet) -> FieldSet {
     const STRUCTS: &[&[&str]] = &[
         &["f:metadata"],

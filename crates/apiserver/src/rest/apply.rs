@@ -3,21 +3,15 @@
 use serde_json::{Value, json};
 
 use super::body::{self, Decoded};
+use super::ownership::writer;
 use super::reply::Reply;
 use super::{create, patch, update};
 use crate::conversion;
-use crate::kinds::Subresource;
-use crate::managed_fields::{self, Refused, Writer};
+use crate::managed_fields::{self, Refused};
 use crate::object::{meta, metadata_mut, set_meta};
-use crate::request::{Request, Verb};
+use crate::request::Request;
 use crate::server::Server;
 use crate::status::Failure;
-
-pub(super) const MEDIA_TYPE: &str = "application/apply-patch+yaml";
-
-pub(super) fn is_apply(request: &Request) -> bool {
-    request.verb == Verb::Patch && body::media_type(request) == MEDIA_TYPE
-}
 
 /// Creates or changes the object as the configuration in the body says.
 pub(super) fn apply(server: &Server, request: &Request) -> Result<Reply, Failure> {
@@ -120,48 +114,5 @@ fn renew_last_applied(new: &mut Value, config: &Value) {
         let own = config.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
         own.map(|annotations| annotations.remove(managed_fields::LAST_APPLIED));
         *last = format!("{config}\n").into();
-    }
-}
-
-/// Makes the author of a POST, or of a PUT that creates, the owner of the fields of the new object.
-pub(super) fn track_new(server: &Server, request: &Request, new: &mut Value) {
-    let kind = request.kind();
-    let (api_version, now) = (kind.api_version(), super::strategy::seconds((server.options.now)()));
-    managed_fields::created(managed_fields::schema_of(kind), new, writer(request, &api_version, &now));
-}
-
-/// Brings the managedFields of `new` up to date before it is stored. Those of an apply are already.
-pub(super) fn track(
-    server: &Server,
-    request: &Request,
-    old: &Value,
-    new: &mut Value,
-    supplied: Option<Value>,
-) {
-    if is_apply(request) {
-        if let Some(list) = supplied {
-            metadata_mut(new).insert("managedFields".to_owned(), list);
-        }
-        return;
-    }
-    // Most objects are pods of controllers, which are not tracked and cost nothing here.
-    if old.pointer("/metadata/managedFields").is_none() && supplied.is_none() {
-        return;
-    }
-    let now = super::strategy::seconds((server.options.now)());
-    let kind = request.kind();
-    let api_version = kind.api_version();
-    let writer = writer(request, &api_version, &now);
-    managed_fields::update(managed_fields::schema_of(kind), old, new, supplied.as_ref(), writer);
-}
-
-fn writer<'a>(request: &'a Request, api_version: &'a str, now: &'a str) -> Writer<'a> {
-    Writer {
-        manager: request.field_manager(),
-        api_version,
-        subresource: request.place.subresource.map_or("", Subresource::name),
-        has_status: request.kind().has(Subresource::Status),
-        force: request.params.force.unwrap_or_default(),
-        now,
     }
 }

@@ -6,7 +6,7 @@ use crate::conversion;
 use crate::kinds::Kind;
 use crate::object::{meta, normalise, set_meta, text, tidy_metadata};
 use crate::params::FieldValidation;
-use crate::request::{Place, Request};
+use crate::request::{Place, Request, Verb};
 use crate::status::Failure;
 use crate::strict::{self, Checked};
 
@@ -29,6 +29,14 @@ pub(super) fn require_json(request: &Request) -> Result<(), Failure> {
              application/json, application/vnd.kubernetes.protobuf, not {other}"
         ))),
     }
+}
+
+/// The media type of server-side apply.
+pub(super) const APPLY: &str = "application/apply-patch+yaml";
+
+/// Whether a request is a server-side apply.
+pub(super) fn is_apply(request: &Request) -> bool {
+    request.verb == Verb::Patch && media_type(request) == APPLY
 }
 
 /// The Content-Type without its parameters.

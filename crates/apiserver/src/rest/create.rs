@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::body::{self, Decoded};
 use super::reply::Reply;
-use super::{apply, strategy};
+use super::{ownership, strategy};
 use crate::admission::{limit_range, quota, services};
 use crate::kinds::{self, Kind};
 use crate::object::{Object, is_deleting, map_mut, meta, metadata_mut, set_meta};
@@ -67,7 +67,7 @@ pub(crate) fn insert(
         strategy::prepare_create(&server.strategy_context(), kind, &mut object);
         strategy::fill(kind, &mut object);
         if let Some(request) = request {
-            apply::track_new(server, request, &mut object);
+            ownership::track_new(server, request, &mut object);
         }
         if !ranges.is_empty() {
             limit_range::set_defaults(&mut object, &ranges);

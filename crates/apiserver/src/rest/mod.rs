@@ -13,6 +13,7 @@ mod delete;
 mod documents;
 mod evict;
 mod logs;
+mod ownership;
 mod patch;
 mod read;
 mod reply;

@@ -32,7 +32,7 @@ pub(super) enum Change {
 }
 
 pub(super) fn patch(server: &Server, request: &Request) -> Result<Reply, Failure> {
-    if apply::is_apply(request) {
+    if body::is_apply(request) {
         return apply::apply(server, request);
     }
     if request.params.force.is_some() {
@@ -109,7 +109,7 @@ impl Change {
                 Ok(Change::Strategic(Value::Object(patch)))
             }
             // Of an object itself it is carried out before.
-            apply::MEDIA_TYPE => Err(Failure::unsupported_media_type(
+            body::APPLY => Err(Failure::unsupported_media_type(
                 "a scale cannot be applied; apply the object, or patch the scale",
             )),
             other => Err(Failure::unsupported_media_type(format!(

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::body::{self, Decoded};
 use super::reply::Reply;
-use super::{apply, create, strategy};
+use super::{create, ownership, strategy};
 use crate::admission::services;
 use crate::kinds::{Kind, Subresource};
 use crate::object::{Object, finalizers, is_deleting, meta, metadata_mut, strings};
@@ -141,7 +141,7 @@ fn next(
     if !errors.is_empty() {
         return Err(Failure::invalid(kind, &place.name, &errors));
     }
-    apply::track(server, request, old, &mut new, supplied);
+    ownership::track(server, request, old, &mut new, supplied);
     if new == *old {
         return Ok(Next::Same);
     }

@@ -3,7 +3,7 @@
 /// How many indexes a list has, all of them below `completions` and in increasing order.
 ///
 /// # Errors
-/// What is wrong with it, in the words of upstream.
+/// The defect, in the words of upstream.
 pub(super) fn count(list: &str, completions: i64) -> Result<i64, String> {
     let (mut last, mut count) = (None, 0_i64);
     for part in list.split(',').filter(|_| !list.is_empty()) {

@@ -131,7 +131,7 @@ pub(super) fn spec(spec: &Value, path: &str, errors: &mut Errors) {
     }
 }
 
-/// What keeps `status.completedIndexes` and `status.failedIndexes` short.
+/// Limits that keep `status.completedIndexes` and `status.failedIndexes` short.
 fn indexed(spec: &Value, path: &str, errors: &mut Errors) {
     let number = |field: &str| spec[field].as_i64();
     let (completions, parallelism) = (number("completions"), number("parallelism"));

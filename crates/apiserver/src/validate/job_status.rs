@@ -231,7 +231,7 @@ fn counters(change: &Change<'_>, errors: &mut Errors) {
     }
 }
 
-/// What was once said of a Job stays true.
+/// Conditions of a Job that stay once they are true.
 fn kept(change: &Change<'_>, errors: &mut Errors) {
     let (new, old) = (change.new, change.old);
     for kind in ["Failed", "Complete", "FailureTarget"] {

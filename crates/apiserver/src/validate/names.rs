@@ -62,7 +62,7 @@ pub fn path_segment(text: &str) -> Vec<String> {
     contained.map(|part| format!("may not contain '{part}'")).collect()
 }
 
-/// What follows the host in a name such as `acme.io/foo`.
+/// The part behind the host in a name such as `acme.io/foo`.
 pub fn http_path(text: &str) -> Vec<String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c);
     if !text.is_empty() && text.chars().all(allowed) {
