@@ -68,7 +68,7 @@ fn reason(cluster: &Cluster, kind: &str) -> String {
     of_kind.next().and_then(|c| c["reason"].as_str()).unwrap_or_default().to_owned()
 }
 
-/// What a wait that was in vain waited for.
+/// Waits until `holds`; panics with the state of the Job after so many seconds.
 async fn eventually(cluster: &Cluster, seconds: u64, what: &str, holds: impl Fn(&Cluster) -> bool) {
     for _ in 0..seconds * 10 {
         if holds(cluster) {

@@ -11,13 +11,13 @@ use crate::model::wire::Text;
 /// A rule of `podFailurePolicy`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailureRule {
-    /// What follows; `None` for an action of a newer API server: such a rule matches nothing.
+    /// The consequence; `None` for an action of a newer API server: such a rule matches nothing.
     pub action: Option<FailureAction>,
     /// Which failures it matches.
     pub matches: FailureMatch,
 }
 
-/// What follows from a failed pod.
+/// The consequence of a failed pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FailureAction {
     /// The Job fails.

@@ -21,7 +21,7 @@ use super::{Observed, failure_policy};
 use crate::model::job::{FailureAction, Uncounted};
 use crate::model::{Indexes, Job, Pod, Uid};
 
-/// What counts, the pods included that ended and are not in the status yet.
+/// The totals, with the pods that ended and are not in the status yet.
 #[derive(Clone, Debug, Default)]
 pub struct Counting {
     /// Pods that failed, without those that the failure policy ignores.

@@ -7,7 +7,7 @@ use crate::model::pod::job::JobPod;
 /// A rule that a failed pod matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Matched {
-    /// What follows.
+    /// The consequence.
     pub action: FailureAction,
     /// Which part of the pod matched which rule, in upstream's words.
     pub message: String,
@@ -34,7 +34,7 @@ pub fn matched(job: &Job, pod: &Pod) -> Option<Matched> {
     })
 }
 
-/// What follows from a failed pod.
+/// The consequence of a failed pod.
 pub fn action(job: &Job, pod: &Pod) -> FailureAction {
     matched(job, pod).map_or(FailureAction::Count, |matched| matched.action)
 }
@@ -52,7 +52,7 @@ mod tests {
     use super::super::fixture::{job, pod};
     use super::*;
 
-    /// What follows from a pod whose container `c` ended with 42, `d` with 0, and init container `i` with 7.
+    /// The consequence of a pod whose container `c` ended with 42, `d` with 0, and init container `i` with 7.
     #[track_caller]
     fn check(rules: &str, expected: &str) {
         let job = job(&format!(r#""podFailurePolicy":{{"rules":[{rules}]}}"#), "");

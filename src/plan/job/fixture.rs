@@ -148,7 +148,7 @@ pub fn job_pods(job: &Job, pods: impl IntoIterator<Item = PodOf>) -> JobPods {
     JobPods::of(job, owned, orphans)
 }
 
-/// What a sync sees.
+/// The input of a sync.
 pub fn observed(job: &Job, pods: impl IntoIterator<Item = PodOf>, second: i64) -> Observed<'_> {
     let names = match job.is_indexed() {
         true => Names::Indexed(Arc::default()),

@@ -77,7 +77,7 @@ pub struct Plan {
     pub writes: Vec<Write>,
     /// An event about something that stays as it is. It is recorded once for each generation.
     pub note: Option<EventNote>,
-    /// What the status depends on besides the outcome of the writes.
+    /// The input of the status besides the outcome of the writes.
     pub report: Report,
     /// When the next sync is due although nothing changes: the deadline, or the end of a backoff.
     pub requeue_after: Option<Duration>,
@@ -87,7 +87,7 @@ pub struct Plan {
     pub reasons: Vec<PlanReason>,
 }
 
-/// What the status depends on.
+/// The input of the status.
 #[derive(Clone, Debug, Default)]
 pub enum Report {
     /// It stays as it is.
@@ -97,7 +97,7 @@ pub enum Report {
     Pods,
     /// Everything.
     All {
-        /// What counts.
+        /// The totals.
         counting: Counting,
         /// The links of the chain that are due.
         links: Links,
