@@ -85,6 +85,15 @@ async fn daemon(
     result
 }
 
+/// The zone of schedules that name none: that of `TZ`, else UTC. The zone of the machine would differ between replicas.
+fn local_time_zone(name: Option<&str>) -> TimeZone {
+    let name = name.unwrap_or_default();
+    zone(name.strip_prefix(':').unwrap_or(name), jiff::tz::db()).unwrap_or_else(|error| {
+        tracing::warn!(%error, TZ = name, "schedules of CronJobs without a time zone are in UTC");
+        TimeZone::UTC
+    })
+}
+
 /// Finds the API server, builds the controllers, and starts to serve.
 async fn start(
     config: Config,
@@ -113,6 +122,7 @@ async fn start(
         Some(options) => Some(Candidacy { client: connect().await?.client, options, thread: lease_thread }),
     };
     controllers.relists_after_breaks = election.is_none();
+    controllers.local_time_zone = local_time_zone(std::env::var("TZ").ok().as_deref());
     controllers.root_ca = root_ca::find(root_ca_file.as_deref(), &connection, &controllers.enabled)?;
     let metrics = Metrics::new();
     let parts = Parts {

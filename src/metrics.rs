@@ -251,6 +251,24 @@ metrics! {
         "Syncs of Jobs skipped because a cache was older than Windlass' own writes.",
         ["group", "resource"]
     );
+    /// The same for the CronJob controller.
+    cronjob_stale_skips: IntCounterVec = counters(
+        "cronjob_controller_stale_sync_skips_total",
+        "Syncs of CronJobs skipped because a cache was older than Windlass' own writes.",
+        ["group", "resource"]
+    );
+    /// Pods that the pod garbage collector has deleted, `{namespace, reason}`; upstream's.
+    pod_gc_deletions: IntCounterVec = counters(
+        "pod_gc_collector_force_delete_pods_total",
+        "Pods deleted by the pod garbage collector. The first 100 namespaces have labels of their own.",
+        ["namespace", "reason"]
+    );
+    /// Failures of that, `{namespace, reason}`; upstream's.
+    pod_gc_errors: IntCounterVec = counters(
+        "pod_gc_collector_force_delete_pod_errors_total",
+        "Deletions by the pod garbage collector that failed.",
+        ["namespace", "reason"]
+    );
     /// Waits for a cache that took longer than the safety net allows, `{group, resource}`.
     expectations_expired: IntCounterVec = counters(
         "windlass_expectations_expired_total",

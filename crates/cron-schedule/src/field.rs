@@ -41,6 +41,11 @@ impl Field {
         u32::try_from(value).is_ok_and(|value| self.bits.checked_shr(value).unwrap_or(0) & 1 == 1)
     }
 
+    /// Whether it has all values.
+    pub(crate) fn is_full(self, bounds: &Bounds) -> bool {
+        self.bits == bits(bounds.low, bounds.high, 1)
+    }
+
     pub(crate) fn is_empty(self) -> bool {
         self.bits == 0
     }

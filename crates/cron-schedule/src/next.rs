@@ -13,9 +13,10 @@
 //! | move by 30 minutes (Lord Howe) | an hour that begins at its half has no run in its first half |
 
 use jiff::civil::{Date, DateTime};
-use jiff::tz::{Offset, TimeZone};
-use jiff::{Span, Timestamp};
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
+use jiff::{SignedDuration, Span, Timestamp};
 
+use crate::field::HOUR as HOURS;
 use crate::parse::{Fields, Rule, Schedule};
 
 const MINUTE: i64 = 60;
@@ -45,14 +46,56 @@ impl Schedule {
     /// about five years, such as for 31 February. A time is a whole second, and later than `after`.
     pub fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let after = after.as_second() - i64::from(after.subsec_nanosecond() < 0);
+        let zone = self.zone.as_ref().unwrap_or(zone);
         let next = match self.rule {
             Rule::Every(seconds) => after.checked_add(seconds)?,
-            Rule::At(fields) => {
-                Search { fields, zone: self.zone.as_ref().unwrap_or(zone), looked: 0, known: None }
-                    .after(after)?
-            }
+            Rule::At(fields) if self.is_once && !fields.hour.is_full(&HOURS) => once(fields, zone, after)?,
+            Rule::At(fields) => Search::new(fields, zone).after(after)?,
         };
         Timestamp::from_second(next).ok()
+    }
+
+    /// The last time later than `after` and not later than `until`; `None` when there is none. Some thirty searches at most,
+    /// however long that is.
+    pub fn latest(&self, after: Timestamp, until: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        let first = self.next(after, zone).filter(|first| *first <= until)?;
+        if let Some(seconds) = self.every() {
+            let steps = (until.as_second() - first.as_second()).div_euclid(seconds);
+            return Timestamp::from_second(first.as_second() + steps * seconds).ok();
+        }
+        // The last time is `found` or later, and not later than `high`.
+        let (mut found, mut high) = (first.as_second(), until.as_second());
+        while found < high {
+            let middle = found + (high - found) / 2;
+            let next = self.next(Timestamp::from_second(middle).ok()?, zone).map(Timestamp::as_second);
+            match next.filter(|next| *next <= until.as_second()) {
+                Some(next) => (found, high) = (next, high.max(next)),
+                None => high = middle,
+            }
+        }
+        Timestamp::from_second(found).ok()
+    }
+}
+
+/// The next time by the calendar alone, put on the clock: after a gap if it is in one, and before a change that repeats it.
+fn once(fields: Fields, zone: &TimeZone, after: i64) -> Option<i64> {
+    let mut calendar = Search::new(fields, zone).local(after)?;
+    loop {
+        let as_utc = Offset::UTC.to_timestamp(calendar).ok()?.as_second();
+        let next = Search::new(fields, &TimeZone::UTC).after(as_utc)?;
+        calendar = Offset::UTC.to_datetime(Timestamp::from_second(next).ok()?);
+        let ambiguous = zone.to_ambiguous_timestamp(calendar);
+        let time = match ambiguous.offset() {
+            AmbiguousOffset::Gap { before, .. } => {
+                // The first second after the gap.
+                let skipped = before.to_timestamp(calendar).ok()?;
+                zone.preceding(skipped + SignedDuration::from_secs(1)).next()?.timestamp()
+            }
+            _ => ambiguous.earlier().ok()?,
+        };
+        if time.as_second() > after {
+            return Some(time.as_second());
+        }
     }
 }
 
@@ -94,7 +137,11 @@ struct Search<'z> {
     known: Option<(i64, i64, i64)>,
 }
 
-impl Search<'_> {
+impl<'z> Search<'z> {
+    fn new(fields: Fields, zone: &'z TimeZone) -> Self {
+        Search { fields, zone, looked: 0, known: None }
+    }
+
     fn after(&mut self, after: i64) -> Option<i64> {
         if self.fields.is_never() {
             return None;

@@ -17,6 +17,8 @@ pub struct Schedule {
     pub(crate) rule: Rule,
     /// The zone that its text names.
     pub(crate) zone: Option<TimeZone>,
+    /// See [`Schedule::once_at_clock_changes`].
+    pub(crate) is_once: bool,
 }
 
 /// When a schedule is due.
@@ -52,6 +54,13 @@ impl Schedule {
         text.starts_with("TZ=") || text.starts_with("CRON_TZ=")
     }
 
+    /// The same schedule with another rule where clocks change, as cron daemons of Linux have it: a time that the clocks skip
+    /// runs right after the gap, and one that they repeat runs once. A schedule of every hour runs as without.
+    #[must_use]
+    pub fn once_at_clock_changes(self) -> Self {
+        Schedule { is_once: true, ..self }
+    }
+
     /// The seconds of an `@every`, which counts from the time before and not by the clock.
     pub fn every(&self) -> Option<i64> {
         match self.rule {
@@ -76,7 +85,7 @@ fn parse(text: &str, zones: &TimeZoneDatabase) -> Result<Schedule, String> {
         rest = text[space..].trim();
     }
     let rule = if rest.starts_with('@') { descriptor(rest)? } else { fields(rest).map(Rule::At)? };
-    Ok(Schedule { rule, zone: own_zone })
+    Ok(Schedule { rule, zone: own_zone, is_once: false })
 }
 
 fn fields(text: &str) -> Result<Fields, String> {
