@@ -18,8 +18,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use futures::future::BoxFuture;
+use jiff::tz::TimeZone;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
+use windlass_cron_schedule::zone;
 
 use crate::clock::Clock;
 use crate::config::{Config, ControllerConfig};
