@@ -15,26 +15,28 @@ use windlass_testkit::apiserver::{ApiServer, on_a_real_server};
 pub(crate) const FOLDER: &str = "WINDLASS_MANIFESTS";
 
 /// The requests and answers that `tests/cluster/recorded.rs` plays.
-fn recording() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/recorded.json")
-}
+const RECORDINGS: [&str; 2] = ["tests/cluster/recorded.json", "tests/cluster/recorded_jobs.json"];
 
 pub(crate) fn the_recorded_answers_are_those_of_a_real_server() {
     on_a_real_server(async |folder| {
         let server = ApiServer::start(folder).await;
         let client = server.client().await;
-        let text = std::fs::read_to_string(recording()).unwrap();
-        let mut recorded: Vec<Recorded> = serde_json::from_str(&text).unwrap();
         let mut lines = Vec::new();
-        for request in &mut recorded {
-            let (got, found) = request.replay(&client).await;
-            request.answer = got;
-            lines.extend(found);
-        }
-        if std::env::var_os("UPDATE_EXPECT").is_some() {
-            let written: Vec<String> = recorded.iter().map(|request| json!(request).to_string()).collect();
-            std::fs::write(recording(), format!("[\n{}\n]\n", written.join(",\n"))).unwrap();
-            return;
+        for recording in RECORDINGS {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(recording);
+            let text = std::fs::read_to_string(&path).unwrap();
+            let mut recorded: Vec<Recorded> = serde_json::from_str(&text).unwrap();
+            for request in &mut recorded {
+                let (got, found) = request.replay(&client).await;
+                request.answer = got;
+                lines.extend(found);
+            }
+            if std::env::var_os("UPDATE_EXPECT").is_some() {
+                let written: Vec<String> =
+                    recorded.iter().map(|request| json!(request).to_string()).collect();
+                std::fs::write(path, format!("[\n{}\n]\n", written.join(",\n"))).unwrap();
+                lines.clear();
+            }
         }
         assert!(lines.is_empty(), "{}", lines.join("\n"));
     });

@@ -27,7 +27,7 @@ pub fn embedded() -> Client {
     Client::new(Sandbox::new(options).router(), "default")
 }
 
-/// Sends a request with `body`: the code, the warnings, and the object and its line in a table, or else the message.
+/// Sends a request with `body`, which is a merge patch if it is a PATCH: the code, the warnings, and the object and its line in a table, or else the message.
 pub async fn answer(client: &Client, method: Method, path: &str, body: &Value) -> Value {
     let (code, warnings, object) = send(client, method.clone(), path, "application/json", body).await;
     let mut answer = json!({"code": code});
@@ -37,13 +37,14 @@ pub async fn answer(client: &Client, method: Method, path: &str, body: &Value) -
     if code >= 300 {
         // Some name an immutable field, and then show how the Go values differ.
         let message = object["message"].as_str().unwrap_or_default();
-        answer["message"] = message.split("\n@@ ").next().into();
+        let message = message.split("\n@@ ").next().unwrap_or_default();
+        answer["message"] = hide_uids(message).into();
         return answer;
     }
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let path = match method {
         Method::POST => format!("{path}/{name}"),
-        _ => path.trim_end_matches("/approval").to_owned(),
+        _ => path.trim_end_matches("/approval").trim_end_matches("/status").to_owned(),
     };
     let (_, _, table) = send(client, Method::GET, &path, TABLE, &Value::Null).await;
     let column = |column: &Value| json!([column["name"], column["type"], column["priority"]]);
@@ -77,12 +78,14 @@ async fn send(
     accept: &str,
     body: &Value,
 ) -> (u16, Vec<String>, Value) {
+    let content_type =
+        if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
     let body = if body.is_null() { Vec::new() } else { serde_json::to_vec(body).unwrap() };
     let request = Request::builder()
         .method(method)
         .uri(path)
         .header(http::header::ACCEPT, accept)
-        .header(http::header::CONTENT_TYPE, "application/json")
+        .header(http::header::CONTENT_TYPE, content_type)
         .body(kube::client::Body::from(body))
         .unwrap();
     let response = client.send(request).await.unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -104,7 +107,9 @@ async fn send(
 
 /// Without what differs each time: the UID, times, and the metadata that are the server's.
 fn stripped(mut object: Value) -> Value {
-    let uid = object["metadata"]["uid"].as_str().unwrap_or("-").to_owned();
+    // The answer to a deletion has it in the details.
+    let uid = object["metadata"]["uid"].as_str().or(object["details"]["uid"].as_str());
+    let uid = uid.unwrap_or("-").to_owned();
     if let Some(metadata) = object["metadata"].as_object_mut() {
         for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields"] {
             metadata.remove(field);
@@ -113,6 +118,24 @@ fn stripped(mut object: Value) -> Value {
     let mut stripped: Value = serde_json::from_str(&object.to_string().replace(&uid, "UID")).unwrap();
     hide_times(&mut stripped);
     stripped
+}
+
+/// The UIDs in a message, which are that of an object which was not created, for example.
+fn hide_uids(message: &str) -> String {
+    const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
+    let is_uid = |text: &str| {
+        let groups: Vec<&str> = text.split('-').collect();
+        groups.len() == GROUPS.len()
+            && groups.iter().zip(GROUPS).all(|(group, length)| {
+                group.len() == length && group.bytes().all(|byte| byte.is_ascii_hexdigit())
+            })
+    };
+    let parts = message.split_inclusive(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+    let hidden = parts.map(|part| {
+        let word = part.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+        if is_uid(word) { part.replace(word, "UID") } else { part.to_owned() }
+    });
+    hidden.collect()
 }
 
 fn hide_times(value: &mut Value) {

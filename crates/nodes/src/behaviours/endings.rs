@@ -185,7 +185,7 @@ async fn an_annotation_that_says_nothing_is_complained_of() {
     pass(3_000).await;
     assert_eq!(rig.phase("job").await, "Succeeded");
     let events = rig.events("job").await;
-    let why = "InvalidPodOutcome The annotation windlass.dev/pod-outcome is ignored: \"soon\" is neither exit:CODE nor \
-               after:DURATION; write it like exit:3,after:2s, exit:0 or after:1m";
+    let why = "InvalidPodOutcome The annotation windlass.dev/pod-outcome is ignored: \"soon\" is no KEY:VALUE; write it \
+               like exit:3,after:2s, exit:1/0, after:never, fail-indexes:1/3-5, fail-first:2 or sigterm:ignore";
     assert!(events.contains(&why.to_owned()), "{events:#?}");
 }
