@@ -33,6 +33,8 @@ pub enum Followed {
     ReplicaSet,
     /// v1 ReplicationController.
     ReplicationController,
+    /// batch/v1 Job.
+    Job,
     /// v1 Pod.
     Pod,
     /// v1 Event.
@@ -58,6 +60,7 @@ pub fn changes(client: &Client) -> BoxStream<'static, ObjectChange> {
         (Followed::StatefulSet, "apps", "StatefulSet", "statefulsets"),
         (Followed::ReplicaSet, "apps", "ReplicaSet", "replicasets"),
         (Followed::ReplicationController, "", "ReplicationController", "replicationcontrollers"),
+        (Followed::Job, "batch", "Job", "jobs"),
         (Followed::Pod, "", "Pod", "pods"),
         (Followed::Event, "", "Event", "events"),
     ];
@@ -105,6 +108,8 @@ pub struct Cluster {
     pub replica_sets: BTreeMap<Key, Value>,
     /// The ReplicationControllers.
     pub replication_controllers: BTreeMap<Key, Value>,
+    /// The Jobs.
+    pub jobs: BTreeMap<Key, Value>,
     /// The pods.
     pub pods: BTreeMap<Key, Pod>,
     /// The newest events, oldest first.
@@ -165,6 +170,7 @@ impl Cluster {
             Followed::StatefulSet => &mut self.stateful_sets,
             Followed::ReplicaSet => &mut self.replica_sets,
             Followed::ReplicationController => &mut self.replication_controllers,
+            Followed::Job => &mut self.jobs,
             Followed::Deployment | Followed::Pod | Followed::Event => &mut self.deployments,
         }
     }

@@ -1,12 +1,15 @@
 //! The progress of rollouts, in the words of `kubectl rollout status`, and whether all applied workloads are rolled
 //! out. Pure.
 
+mod job;
+
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 use super::cluster::{Cluster, Followed, Key, desired_replicas, key, number};
 use super::event_lines::plain;
+pub use job::{completions, counts, job_rollout, job_state};
 
 /// The progress of one workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
