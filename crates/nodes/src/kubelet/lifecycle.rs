@@ -248,6 +248,11 @@ impl Lifecycle {
         Ok(node)
     }
 
+    /// What the pods of a node take, also those that it has not started.
+    pub fn load_of(&self, node: &str) -> Option<&scheduler::NodeLoad> {
+        self.load.node(node)
+    }
+
     /// The pods that run on the node of a pod that has not been started, or are being started there.
     pub fn started_before(&self, uid: &str) -> impl Iterator<Item = &Pod> {
         let tracked = self.pods.get(uid).filter(|tracked| tracked.reached < Some(Step::Start));
