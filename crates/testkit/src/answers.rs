@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use windlass_apiserver::{Admission, Options, Sandbox};
 
+const JSON: &str = "application/json";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
 /// A client of a fresh embedded API server, without nodes and controllers. Like [`ApiServer::start`]'s, it needs no
@@ -27,9 +28,13 @@ pub fn embedded() -> Client {
     Client::new(Sandbox::new(options).router(), "default")
 }
 
-/// Sends a request with `body`, which is a merge patch if it is a PATCH: the code, the warnings, and the object and its line in a table, or else the message.
+/// Sends a request with `body`: the code, the warnings, and the object and its line in a table, or else the message.
 pub async fn answer(client: &Client, method: Method, path: &str, body: &Value) -> Value {
-    let (code, warnings, object) = send(client, method.clone(), path, "application/json", body).await;
+    answer_as(client, method, path, JSON, body).await
+}
+
+async fn answer_as(client: &Client, method: Method, path: &str, content_type: &str, body: &Value) -> Value {
+    let (code, warnings, object) = send(client, method.clone(), path, [JSON, content_type], body).await;
     let mut answer = json!({"code": code});
     if !warnings.is_empty() {
         answer["warnings"] = json!(warnings);
@@ -46,7 +51,7 @@ pub async fn answer(client: &Client, method: Method, path: &str, body: &Value) -
         Method::POST => format!("{path}/{name}"),
         _ => path.trim_end_matches("/approval").trim_end_matches("/status").to_owned(),
     };
-    let (_, _, table) = send(client, Method::GET, &path, TABLE, &Value::Null).await;
+    let (_, _, table) = send(client, Method::GET, &path, [TABLE, JSON], &Value::Null).await;
     let column = |column: &Value| json!([column["name"], column["type"], column["priority"]]);
     let columns = table["columnDefinitions"].as_array().into_iter().flatten();
     answer["columns"] = columns.map(column).collect();
@@ -75,11 +80,9 @@ async fn send(
     client: &Client,
     method: Method,
     path: &str,
-    accept: &str,
+    [accept, content_type]: [&str; 2],
     body: &Value,
 ) -> (u16, Vec<String>, Value) {
-    let content_type =
-        if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
     let body = if body.is_null() { Vec::new() } else { serde_json::to_vec(body).unwrap() };
     let request = Request::builder()
         .method(method)
@@ -178,6 +181,9 @@ pub struct Recorded {
     pub method: String,
     /// The path.
     pub path: String,
+    /// The media type of the body, JSON if it is absent.
+    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
     /// The object.
     pub body: Value,
     /// The beginnings of paths in the answer that are not compared: controllers and the user differ, or nodes.
@@ -192,7 +198,8 @@ impl Recorded {
     /// Sends the request: the answer, and its differences from the recorded one.
     pub async fn replay(&self, client: &Client) -> (Value, Vec<String>) {
         let method = self.method.parse().unwrap();
-        let got = answer(client, method, &self.path, &self.body).await;
+        let content_type = self.content_type.as_deref().unwrap_or(JSON);
+        let got = answer_as(client, method, &self.path, content_type, &self.body).await;
         let found = differences(&self.answer, &got, &self.but_for);
         let lines = found.into_iter().map(|line| format!("{}: {line}", self.it)).collect();
         (got, lines)
