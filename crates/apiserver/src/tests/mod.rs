@@ -10,6 +10,7 @@ mod daemonsets;
 mod deletion;
 mod documents;
 mod faults;
+mod jobs;
 mod lists;
 mod logs;
 mod patches;
