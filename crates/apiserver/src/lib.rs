@@ -2,8 +2,8 @@
 //!
 //! The guarantee: for the served kinds, a client may rely on the semantics of a real API server. Stale writes are
 //! refused, status and spec are separate, deletions are graceful, watches are consistent and can expire. Missing features
-//! are refused, not faked: there is no authentication. `managedFields` are kept from the first server-side apply of an
-//! object on.
+//! are refused, not faked: there is no authentication. `managedFields` are kept of all objects but Events and those
+//! that a controller owns.
 //!
 //! [`Sandbox::router`] is an [`axum::Router`], which is a transport for `kube::Client`, and [`Sandbox::serve`] serves the
 //! same router on a socket for kubectl. Clock and seed are arguments, so under tokio's paused clock a rollout of minutes
@@ -110,7 +110,7 @@ impl Sandbox {
         });
         let classes = admission::plugins::system_classes().into_iter().filter(|_| has_classes);
         for (kind, object) in namespaces.chain(classes) {
-            if let Err(failure) = rest::insert(&server, kind, object, false) {
+            if let Err(failure) = rest::insert(&server, kind, object, false, None) {
                 tracing::error!(message = failure.message, "cannot create an initial object");
             }
         }

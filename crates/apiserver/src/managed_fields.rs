@@ -1,7 +1,8 @@
 //! `metadata.managedFields`: who owns which field, for server-side apply (KEP-555).
 //!
-//! An object is tracked from its first apply on, as an API server of 1.18 did it: all fields that it has then belong to
-//! `before-first-apply`. Tracking every object would have each status write of a simulated node compare two pods.
+//! An object is tracked from its creation on, but for those that a controller owns and for Events: tracking them would
+//! have each status write of a simulated node compare two pods. Where one of these is applied, the fields that it has then
+//! belong to `before-first-apply`.
 
 mod field_set;
 mod typed;
@@ -20,6 +21,12 @@ pub(crate) fn schema_of(kind: &Kind) -> &'static Schema {
 
 /// The owner of the fields of an object that was not tracked before its first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// The field manager of `kubectl apply --server-side`.
+pub(crate) const KUBECTL: &str = "kubectl";
+
+/// The configuration that `kubectl apply` has applied last.
+pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Fields outside of ownership: the server's, and those that name the object.
 const UNOWNED_METADATA: &[&str] = &[
@@ -79,7 +86,7 @@ struct Entry {
 /// A field that another owner has with another value.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Conflict {
-    /// The owner in words: `"kubectl-edit" using apps/v1 at 2026-01-01T00:00:00Z`.
+    /// The owner in words: `"kubectl-edit" using apps/v1`.
     pub(crate) owner: String,
     /// `.spec.replicas`
     pub(crate) path: String,
@@ -125,8 +132,10 @@ pub(crate) fn applied(
     let Comparison { changed, removed } =
         typed::compare(&writer.owned_part(live), &writer.owned_part(&new), schema);
     if !writer.force {
+        let granted = writer.granted(live, schema);
+        let others = changed.difference(&granted);
         let conflicts: Vec<Conflict> =
-            entries.iter().flat_map(|entry| conflicts(entry, &entry.fields.intersection(&changed))).collect();
+            entries.iter().flat_map(|entry| conflicts(entry, &entry.fields.intersection(&others))).collect();
         if !conflicts.is_empty() {
             return Err(Refused::Conflicts(conflicts));
         }
@@ -139,6 +148,17 @@ pub(crate) fn applied(
     entries.push(Entry { time: time.or(entry.time.clone()), ..entry });
     set(&mut new, entries);
     Ok(new)
+}
+
+/// Makes the author of a new object the owner of its fields, unless it is one that is not tracked.
+pub(crate) fn created(schema: &'static Schema, new: &mut Value, writer: Writer<'_>) {
+    let owners = new.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let is_controlled = owners.is_some_and(|all| all.iter().any(|owner| owner["controller"] == true));
+    if is_controlled || new["kind"] == "Event" {
+        return;
+    }
+    let comparison = typed::compare(&json!({}), &writer.owned_part(new), schema);
+    set(new, vec![writer.entry(Operation::Update, without_metadata_itself(comparison.changed))]);
 }
 
 /// Brings the managedFields of `new` up to date with a write that is no apply. `supplied` is what the client sent in
@@ -181,6 +201,16 @@ impl Writer<'_> {
             time: Some(self.now.to_owned()),
             fields,
         }
+    }
+
+    /// The fields that kubectl may apply whoever owns them: those that it has applied without the server's help, and that
+    /// nobody has changed since (apimachinery, managedfields/internal/lastappliedmanager.go).
+    fn granted(self, live: &Value, schema: &'static Schema) -> FieldSet {
+        let annotations = live.pointer("/metadata/annotations").filter(|_| self.manager == KUBECTL);
+        let last = annotations.and_then(|all| serde_json::from_str(all.get(LAST_APPLIED)?.as_str()?).ok());
+        let Some(last) = last.map(|last: Value| self.owned_part(&last)) else { return FieldSet::default() };
+        let Comparison { changed, .. } = typed::compare(&self.owned_part(live), &last, schema);
+        typed::fields_of(&last, schema).unwrap_or_default().difference(&changed)
     }
 
     fn is_author(self, entry: &Entry, operation: Operation) -> bool {
@@ -230,9 +260,6 @@ fn conflicts(entry: &Entry, fields: &FieldSet) -> Vec<Conflict> {
     }
     if entry.operation == Operation::Update {
         owner = format!("{owner} using {}", entry.api_version);
-        if let Some(time) = &entry.time {
-            owner = format!("{owner} at {time}");
-        }
     }
     fields.paths().into_iter().map(|path| Conflict { owner: owner.clone(), path }).collect()
 }

@@ -101,7 +101,9 @@ impl Request {
     /// The name of the writer in `managedFields`: what it calls itself, or its program.
     pub(crate) fn field_manager(&self) -> &str {
         match self.params.field_manager.as_str() {
-            "" => self.user_agent.split('/').next().unwrap_or_default(),
+            "" => Some(self.user_agent.split('/').next().unwrap_or_default())
+                .filter(|program| !program.is_empty())
+                .unwrap_or("unknown"),
             named => named,
         }
     }

@@ -44,6 +44,9 @@ pub(super) fn apply(server: &Server, request: &Request) -> Result<Reply, Failure
             let version = meta(&object, "resourceVersion").to_owned();
             metadata_mut(&mut object).remove("uid");
             let mut new = applied(server, request, &live, &object)?;
+            if request.field_manager() == managed_fields::KUBECTL {
+                renew_last_applied(&mut new, &config);
+            }
             if !version.is_empty() {
                 set_meta(&mut new, "resourceVersion", version);
             }
@@ -70,7 +73,7 @@ fn create_applied(server: &Server, request: &Request, config: Value) -> Result<R
     let empty = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {}});
     let mut new = applied(server, request, &empty, &object)?;
     body::place_object(&request.place, &mut new)?;
-    let created = create::insert(server, kind, new, request.params.dry_run)?;
+    let created = create::insert(server, kind, new, request.params.dry_run, None)?;
     warnings.extend(create::warnings_of(kind, &created.value(), None));
     Ok(Reply::object(server, request, 201, &created).with_warnings(warnings))
 }
@@ -108,6 +111,25 @@ fn applied(server: &Server, request: &Request, live: &Value, config: &Value) -> 
     })
 }
 
+/// kubectl without server-side apply compares with the annotation, where there is one (apimachinery,
+/// managedfields/internal/lastappliedupdater.go).
+fn renew_last_applied(new: &mut Value, config: &Value) {
+    let annotations = new.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+    if let Some(last) = annotations.and_then(|all| all.get_mut(managed_fields::LAST_APPLIED)) {
+        let mut config = config.clone();
+        let own = config.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+        own.map(|annotations| annotations.remove(managed_fields::LAST_APPLIED));
+        *last = format!("{config}\n").into();
+    }
+}
+
+/// Makes the author of a POST, or of a PUT that creates, the owner of the fields of the new object.
+pub(super) fn track_new(server: &Server, request: &Request, new: &mut Value) {
+    let kind = request.kind();
+    let (api_version, now) = (kind.api_version(), super::strategy::seconds((server.options.now)()));
+    managed_fields::created(managed_fields::schema_of(kind), new, writer(request, &api_version, &now));
+}
+
 /// Brings the managedFields of `new` up to date before it is stored. Those of an apply are already.
 pub(super) fn track(
     server: &Server,
@@ -122,7 +144,7 @@ pub(super) fn track(
         }
         return;
     }
-    // Most objects are never applied, and cost nothing here.
+    // Most objects are pods of controllers, which are not tracked and cost nothing here.
     if old.pointer("/metadata/managedFields").is_none() && supplied.is_none() {
         return;
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::body::{self, Decoded};
 use super::reply::Reply;
-use super::strategy;
+use super::{apply, strategy};
 use crate::admission::{limit_range, quota, services};
 use crate::kinds::{self, Kind};
 use crate::object::{Object, is_deleting, map_mut, meta, metadata_mut, set_meta};
@@ -23,9 +23,8 @@ const NAME_TRIES: usize = 8;
 pub(super) fn create(server: &Server, request: &Request) -> Result<Reply, Failure> {
     let Decoded { mut object, mut warnings } = body::decode(request)?;
     body::place_object(&request.place, &mut object)?;
-    // An object is tracked from its first apply on.
     metadata_mut(&mut object).remove("managedFields");
-    let created = insert(server, request.kind(), object, request.params.dry_run)?;
+    let created = insert(server, request.kind(), object, request.params.dry_run, Some(request))?;
     warnings.extend(warnings_of(request.kind(), &created.value(), None));
     Ok(Reply::object(server, request, 201, &created).with_warnings(warnings))
 }
@@ -37,12 +36,14 @@ pub(super) fn warnings_of(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<
     warnings.into_vec()
 }
 
-/// Stores a new object, whose namespace is set already. On a dry run everything happens but that.
+/// Stores a new object, whose namespace is set already. On a dry run everything happens but that. The author of `request`
+/// owns the fields of an object that does not say who does.
 pub(crate) fn insert(
     server: &Server,
     kind: &'static Kind,
     object: Value,
     dry_run: bool,
+    request: Option<&Request>,
 ) -> Result<Arc<Object>, Failure> {
     if !meta(&object, "resourceVersion").is_empty() {
         return Err(Failure::bad_request("resourceVersion should not be set on objects to be created"));
@@ -65,6 +66,9 @@ pub(crate) fn insert(
         }
         strategy::prepare_create(&server.strategy_context(), kind, &mut object);
         strategy::fill(kind, &mut object);
+        if let Some(request) = request {
+            apply::track_new(server, request, &mut object);
+        }
         if !ranges.is_empty() {
             limit_range::set_defaults(&mut object, &ranges);
             // The class follows from what the containers got.

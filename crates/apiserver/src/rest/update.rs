@@ -33,7 +33,7 @@ pub(super) fn update(server: &Server, request: &Request) -> Result<Reply, Failur
             return Err(Failure::not_found(kind, &request.place.name));
         }
         metadata_mut(&mut object).remove("managedFields");
-        let stored = create::insert(server, kind, object, request.params.dry_run)?;
+        let stored = create::insert(server, kind, object, request.params.dry_run, Some(request))?;
         warnings.extend(create::warnings_of(kind, &stored.value(), None));
         (201, stored)
     } else {

@@ -138,23 +138,70 @@ async fn an_update_takes_what_it_changes_and_only_that() {
     let edit = ("kubectl-edit".to_owned(), "Update".to_owned(), json!({"f:spec": {"f:replicas": {}}}));
     assert_eq!(owners(&edited).last(), Some(&edit));
     let message = apply(&sandbox, "ci", configuration(&json!({"replicas": 2}))).await.refused(409);
-    let expected = "Apply failed with 1 conflict: conflict with \"kubectl-edit\" using apps/v1 at \
-                    2026-01-01T00:00:00Z: .spec.replicas";
+    let expected =
+        "Apply failed with 1 conflict: conflict with \"kubectl-edit\" using apps/v1: .spec.replicas";
     assert_eq!(message, expected);
     // A manager that no longer names the field gives it up.
     let given_up = apply(&sandbox, "ci", configuration(&json!({}))).await.ok();
     assert_eq!(given_up["spec"]["replicas"], 5);
 }
 
+/// Creates the Deployment `web` as kubectl does: its replicas, and how kubectl calls itself.
+async fn create(sandbox: &Sandbox, manager: &str, object: Value) -> Value {
+    sandbox.post(&format!("{DEPLOYMENTS}?fieldManager={manager}"), object).await.ok()
+}
+
 #[tokio::test(start_paused = true)]
-async fn an_object_that_was_never_applied_belongs_to_who_wrote_it_before() {
+async fn who_creates_an_object_owns_its_fields_and_is_named_without_a_time() {
     let sandbox = sandbox();
-    let created = sandbox.post(DEPLOYMENTS, configuration(&json!({"replicas": 2}))).await.ok();
+    let created = create(&sandbox, "kubectl-create", configuration(&json!({"replicas": 2}))).await;
+    let owned = owners(&created);
+    assert_eq!((owned.len(), owned[0].0.as_str(), owned[0].1.as_str()), (1, "kubectl-create", "Update"));
+    assert!(owned[0].2.pointer("/f:spec/f:progressDeadlineSeconds").is_some(), "{owned:?}");
+    let message = apply(&sandbox, "ci", configuration(&json!({"replicas": 3}))).await.refused(409);
+    let expected =
+        "Apply failed with 1 conflict: conflict with \"kubectl-create\" using apps/v1: .spec.replicas";
+    assert_eq!(message, expected);
+    // A PUT that creates, and a client that does not say what it is called.
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"}, "spec": {"holderIdentity": "x"}});
+    let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/a";
+    assert_eq!(owners(&sandbox.put(path, lease).await.ok())[0].0, "unknown");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_controller_owns_is_tracked_from_its_first_apply_on() {
+    let sandbox = sandbox();
+    let mut object = configuration(&json!({"replicas": 2}));
+    object["metadata"]["ownerReferences"] = json!([{"apiVersion": "example.com/v1", "kind": "Shop", "name": "a", "uid": "u", "controller": true}]);
+    let created = create(&sandbox, "operator", object).await;
     assert_eq!(created["metadata"].get("managedFields"), None);
     let message = apply(&sandbox, "ci", configuration(&json!({"replicas": 3}))).await.refused(409);
-    assert!(message.contains("conflict with \"before-first-apply\" using apps/v1"), "{message}");
+    let expected =
+        "Apply failed with 1 conflict: conflict with \"before-first-apply\" using apps/v1: .spec.replicas";
+    assert_eq!(message, expected);
     let applied = apply(&sandbox, "ci", configuration(&json!({"replicas": 2}))).await.ok();
     assert_eq!(owners(&applied).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn kubectl_may_apply_on_the_server_what_it_has_applied_without_it_unless_it_was_changed_since() {
+    const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+    let sandbox = sandbox();
+    let mut object = configuration(&json!({"replicas": 2, "minReadySeconds": 1}));
+    object["metadata"]["annotations"] = json!({LAST_APPLIED: object.to_string()});
+    create(&sandbox, "kubectl-client-side-apply", object).await;
+    let path = format!("{DEPLOYMENTS}/web?fieldManager=kubectl-edit");
+    sandbox.patch(&path, MERGE, json!({"spec": {"minReadySeconds": 5}})).await.ok();
+    let both = configuration(&json!({"replicas": 3, "minReadySeconds": 2}));
+    let edited =
+        "Apply failed with 1 conflict: conflict with \"kubectl-edit\" using apps/v1: .spec.minReadySeconds";
+    assert_eq!(apply(&sandbox, "kubectl", both.clone()).await.refused(409), edited);
+    let message = apply(&sandbox, "ci", both).await.refused(409);
+    assert!(message.contains("\"kubectl-client-side-apply\" using apps/v1:\n- .spec.replicas"), "{message}");
+    let config = configuration(&json!({"replicas": 3}));
+    let applied = apply(&sandbox, "kubectl", config.clone()).await.ok();
+    assert_eq!(applied["spec"]["replicas"], 3);
+    assert_eq!(applied["metadata"]["annotations"][LAST_APPLIED], format!("{config}\n"));
 }
 
 #[tokio::test(start_paused = true)]
