@@ -7,6 +7,7 @@
 mod canonical;
 pub(crate) mod decode;
 mod empty;
+mod go_words;
 
 use std::fmt;
 
@@ -40,7 +41,7 @@ pub struct Checked {
 /// Decodes a request body as `kind` of `api_version`.
 ///
 /// # Errors
-/// A sentence with the path of the field: `spec.replicas: invalid type: string "three", expected i32`.
+/// A sentence with the path of the field, behind Go's: `… (spec.replicas: invalid type: string "three", expected i32)`.
 /// Bodies that are not JSON, or nested deeper than 128 levels, are refused as well.
 pub fn check(api_version: &str, kind: &str, body: &[u8]) -> Result<Checked, String> {
     let (value, duplicates) = read(body)?;
@@ -339,9 +340,9 @@ mod tests {
     #[test]
     fn a_wrong_type_is_refused_with_the_path_of_the_field() {
         let error = deployment(r#"{"spec":{"replicas":"three"}}"#).unwrap_err();
-        assert_eq!(error, "spec.replicas: invalid type: string \"three\", expected i32");
+        assert!(error.ends_with("(spec.replicas: invalid type: string \"three\", expected i32)"), "{error}");
         let error = deployment(r#"{"spec":{"template":{"spec":{"containers":[{"name":"a"},{"name":7}]}}}}"#);
-        assert!(error.unwrap_err().starts_with("spec.template.spec.containers[1].name: invalid type: "));
+        assert!(error.unwrap_err().contains("(spec.template.spec.containers[1].name: invalid type: "));
     }
 
     #[test]
@@ -401,7 +402,7 @@ mod tests {
         assert_eq!(checked.object, expected);
         for part in ["metadata", "spec", "status"] {
             let error = patched(part, json!("a word")).unwrap_err();
-            assert!(error.starts_with(&format!("{part}: invalid type: ")), "{error}");
+            assert!(error.contains(&format!("({part}: invalid type: ")), "{error}");
             assert_eq!(patched(part, Value::Null).unwrap().object.get(part), None);
         }
     }
@@ -432,7 +433,7 @@ mod tests {
     fn a_replication_controller_has_no_expressions_and_counts_no_terminating_pods() {
         let expressions = br#"{"spec":{"selector":{"matchExpressions":[]}}}"#;
         let error = check("v1", "ReplicationController", expressions).unwrap_err();
-        assert!(error.starts_with("spec.selector.matchExpressions: invalid type: "), "{error}");
+        assert!(error.contains("(spec.selector.matchExpressions: invalid type: "), "{error}");
         let counted = br#"{"status":{"replicas":1,"terminatingReplicas":1}}"#;
         let checked = check("v1", "ReplicationController", counted).unwrap();
         assert_eq!(checked.unknown, ["unknown field \"status.terminatingReplicas\""]);

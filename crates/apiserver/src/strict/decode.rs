@@ -2,6 +2,7 @@
 //! compiled for it once: `serde_ignored` around `serde_path_to_error` around `serde_json` has the compiler make each
 //! visitor of each kind three times, which was 40 % of the machine code of the whole project.
 
+use std::any::type_name;
 use std::fmt;
 use std::iter::{self, Enumerate};
 use std::slice;
@@ -14,6 +15,8 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 use serde_json::{Error, Value, json};
+
+use super::go_words::Wrong;
 
 /// Where a DaemonSet shows how often its template has changed.
 pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
@@ -87,7 +90,8 @@ fn template_generation(object: &Value) -> Result<(), String> {
 /// One step from a value into a part of it.
 #[derive(Clone, Copy)]
 enum Step<'de> {
-    Key(&'de str),
+    /// With the type that has the field, or `None` for a map.
+    Key(&'de str, Option<&'static str>),
     Index(usize),
 }
 
@@ -96,31 +100,46 @@ enum Step<'de> {
 struct Tracker<'de> {
     /// After an error nothing is taken off it: it ends at the field that was wrong.
     path: Vec<Step<'de>>,
+    /// The type that a wrong value should have had.
+    expected: Option<&'static str>,
     surplus: Surplus,
 }
 
-impl Tracker<'_> {
+impl<'de> Tracker<'de> {
     /// The one part of [`decode_as`] that does not depend on the type.
     fn judge(self, result: Result<(), Error>, object: &Value) -> Result<Surplus, String> {
         match result {
             Ok(()) => Ok(self.surplus),
             Err(error) if self.path.is_empty() => Err(error.to_string()),
             Err(error) if error.to_string().starts_with("Invalid ") => Err(no_base64(self.value(object))),
-            Err(error) => Err(format!("{}: {error}", Dotted(&self.segments()))),
+            Err(error) => {
+                let ours = format!("{}: {error}", Dotted(&self.segments()));
+                Err(self.in_go(object).map_or(ours.clone(), |go| format!("{go} ({ours})")))
+            }
         }
+    }
+
+    /// The sentence of Go about the value that is wrong, as far as it is known.
+    fn in_go(&self, object: &Value) -> Option<String> {
+        let field = |step: &Step<'de>| match *step {
+            Step::Key(key, of) => of.map(|of| (of, key)),
+            Step::Index(_) => None,
+        };
+        let fields: Vec<(&'static str, &str)> = self.path.iter().filter_map(field).collect();
+        Wrong { fields: &fields, expected: self.expected? }.sentence(self.value(object))
     }
 
     /// The value at the path.
     fn value<'a>(&self, object: &'a Value) -> &'a Value {
         self.path.iter().fold(object, |at, step| match *step {
-            Step::Key(key) => &at[key],
+            Step::Key(key, _) => &at[key],
             Step::Index(index) => &at[index],
         })
     }
 
     fn segments(&self) -> Vec<Segment> {
         let owned = |step: &Step<'_>| match *step {
-            Step::Key(key) => Segment::Key(key.to_owned()),
+            Step::Key(key, _) => Segment::Key(key.to_owned()),
             Step::Index(index) => Segment::Index(index),
         };
         self.path.iter().map(owned).collect()
@@ -157,7 +176,8 @@ struct Field<'de, 't> {
 
 impl<'de> Field<'de, '_> {
     #[cold]
-    fn unlike(&self, expected: &dyn Expected) -> Error {
+    fn unlike(self, expected: &dyn Expected, type_name: &'static str) -> Error {
+        self.tracker.expected = Some(type_name);
         let unexpected = match self.value {
             Value::Null => Unexpected::Unit,
             Value::Bool(it) => Unexpected::Bool(*it),
@@ -227,6 +247,7 @@ macro_rules! read_by_json {
     ($($method:ident)*) => {
         $(fn $method<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Error> {
             self.note_empty();
+            self.tracker.expected = Some(type_name::<V::Value>());
             self.value.$method(visitor)
         })*
     };
@@ -247,6 +268,7 @@ impl<'de> Deserializer<'de> for Field<'de, '_> {
             return visitor.visit_borrowed_str("");
         }
         self.note_empty();
+        self.tracker.expected = Some(type_name::<V::Value>());
         self.value.deserialize_str(visitor)
     }
 
@@ -255,6 +277,7 @@ impl<'de> Deserializer<'de> for Field<'de, '_> {
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.tracker.expected = Some(type_name::<V::Value>());
         match self.value {
             Value::Null => visitor.visit_unit(),
             Value::Bool(it) => visitor.visit_bool(*it),
@@ -284,7 +307,7 @@ impl<'de> Deserializer<'de> for Field<'de, '_> {
         self.note_empty();
         match self.value {
             Value::Array(items) => self.list(items, visitor),
-            _ => Err(self.unlike(&visitor)),
+            _ => Err(self.unlike(&visitor, type_name::<V::Value>())),
         }
     }
 
@@ -292,7 +315,7 @@ impl<'de> Deserializer<'de> for Field<'de, '_> {
         self.note_empty();
         match self.value {
             Value::Object(fields) => self.object(fields, None, visitor),
-            _ => Err(self.unlike(&visitor)),
+            _ => Err(self.unlike(&visitor, type_name::<V::Value>())),
         }
     }
 
@@ -309,7 +332,7 @@ impl<'de> Deserializer<'de> for Field<'de, '_> {
         if self.is_null_item(json!({})) {
             return visitor.visit_map(MapDeserializer::new(iter::empty::<((), ())>()));
         }
-        Err(self.unlike(&visitor))
+        Err(self.unlike(&visitor, type_name::<V::Value>()))
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -363,7 +386,7 @@ impl<'de> MapAccess<'de> for Object<'de, '_> {
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
         self.tracker.path.truncate(self.depth);
         let Some((key, value)) = self.fields.next() else { return Ok(None) };
-        self.tracker.path.push(Step::Key(key));
+        self.tracker.path.push(Step::Key(key, self.of));
         self.value = Some(value);
         seed.deserialize(BorrowedStrDeserializer::new(key)).map(Some)
     }
