@@ -119,7 +119,7 @@ pub(crate) fn applied(
     if entries.is_empty() && live.pointer("/metadata/uid").is_some() {
         let earlier = Writer { manager: BEFORE_FIRST_APPLY, subresource: "", ..writer };
         let comparison = typed::compare(&json!({}), &earlier.owned_part(live), schema);
-        entries.push(earlier.entry(Operation::Update, without_metadata_itself(comparison.changed)));
+        entries.push(earlier.entry(Operation::Update, without_structs(comparison.changed)));
     }
     let own = entries.iter().position(|entry| writer.is_author(entry, Operation::Apply));
     let last = own.map(|own| entries.swap_remove(own));
@@ -158,7 +158,7 @@ pub(crate) fn created(schema: &'static Schema, new: &mut Value, writer: Writer<'
         return;
     }
     let comparison = typed::compare(&json!({}), &writer.owned_part(new), schema);
-    set(new, vec![writer.entry(Operation::Update, without_metadata_itself(comparison.changed))]);
+    set(new, vec![writer.entry(Operation::Update, without_structs(comparison.changed))]);
 }
 
 /// Brings the managedFields of `new` up to date with a write that is no apply. `supplied` is what the client sent in
@@ -176,7 +176,7 @@ pub(crate) fn update(
         return;
     }
     let comparison = typed::compare(&writer.owned_part(old), &writer.owned_part(new), schema);
-    let (changed, removed) = (without_metadata_itself(comparison.changed), comparison.removed);
+    let (changed, removed) = (without_structs(comparison.changed), comparison.removed);
     let own = entries.iter().position(|entry| writer.is_author(entry, Operation::Update));
     let own = own.map(|own| entries.swap_remove(own));
     for entry in &mut entries {
@@ -247,9 +247,19 @@ impl Writer<'_> {
     }
 }
 
-/// The metadata as a whole belong to nobody.
-fn without_metadata_itself(mut fields: FieldSet) -> FieldSet {
-    fields.withdraw(&["f:metadata"]);
+/// What Go has as a struct and not behind a pointer is always there, and belongs to nobody as a whole.
+fn without_structs(mut fields: FieldSet) -> FieldSet {
+    const STRUCTS: &[&[&str]] = &[
+        &["f:metadata"],
+        &["f:spec"],
+        &["f:spec", "f:strategy"],
+        &["f:spec", "f:updateStrategy"],
+        &["f:spec", "f:template"],
+        &["f:spec", "f:template", "f:metadata"],
+        &["f:spec", "f:template", "f:spec"],
+        &["f:status"],
+    ];
+    STRUCTS.iter().for_each(|path| fields.withdraw(path));
     fields
 }
 

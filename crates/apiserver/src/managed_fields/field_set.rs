@@ -101,7 +101,8 @@ impl FieldSet {
         FieldSet { is_member: self.is_member || children.values().any(|child| child.is_member), children }
     }
 
-    /// Every path as users know it: `.spec.template.spec.containers[name="web"].image`.
+    /// Every path as users know it, `.spec.template.spec.containers[name="web"].image`, with the fields of an object before
+    /// the fields of its fields.
     pub(crate) fn paths(&self) -> Vec<String> {
         let mut found = Vec::new();
         self.collect(&mut String::new(), &mut found);
@@ -109,11 +110,13 @@ impl FieldSet {
     }
 
     fn collect(&self, path: &mut String, found: &mut Vec<String>) {
-        if self.is_member {
-            found.push(path.clone());
+        let length = path.len();
+        for (step, child) in &self.children {
+            show(step, path);
+            found.extend(child.is_member.then(|| path.clone()));
+            path.truncate(length);
         }
         for (step, child) in &self.children {
-            let length = path.len();
             show(step, path);
             child.collect(path, found);
             path.truncate(length);
@@ -197,6 +200,8 @@ mod tests {
         );
         let expected = [".spec.finalizers[=\"a/b\"]", ".spec.ports[containerPort=80,protocol=\"TCP\"].name"];
         assert_eq!(fields.paths(), expected);
+        let fields = set(json!({"f:containers": {"f:env": {"f:name": {}}, "f:image": {}}, "f:replicas": {}}));
+        assert_eq!(fields.paths(), [".replicas", ".containers.image", ".containers.env.name"]);
     }
 
     #[test]
