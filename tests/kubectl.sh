@@ -275,6 +275,29 @@ says "what kubectl apply created can be applied by the server" 'serverside-appli
   bash -c 'kubectl create configmap ssa --from-literal=a=1 --dry-run=client -o yaml >"$0/ssa.yaml" &&
     kubectl apply -f "$0/ssa.yaml" && kubectl apply --server-side -f "$0/ssa.yaml"' "$work"
 check "delete what was applied" k delete deploy/applied configmap/ssa
+# A default that the server adds within one field is a change of that field.
+cat >"$work/creator.yaml" <<YAML
+apiVersion: v1
+kind: Pod
+metadata: {name: creator}
+spec:
+  containers: [{name: c, image: "img:1", env: [{name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]}]
+YAML
+for how in 'create kubectl-create' 'apply kubectl-client-side-apply'; do
+  read -r verb manager <<<"$how"
+  check "$verb" k "$verb" -f "$work/creator.yaml"
+  refuse "the creator is named without a time" \
+    "conflict with \"$manager\" using v1: .spec.containers\[name=\"c\"\].env\[name=\"NODE\"\].valueFrom.fieldRef\$" \
+    k apply --server-side -f "$work/creator.yaml"
+  check "delete what was created" k delete pod creator --grace-period=0 --force
+done
+
+echo "# no process"
+for what in nodes pods; do
+  refuse "top $what says why there is nothing" 'are simulated: there is no process whose usage could be measured' k top "$what"
+done
+says "the group of metrics is listed for nobody else" "^0$" \
+  bash -c 'timeout 60 kubectl api-versions | grep -c metrics || true'
 
 echo "# watch"
 timeout 60 kubectl get deploy web -w >"$work/watch" 2>&1 &

@@ -8,33 +8,31 @@ use kube::core::GroupVersionKind;
 use kube::{Client, discovery};
 use serde_json::{Value, json};
 use windlass_manifest::{Origin, documents, expand};
-use windlass_testkit::answers::{Recorded, answer, differences, embedded};
+use windlass_testkit::answers::{RECORDINGS, answer, differences};
 use windlass_testkit::apiserver::{ApiServer, on_a_real_server};
 
 /// The environment variable with the folder of [`a_folder_is_answered_alike`].
 pub(crate) const FOLDER: &str = "WINDLASS_MANIFESTS";
 
-/// The requests and answers that `tests/cluster/recorded.rs` plays.
-fn recording() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/recorded.json")
-}
-
 pub(crate) fn the_recorded_answers_are_those_of_a_real_server() {
     on_a_real_server(async |folder| {
-        let server = ApiServer::start(folder).await;
-        let client = server.client().await;
-        let text = std::fs::read_to_string(recording()).unwrap();
-        let mut recorded: Vec<Recorded> = serde_json::from_str(&text).unwrap();
         let mut lines = Vec::new();
-        for request in &mut recorded {
-            let (got, found) = request.replay(&client).await;
-            request.answer = got;
-            lines.extend(found);
-        }
-        if std::env::var_os("UPDATE_EXPECT").is_some() {
-            let written: Vec<String> = recorded.iter().map(|request| json!(request).to_string()).collect();
-            std::fs::write(recording(), format!("[\n{}\n]\n", written.join(",\n"))).unwrap();
-            return;
+        for recording in RECORDINGS {
+            let server = match recording.accounts {
+                true => ApiServer::start_with_accounts(folder, &[]).await,
+                false => ApiServer::start(folder).await,
+            };
+            let client = server.client().await;
+            let mut recorded = recording.read();
+            for request in &mut recorded {
+                let (got, found) = request.replay(&client).await;
+                request.answer = got;
+                lines.extend(found.into_iter().map(|line| format!("{}: {line}", recording.file)));
+            }
+            if std::env::var_os("UPDATE_EXPECT").is_some() {
+                recording.write(&recorded);
+                lines.clear();
+            }
         }
         assert!(lines.is_empty(), "{}", lines.join("\n"));
     });
@@ -80,7 +78,7 @@ async fn play(real: &Client, file: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let name = file.to_string_lossy();
     let mut lines = Vec::new();
-    let here = embedded();
+    let here = RECORDINGS[0].embedded();
     let mut created = Vec::new();
     for (index, document) in documents(&name, &text).into_iter().enumerate() {
         let document = match document {

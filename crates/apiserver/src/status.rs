@@ -175,6 +175,12 @@ impl Failure {
             .detail("causes", json!([]))
     }
 
+    /// For requests that only a process could answer.
+    pub(crate) fn simulated(what: &str) -> Self {
+        let message = format!("the containers of this API server are simulated: {what}");
+        Self::new(501, "NotImplemented", message)
+    }
+
     pub(crate) fn method_not_allowed() -> Self {
         Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
     }

@@ -141,7 +141,7 @@ impl Cluster {
         if deleted {
             match kind {
                 Followed::Pod => drop(self.pods.remove(&key)),
-                _ => drop(self.objects(kind).remove(&key)),
+                _ => drop(self.objects_mut(kind).remove(&key)),
             }
             return;
         }
@@ -154,12 +154,23 @@ impl Cluster {
                 if let Some(metadata) = object["metadata"].as_object_mut() {
                     metadata.remove("labels");
                 }
-                self.objects(kind).insert(key, object);
+                self.objects_mut(kind).insert(key, object);
             }
         }
     }
 
-    fn objects(&mut self, kind: Followed) -> &mut BTreeMap<Key, Value> {
+    /// The objects of a kind that is kept as it is, which pods and events are not.
+    pub fn objects(&self, kind: Followed) -> &BTreeMap<Key, Value> {
+        match kind {
+            Followed::DaemonSet => &self.daemon_sets,
+            Followed::StatefulSet => &self.stateful_sets,
+            Followed::ReplicaSet => &self.replica_sets,
+            Followed::ReplicationController => &self.replication_controllers,
+            Followed::Deployment | Followed::Pod | Followed::Event => &self.deployments,
+        }
+    }
+
+    fn objects_mut(&mut self, kind: Followed) -> &mut BTreeMap<Key, Value> {
         match kind {
             Followed::DaemonSet => &mut self.daemon_sets,
             Followed::StatefulSet => &mut self.stateful_sets,

@@ -14,7 +14,6 @@ mod lists;
 mod logs;
 mod patches;
 mod quotas;
-mod recorded;
 mod replicationcontrollers;
 mod services;
 mod statefulsets;

@@ -33,8 +33,7 @@ fn a_broken_rollout_is_explained_with_pods_numbers_and_advice() {
         "Back-off pulling image \"app:broken\"",
         "NEXT    the rollout continues when web-",
         "without progress, it counts as stuck at",
-        // The sandbox keeps no managedFields of a status.
-        "ACTS    a controller that the server does not name",
+        "ACTS    windlass (last status write ",
         "TRY     kubectl windlass undo -n default deploy/web    (revision 1, image app:1)",
     ] {
         assert!(ended.out.contains(part), "{part:?} is not in\n{}", ended.out);
