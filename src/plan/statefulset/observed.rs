@@ -27,7 +27,8 @@ pub struct Observed<'a> {
     /// Revisions of the namespace without a controller.
     pub orphan_revisions: Vec<Arc<ControllerRevision>>,
     /// Whether a fresh read showed the StatefulSet with the same identity and not being deleted. Only then may an orphan
-    /// be adopted. Read only where an orphan exists ([`wants_to_adopt`]); if the read failed, the plan is empty.
+    /// be adopted. Read only where an orphan exists ([`wants_to_adopt`](super::wants_to_adopt)); if the read failed, the
+    /// plan is empty.
     pub may_adopt: bool,
     /// Pods that a deletion whose reply was lost may still reach: they count as being deleted.
     pub maybe_deleted: BTreeSet<Uid>,
