@@ -4,8 +4,10 @@
 //! in one process never share a counter. What has no name upstream begins with `windlass_`. No label has
 //! values that a user can choose without bound: no namespaces, no names, no messages.
 
+pub mod bounded;
 mod catalogue;
 mod garbage;
+mod jobs;
 #[cfg(target_os = "linux")]
 mod process;
 mod workloads;
@@ -19,6 +21,7 @@ use prometheus::{Encoder, Gauge, GaugeVec, HistogramVec, IntCounterVec, IntGauge
 use catalogue::Catalogue;
 pub use catalogue::{Described, Kind};
 pub use garbage::GarbageMetrics;
+pub use jobs::JobMetrics;
 pub use workloads::WorkloadMetrics;
 
 /// Upstream's buckets of the work queue's histograms, in seconds: ten, each ten times the last.
@@ -56,6 +59,8 @@ macro_rules! metrics {
             pub workloads: WorkloadMetrics,
             /// The garbage collector.
             pub garbage: GarbageMetrics,
+            /// Jobs.
+            pub jobs: JobMetrics,
             $($(#[$doc])* pub $field: $type,)*
         }
 
@@ -68,9 +73,12 @@ macro_rules! metrics {
                 $(let $field = catalogue.$make($name, $help, &$labels $(, $buckets)?);)*
                 let workloads = WorkloadMetrics::new(&catalogue);
                 let garbage = GarbageMetrics::new(&catalogue);
+                let jobs = JobMetrics::new(&catalogue);
                 catalogue.build_info();
                 let described = catalogue.described();
-                Arc::new(Metrics { described, before_render: Mutex::default(), registry, workloads, garbage, $($field),* })
+                Arc::new(Metrics {
+                    described, before_render: Mutex::default(), registry, workloads, garbage, jobs, $($field),*
+                })
             }
         }
     };
@@ -244,6 +252,30 @@ metrics! {
         "statefulset_controller_stale_sync_skips_total",
         "Syncs of StatefulSets skipped because a cache was older than Windlass' own writes.",
         ["group", "resource"]
+    );
+    /// The same for the Job controller, by upstream's name.
+    job_stale_skips: IntCounterVec = counters(
+        "job_controller_stale_sync_skips_total",
+        "Syncs of Jobs skipped because a cache was older than Windlass' own writes.",
+        ["group", "resource"]
+    );
+    /// The same for the CronJob controller.
+    cronjob_stale_skips: IntCounterVec = counters(
+        "cronjob_controller_stale_sync_skips_total",
+        "Syncs of CronJobs skipped because a cache was older than Windlass' own writes.",
+        ["group", "resource"]
+    );
+    /// Pods that the pod garbage collector has deleted, `{namespace, reason}`; upstream's.
+    pod_gc_deletions: IntCounterVec = counters(
+        "pod_gc_collector_force_delete_pods_total",
+        "Pods deleted by the pod garbage collector. The first 100 namespaces have labels of their own.",
+        ["namespace", "reason"]
+    );
+    /// Failures of that, `{namespace, reason}`; upstream's.
+    pod_gc_errors: IntCounterVec = counters(
+        "pod_gc_collector_force_delete_pod_errors_total",
+        "Deletions by the pod garbage collector that failed.",
+        ["namespace", "reason"]
     );
     /// Waits for a cache that took longer than the safety net allows, `{group, resource}`.
     expectations_expired: IntCounterVec = counters(

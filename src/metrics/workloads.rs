@@ -12,6 +12,13 @@ const ROLLOUT_BUCKETS: &[f64] = &[
 /// Upstream's buckets of `replicaset_controller_sorting_deletion_age_ratio`.
 const AGE_RATIO_BUCKETS: &[f64] = &[0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
 
+/// Upstream's buckets of `cronjob_controller_job_creation_skew_duration_seconds`.
+const SKEW_BUCKETS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
+
+/// Upstream's buckets of `ttl_after_finished_controller_job_deletion_duration_seconds`.
+const TTL_BUCKETS: &[f64] =
+    &[0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6, 819.2];
+
 /// Rollouts, pods, and writes by other controllers.
 pub struct WorkloadMetrics {
     /// Rollouts begun.
@@ -48,6 +55,13 @@ pub struct WorkloadMetrics {
     pub daemonset_nodes_backing_off: IntGauge,
     /// How many verdicts of DaemonSets on nodes were computed.
     pub daemonset_verdicts: IntCounter,
+
+    /// Seconds from the time of a schedule to the creation of its Job; upstream's.
+    pub cronjob_creation_skew: Histogram,
+    /// Seconds from the expiry of a finished Job to its deletion; upstream's.
+    pub ttl_deletion_duration: Histogram,
+    /// Seconds since the start of the oldest Job of a schedule that is not finished.
+    pub cronjob_oldest_run: IntGauge,
 
     /// Namespaces that are being deleted, `{reason}`: what they wait for.
     pub namespaces_terminating: IntGaugeVec,
@@ -121,6 +135,20 @@ impl WorkloadMetrics {
                 "windlass_daemonset_verdicts_total",
                 "Evaluations of whether a DaemonSet runs on a node. A node heartbeat causes none.",
             ),
+            cronjob_creation_skew: catalogue.histogram(
+                "cronjob_controller_job_creation_skew_duration_seconds",
+                "Time from the scheduled time of a Job to its creation.",
+                SKEW_BUCKETS,
+            ),
+            ttl_deletion_duration: catalogue.histogram(
+                "ttl_after_finished_controller_job_deletion_duration_seconds",
+                "Time from the expiry of a finished Job to its deletion.",
+                TTL_BUCKETS,
+            ),
+            cronjob_oldest_run: catalogue.gauge(
+                "windlass_cronjob_oldest_run_seconds",
+                "Age of the oldest unfinished Job that a CronJob created, 0 without one.",
+            ),
             namespaces_terminating: catalogue.gauges(
                 "windlass_namespaces_terminating",
                 "Namespaces that are being deleted, by what they wait for: content, errors, discovery or delay.",
@@ -132,7 +160,7 @@ impl WorkloadMetrics {
             ),
             explanations_bytes: catalogue.gauge(
                 "windlass_explanations_bytes",
-                "Approximate memory of the explanations at /debug/deployments, /debug/daemonsets and /debug/statefulsets, at most 16 MiB.",
+                "Approximate memory of the explanations at /debug/deployments, /debug/daemonsets, /debug/statefulsets, /debug/jobs and /debug/cronjobs, at most 16 MiB.",
             ),
             foreign_writes: catalogue.counters(
                 "windlass_foreign_writes_total",

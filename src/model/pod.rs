@@ -1,6 +1,7 @@
 //! A pod, in a few hundred bytes.
 
 pub mod claims;
+pub mod job;
 mod protobuf;
 mod target;
 
@@ -17,6 +18,7 @@ use super::meta::Meta;
 use super::record::{Record, Resource, own_bytes};
 use super::wire::{MetaWire, Text, Time};
 use claims::{Claims, VolumesWire};
+use job::JobPod;
 use target::AffinityWire;
 
 /// The annotation that ranks pods for deletion (KEP-2255).
@@ -63,6 +65,8 @@ pub struct Pod {
     pub has_started: bool,
     /// The PersistentVolumeClaims of its volumes.
     pub claims: Claims,
+    /// The part that Jobs read, of their pods.
+    pub job: Option<Box<JobPod>>,
 }
 
 /// How often containers were restarted, each time that of the container that restarted most. Compared as
@@ -269,7 +273,7 @@ impl Record for Pod {
     }
 
     fn heap_bytes(&self) -> usize {
-        own_bytes(self) + self.claims.heap_bytes()
+        own_bytes(self) + self.claims.heap_bytes() + self.job.as_ref().map_or(0, |job| job.heap_bytes())
     }
 }
 
@@ -300,6 +304,7 @@ impl PodWire<'_> {
         let place = bound.or_else(|| spec.affinity.as_ref()?.target()).map(|node| interner.string(node));
         let is_bound = bound.is_some();
         let is_shut_down = self.metadata.is_shut_down();
+        let job = JobPod::of(&self.metadata, &status, interner);
         let meta = self.metadata.into_meta(interner)?;
         Ok(Pod {
             has_started: status.containers().any(ContainerStatusWire::has_started),
@@ -318,6 +323,7 @@ impl PodWire<'_> {
             deletion_cost,
             waiting,
             claims: spec.volumes.claims(&meta.key.name, is_shut_down),
+            job,
             meta,
         })
     }
@@ -590,6 +596,7 @@ mod tests {
             bool,
             bool,
             Claims,
+            Option<Box<JobPod>>,
         );
         assert_eq!(size_of::<Pod>(), size_of::<WithoutTarget>());
     }

@@ -95,7 +95,7 @@ impl<'a> Value<'a> {
     /// A `metav1.Time`: seconds and nanoseconds. The empty message stands for no time.
     ///
     /// # Errors
-    /// When it is no such message, or a time that no calendar has.
+    /// When it is no such message.
     pub fn time(self) -> Result<Option<Timestamp>, Malformed> {
         let (mut seconds, mut nanoseconds) = (0, 0);
         for field in Fields(self.bytes()?) {
@@ -108,8 +108,9 @@ impl<'a> Value<'a> {
         if (seconds, nanoseconds) == (0, 0) {
             return Ok(None);
         }
-        let time = Timestamp::new(seconds, nanoseconds);
-        time.map(Some).map_err(|_| Malformed("a time out of range"))
+        // The API server stores days that no timestamp has: the last ones of the year 9999.
+        let nearest = if seconds < 0 { Timestamp::MIN } else { Timestamp::MAX };
+        Ok(Some(Timestamp::new(seconds, nanoseconds).unwrap_or(nearest)))
     }
 }
 
@@ -277,12 +278,12 @@ mod tests {
     }
 
     #[test]
-    fn the_empty_time_is_no_time() {
+    fn the_empty_time_is_no_time_and_one_out_of_range_the_nearest() {
         assert_eq!(Value::Bytes(&[]).time(), Ok(None));
         assert_eq!(Value::Bytes(&[0x08, 0, 0x10, 0]).time(), Ok(None));
         assert_eq!(Value::Bytes(&[0x08, 60]).time(), Ok(Some(Timestamp::from_second(60).unwrap())));
         let out_of_range = [0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
-        assert_eq!(Value::Bytes(&out_of_range).time(), Err(Malformed("a time out of range")));
+        assert_eq!(Value::Bytes(&out_of_range).time(), Ok(Some(Timestamp::MAX)));
     }
 
     #[test]

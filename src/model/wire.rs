@@ -14,6 +14,7 @@ use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
 use super::intern::Interner;
 use super::meta::{ControllerRef, Meta, ObjectKey, StringMap, Uid};
+use super::record::Resource;
 use super::texts::Texts;
 
 /// A string borrowed from the input, or owned where the input has escapes.
@@ -109,8 +110,18 @@ pub struct Time(pub Timestamp);
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Text::deserialize(deserializer)?;
-        text.as_str().parse().map(Time).map_err(D::Error::custom)
+        time(text.as_str()).map(Time).map_err(D::Error::custom)
     }
+}
+
+/// A time as the API writes it. The last day of the year 9999, which the API can store and a timestamp cannot, is the last
+/// timestamp.
+fn time(text: &str) -> Result<Timestamp, jiff::Error> {
+    text.parse().or_else(|error| {
+        let civil = text.get(..19).and_then(|text| text.parse::<jiff::civil::DateTime>().ok());
+        let is_last_day = civil.is_some_and(|civil| civil >= jiff::civil::date(9999, 12, 30).at(0, 0, 0, 0));
+        if is_last_day { Ok(Timestamp::MAX) } else { Err(error) }
+    })
 }
 
 /// `metadata` of any object.
@@ -172,6 +183,25 @@ impl MetaWire<'_> {
     /// Whether the object is being deleted, and no time is left to it.
     pub fn is_shut_down(&self) -> bool {
         self.deletion_timestamp.is_some() && self.deletion_grace_period_seconds == Some(0)
+    }
+
+    /// When a deletion is due, and its grace period in seconds.
+    pub(in crate::model) fn deletion(&self) -> Option<(Timestamp, i64)> {
+        let due = self.deletion_timestamp?.0;
+        Some((due, self.deletion_grace_period_seconds.unwrap_or(0)))
+    }
+
+    /// When the API server stored the object first.
+    pub(in crate::model) fn created(&self) -> Timestamp {
+        self.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0)
+    }
+
+    /// Whether an owner of this kind controls it, in whatever version.
+    pub(in crate::model) fn is_controlled_by(&self, resource: &Resource) -> bool {
+        self.owner_references.iter().flatten().any(|owner| {
+            let group = owner.api_version.as_str().split_once('/').map_or("", |(group, _)| group);
+            owner.controller == Some(true) && (group, owner.kind.as_str()) == (resource.group, resource.kind)
+        })
     }
 
     /// The record's metadata.
@@ -274,6 +304,18 @@ mod tests {
 
     fn meta(json: &str) -> Result<Meta, serde_json::Error> {
         serde_json::from_str::<MetaWire<'_>>(json)?.into_meta(&mut Interner::default())
+    }
+
+    #[test]
+    fn the_last_times_that_an_api_server_stores_are_read() {
+        for text in ["9999-12-30T23:00:00Z", "9999-12-31T23:59:59Z", "9999-12-31T23:59:59.999999Z"] {
+            assert_eq!(time(text).unwrap(), Timestamp::MAX, "{text}");
+        }
+        assert_eq!(time("9999-12-30T21:59:59Z").unwrap().as_second(), 253_402_207_199);
+        assert!(time("9999-13-31T23:59:59Z").is_err() && time("tomorrow").is_err());
+        let json = r#"{"name":"x","namespace":"y","uid":"u","resourceVersion":"1",
+            "creationTimestamp":"9999-12-31T23:59:59Z"}"#;
+        assert_eq!(meta(json).unwrap().created, Timestamp::MAX);
     }
 
     #[test]

@@ -9,6 +9,8 @@ pub enum Urgency {
     Throttled,
     /// After a delay of one second, since the next sync has more to report.
     Postponed,
+    /// After a delay of five seconds: a rollout is under way, and each of its steps changes the counts several times.
+    Gathered,
 }
 
 /// An Event for the user, in upstream's words so that people and alerts recognize it.

@@ -5,14 +5,17 @@
 
 pub mod claim;
 pub mod clusterrole_aggregation;
+pub mod cronjob;
 pub mod daemonset;
 pub mod deployment;
 pub mod event_note;
 pub mod fixed_place_backoff;
 pub mod garbage;
+pub mod job;
 pub mod namespace;
 pub mod outcome_of;
 mod pod_body;
+pub mod pod_gc;
 pub mod preview;
 pub mod protection;
 pub mod reason;
@@ -23,6 +26,7 @@ pub mod rolling_update;
 pub mod root_ca_cert;
 pub mod serviceaccount;
 pub mod statefulset;
+pub mod ttl;
 
 pub use deployment::explain::shorten;
 pub use event_note::{EventNote, Urgency};

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::OwnerReference;
 use crate::model::Template;
@@ -27,6 +27,10 @@ pub(super) struct PodFromTemplate<'a> {
     pub template: &'a Template,
     /// Labels beside those of the template, and in their place.
     pub labels: &'a [(&'a str, &'a str)],
+    /// Annotations beside those of the template, and in their place.
+    pub annotations: &'a [(&'a str, String)],
+    /// Finalizers behind those of the template.
+    pub finalizers: &'a [&'a str],
 }
 
 #[derive(Serialize)]
@@ -62,10 +66,33 @@ impl PodFromTemplate<'_> {
         self,
         change: impl FnOnce(Fields) -> Result<Fields, serde_json::Error>,
     ) -> Result<Vec<u8>, serde_json::Error> {
-        let PodFromTemplate { owner, namespace, name, generate_name, template, labels } = self;
+        let PodFromTemplate {
+            owner,
+            namespace,
+            name,
+            generate_name,
+            template,
+            labels,
+            annotations,
+            finalizers,
+        } = self;
         let fields: Fields = serde_json::from_str(&template.json())?;
         let mut from_template = field(&fields, "metadata")?;
         from_template.retain(|field, _| INHERITED.contains(&field.as_str()));
+        if !annotations.is_empty() {
+            let mut all = field(&from_template, "annotations")?;
+            for (key, value) in annotations {
+                all.insert((*key).into(), to_raw_value(value)?);
+            }
+            from_template.insert("annotations".into(), to_raw_value(&all)?);
+        }
+        if !finalizers.is_empty() {
+            let of_template = from_template.get("finalizers").map(|raw| serde_json::from_str(raw.get()));
+            let mut all: Vec<String> = of_template.transpose()?.flatten().unwrap_or_default();
+            all.retain(|finalizer| !finalizers.contains(&finalizer.as_str()));
+            all.extend(finalizers.iter().map(|finalizer| (*finalizer).to_owned()));
+            from_template.insert("finalizers".into(), to_raw_value(&all)?);
+        }
         serde_json::to_vec(&PodBody {
             api_version: "v1",
             kind: "Pod",

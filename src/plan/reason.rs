@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{daemonset, deployment, statefulset};
+use super::{cronjob, daemonset, deployment, job, statefulset};
 
 /// A reason of a plan, of any controller. Serialized and displayed as the controller's own.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -16,6 +16,10 @@ pub enum Reason {
     Nodes(daemonset::PlanReason),
     /// Why ordinals have these pods.
     Ordinals(statefulset::PlanReason),
+    /// Why a Job has these pods.
+    Completions(job::PlanReason),
+    /// Why a CronJob runs or waits.
+    Runs(cronjob::PlanReason),
 }
 
 impl From<deployment::PlanReason> for Reason {
@@ -36,12 +40,26 @@ impl From<statefulset::PlanReason> for Reason {
     }
 }
 
+impl From<job::PlanReason> for Reason {
+    fn from(reason: job::PlanReason) -> Self {
+        Reason::Completions(reason)
+    }
+}
+
+impl From<cronjob::PlanReason> for Reason {
+    fn from(reason: cronjob::PlanReason) -> Self {
+        Reason::Runs(reason)
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::Sizes(reason) => reason.fmt(f),
             Reason::Nodes(reason) => reason.fmt(f),
             Reason::Ordinals(reason) => reason.fmt(f),
+            Reason::Completions(reason) => reason.fmt(f),
+            Reason::Runs(reason) => reason.fmt(f),
         }
     }
 }
@@ -53,6 +71,8 @@ impl Reason {
             Reason::Sizes(reason) => reason.shorten(longest),
             Reason::Nodes(reason) => reason.shorten(longest),
             Reason::Ordinals(reason) => reason.shorten(longest),
+            Reason::Completions(reason) => reason.shorten(longest),
+            Reason::Runs(reason) => reason.shorten(longest),
         }
     }
 
@@ -63,6 +83,8 @@ impl Reason {
                 Reason::Sizes(reason) => reason.heap(),
                 Reason::Nodes(reason) => reason.heap(),
                 Reason::Ordinals(reason) => reason.heap(),
+                Reason::Completions(reason) => reason.heap(),
+                Reason::Runs(reason) => reason.heap(),
             }
     }
 
@@ -70,7 +92,7 @@ impl Reason {
     pub fn named_pods(&self) -> impl Iterator<Item = &deployment::explain::NamedPod> {
         let sizes = match self {
             Reason::Sizes(reason) => Some(reason.named_pods()),
-            Reason::Nodes(_) | Reason::Ordinals(_) => None,
+            Reason::Nodes(_) | Reason::Ordinals(_) | Reason::Completions(_) | Reason::Runs(_) => None,
         };
         sizes.into_iter().flatten()
     }
@@ -81,6 +103,8 @@ impl Reason {
             Reason::Sizes(reason) => reason.is_at_rest(),
             Reason::Nodes(reason) => reason.is_at_rest(),
             Reason::Ordinals(reason) => reason.is_at_rest(),
+            Reason::Completions(reason) => reason.is_at_rest(),
+            Reason::Runs(reason) => reason.is_at_rest(),
         }
     }
 }

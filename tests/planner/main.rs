@@ -1,9 +1,11 @@
 //! The planners, which are pure: no tokio, no HTTP, no API server. Changing `src/plan` and running these takes seconds.
 
+mod cronjob;
 mod daemonset;
 mod deployment_status_tables;
 mod deployment_tables;
 mod failed_pods;
+mod job;
 mod namespaces;
 mod observed_generation;
 mod planning;

@@ -34,6 +34,8 @@ pub fn pod_body(daemon_set: &DaemonSet, new: &NewPod, hash: &str) -> Result<Vec<
         generate_name: format!("{}{dash}", key.name),
         template: &daemon_set.template,
         labels: &labels,
+        annotations: &[],
+        finalizers: &[],
     };
     pod.json(|spec| placed(spec, &new.node))
 }

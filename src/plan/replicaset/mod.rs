@@ -37,7 +37,7 @@ pub struct Observed<'a> {
     pub may_adopt: bool,
     /// Active pods of the other ReplicaSets with the same owner, for the co-location rank.
     pub siblings: Vec<Arc<Pod>>,
-    /// Names for new pods, by [`free_names`]; empty when none are missing.
+    /// Names for new pods, by [`choose_names`]; empty when none are missing.
     pub free_names: Vec<String>,
     /// How many pods earlier requests may still create, under names that are taken for the moment, and how many pods exist
     /// that cannot be decoded: as many places are kept free for them.
@@ -127,29 +127,28 @@ pub fn is_too_large(replica_set: &ReplicaSet, pod_sets: &PodSets) -> bool {
 /// How many spare names are chosen.
 const SPARE_NAMES: usize = 8;
 
-/// The names for the pods that a ReplicaSet lacks, and some to spare: the first of its own sequence that no pod is
+/// The names for the pods that an owner lacks, and some to spare: the first of its own sequence that no pod is
 /// known to have had (S25), and that no pod has, be it one of the `pod_sets` or another, by `is_foreign`. `late`
 /// names come first, wherever they are in the sequence: an earlier request may still create a pod under them, and
 /// another name would then give a pod too many.
 ///
 /// A pod of ours that came into the cache after the members were read does not count. The number of
 /// missing pods was computed without it, so that its name must be requested once more, and be found taken.
-pub fn free_names(
-    replica_set: &ReplicaSet,
-    pod_sets: &PodSets,
+fn first_free<'p>(
+    sequence: &Sequence,
+    active: usize,
+    to_create: usize,
+    pods: impl Iterator<Item = &'p Arc<Pod>>,
     late: &BTreeSet<String>,
     used: &UsedNames,
     mut is_foreign: impl FnMut(&str) -> bool,
 ) -> Vec<String> {
-    let to_create = desired(replica_set).saturating_sub(pod_sets.active.len()).min(BURST);
     if to_create == 0 {
         return Vec::new();
     }
-    let ours: BTreeSet<&str> = pod_sets.all().map(|pod| &*pod.meta.key.name).collect();
+    let ours: BTreeSet<&str> = pods.map(|pod| &*pod.meta.key.name).collect();
     // More than the names that another process keeps places for.
-    let skipped =
-        if planted!("pod names depend on what the cache shows") { pod_sets.active.len() * 40 } else { 0 };
-    let sequence = Sequence::of(&replica_set.meta.key.name, &replica_set.meta.uid);
+    let skipped = if planted!("pod names depend on what the cache shows") { active * 40 } else { 0 };
     let others = used.unused().skip(skipped).map(|position| sequence.name(position));
     let others = others.filter(|name| !late.contains(name));
     let names = late.iter().cloned().chain(others);
@@ -162,7 +161,7 @@ pub fn free_names(
 /// The names for the pods that a ReplicaSet lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChosenNames {
-    /// By [`free_names`], in the order of their use.
+    /// In the order of their use.
     pub free: Vec<String>,
     /// For how many pods places are kept for earlier requests.
     pub reserved: usize,
@@ -180,8 +179,24 @@ pub fn choose_names(
     used: &UsedNames,
     pod_named: impl Fn(&str) -> Option<Arc<Pod>>,
 ) -> ChosenNames {
+    let to_create = desired(replica_set).saturating_sub(pod_sets.active.len()).min(BURST);
     let sequence = Sequence::of(&replica_set.meta.key.name, &replica_set.meta.uid);
     let is_ours = |pod: &Pod| replica_set.controls(&pod.meta);
+    choose(&sequence, pod_sets.active.len(), to_create, pod_sets.all(), is_ours, late, used, pod_named)
+}
+
+/// The same for any owner: `to_create` names of its sequence, that none of its pods has.
+#[expect(clippy::too_many_arguments, reason = "each is a fact of its own")]
+pub fn choose<'p>(
+    sequence: &Sequence,
+    active: usize,
+    to_create: usize,
+    pods: impl Iterator<Item = &'p Arc<Pod>>,
+    is_ours: impl Fn(&Pod) -> bool,
+    late: BTreeSet<String>,
+    used: &UsedNames,
+    pod_named: impl Fn(&str) -> Option<Arc<Pod>>,
+) -> ChosenNames {
     let was_had = |name: &str| sequence.position(name).is_some_and(|position| used.is_used(position));
     // A late request may still create a pod under a name that must not, or cannot now, be requested again. A foreign pod
     // keeps it from that only until it is deleted, at any moment: the place costs two minutes, a surplus pod is worse.
@@ -197,7 +212,7 @@ pub fn choose_names(
         foreign.extend(is_foreign.then(|| name.to_owned()));
         is_foreign
     };
-    let free = free_names(replica_set, pod_sets, &late, used, is_foreign);
+    let free = first_free(sequence, active, to_create, pods, &late, used, is_foreign);
     ChosenNames { free, reserved, foreign }
 }
 
@@ -265,6 +280,19 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
 mod tests {
     use super::used_names::Between;
     use super::*;
+
+    fn free_names(
+        replica_set: &ReplicaSet,
+        pod_sets: &PodSets,
+        late: &BTreeSet<String>,
+        used: &UsedNames,
+        is_foreign: impl FnMut(&str) -> bool,
+    ) -> Vec<String> {
+        let sequence = Sequence::of(&replica_set.meta.key.name, &replica_set.meta.uid);
+        let active = pod_sets.active.len();
+        let to_create = desired(replica_set).saturating_sub(active).min(BURST);
+        first_free(&sequence, active, to_create, pod_sets.all(), late, used, is_foreign)
+    }
     use crate::model::{Interner, Uid};
 
     fn replica_set(replicas: i32) -> ReplicaSet {

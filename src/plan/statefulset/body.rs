@@ -28,6 +28,8 @@ pub fn pod_body(set: &StatefulSet, template: &Template, new: &NewPod) -> Result<
         generate_name: format!("{}-", key.name),
         template,
         labels: &[(CONTROLLER_REVISION_HASH, &new.revision), (POD_NAME, &new.name), (POD_INDEX, &index)],
+        annotations: &[],
+        finalizers: &[],
     };
     pod.json(|mut spec| {
         spec.insert("hostname".into(), to_raw_value(&new.name)?);

@@ -240,7 +240,8 @@ impl FromIterator<Arc<str>> for Names {
 }
 
 impl Names {
-    fn heap(&self) -> usize {
+    /// The bytes on the heap.
+    pub(in crate::plan) fn heap(&self) -> usize {
         self.names.iter().map(|name| size_of::<Arc<str>>() + name.len()).sum()
     }
 }

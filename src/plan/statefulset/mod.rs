@@ -129,7 +129,9 @@ pub struct NewPod {
     pub is_updated: bool,
     /// The claim templates without a claim, by their place in the list.
     pub missing_claims: Vec<usize>,
-    /// The claims that exist and may be deleted by a policy: they are read past the cache before.
+    /// The claims that exist and may be deleted by a policy: they are read past the cache before. Others are not: that a user
+    /// has deleted a claim may reach the cache after the end of its pod, as upstream, and the next pod is then Pending until
+    /// that claim is gone and it gets another one. A read could not prevent it, as the claim may go in the moment after it.
     pub claims_to_read: Vec<Arc<str>>,
 }
 
@@ -395,3 +397,6 @@ fn adoptions(observed: &Observed<'_>) -> Vec<Write> {
     let to_release = members.to_release.iter().cloned().map(Write::ReleasePod);
     adopted.chain(to_release).chain(members.orphans.iter().cloned().map(Write::AdoptPod)).collect()
 }
+
+#[cfg(test)]
+mod tests;

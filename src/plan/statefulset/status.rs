@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::ordinals::{self, Ordinal};
 use super::revisions::History;
-use super::{Observed, Plan, members};
+use super::{Observed, Plan, members, most_unavailable};
 use crate::model::int_or_percent::clamp;
 use crate::model::{Condition, Pod, StatefulSet, StatefulSetStatus, StatefulSetStrategy};
 use crate::plan::{REPLICA_FAILURE, Urgency};
@@ -148,12 +148,17 @@ pub fn settled(set: &StatefulSet, plan: &Plan, outcome: Outcome) -> StatefulSetS
 }
 
 /// How soon the status must be written: at once for what others wait for (a generation is observed, a revision changes its
-/// role, all pods are updated and available); else within a second. In an update each pod changes three counts, and each
-/// write is an event for every watch. Two processes whose caches differ would write in turn as fast as they can.
+/// role, the update is complete but for what the partition holds back); else within a second. Two processes whose caches
+/// differ would write in turn as fast as they can.
+///
+/// While an update replaces pods, their counts change four times for each and are gathered, unless more pods are unavailable
+/// than the update itself may take.
 pub fn urgency(set: &StatefulSet, after: &StatefulSetStatus) -> Urgency {
     let before = &set.status;
+    let of_new_template = set.replicas.saturating_sub(held_back(set)).max(0);
     let is_over = |status: &StatefulSetStatus| {
-        [status.replicas, status.available, status.updated].iter().all(|count| *count == set.replicas)
+        [status.replicas, status.available].iter().all(|count| *count == set.replicas)
+            && status.updated >= of_new_template
     };
     let roles = |status: &StatefulSetStatus| -> [Arc<str>; 2] {
         [status.current_revision.clone(), status.update_revision.clone()]
@@ -166,7 +171,20 @@ pub fn urgency(set: &StatefulSet, after: &StatefulSetStatus) -> Urgency {
         || before.conditions != after.conditions
         || roles(before) != roles(after)
         || (is_over(after) && !is_over(before));
-    if is_urgent { Urgency::Immediate } else { Urgency::Throttled }
+    let unavailable = i64::from(set.replicas) - i64::from(after.available);
+    let is_rolling = match set.strategy {
+        StatefulSetStrategy::RollingUpdate { max_unavailable, .. } => {
+            after.current_revision != after.update_revision
+                && !is_over(after)
+                && unavailable <= most_unavailable(set, max_unavailable)
+        }
+        StatefulSetStrategy::OnDelete => false,
+    };
+    match () {
+        () if is_urgent => Urgency::Immediate,
+        () if is_rolling => Urgency::Gathered,
+        () => Urgency::Throttled,
+    }
 }
 
 /// Whether a StatefulSet is rolled out: all pods are there and available, no other counts, and those that the partition
@@ -280,21 +298,33 @@ mod tests {
     fn the_counts_of_an_update_may_wait_and_its_end_does_not() {
         let mut set = set("");
         set.replicas = 3;
+        let rolling = |partition| StatefulSetStrategy::RollingUpdate {
+            partition: Some(partition),
+            max_unavailable: None,
+        };
         let status = |available, updated| StatefulSetStatus {
             replicas: 3,
             available,
             updated,
+            current_revision: "db-1".into(),
+            update_revision: "db-2".into(),
             ..StatefulSetStatus::default()
         };
-        let mut check = |before: StatefulSetStatus, after: &StatefulSetStatus, expected| {
-            set.status = before;
+        let at_rest =
+            |available| StatefulSetStatus { update_revision: "db-1".into(), ..status(available, 3) };
+        let mut check = |strategy, before: StatefulSetStatus, after: &StatefulSetStatus, expected| {
+            (set.strategy, set.status) = (strategy, before);
             assert_eq!(urgency(&set, after), expected, "{after:?}");
         };
-        check(status(2, 1), &status(3, 1), Urgency::Throttled);
-        check(status(3, 1), &status(2, 1), Urgency::Throttled);
-        check(status(2, 3), &status(3, 3), Urgency::Immediate);
-        check(status(3, 3), &status(2, 3), Urgency::Throttled);
-        let named = StatefulSetStatus { update_revision: "db-2".into(), ..status(2, 1) };
-        check(status(2, 1), &named, Urgency::Immediate);
+        use Urgency::{Gathered, Immediate, Throttled};
+        check(rolling(0), status(2, 1), &status(3, 1), Gathered);
+        check(rolling(0), status(3, 1), &status(2, 1), Gathered);
+        check(rolling(0), status(2, 1), &status(1, 1), Throttled);
+        check(rolling(0), status(2, 3), &status(3, 3), Immediate);
+        check(rolling(2), status(2, 1), &status(3, 1), Immediate);
+        check(rolling(2), status(3, 1), &status(1, 1), Throttled);
+        check(StatefulSetStrategy::OnDelete, status(3, 1), &status(2, 1), Throttled);
+        check(rolling(0), at_rest(3), &at_rest(2), Throttled);
+        check(rolling(0), at_rest(3), &status(3, 0), Immediate);
     }
 }
