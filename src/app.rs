@@ -18,8 +18,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use futures::future::BoxFuture;
+use jiff::tz::TimeZone;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
+use windlass_cron_schedule::zone;
 
 use crate::clock::Clock;
 use crate::config::{Config, ControllerConfig};
@@ -85,6 +87,15 @@ async fn daemon(
     result
 }
 
+/// The zone of schedules that name none: that of `TZ`, else UTC. The zone of the machine would differ between replicas.
+fn local_time_zone(name: Option<&str>) -> TimeZone {
+    let name = name.unwrap_or_default();
+    zone(name.strip_prefix(':').unwrap_or(name), jiff::tz::db()).unwrap_or_else(|error| {
+        tracing::warn!(%error, TZ = name, "schedules of CronJobs without a time zone are in UTC");
+        TimeZone::UTC
+    })
+}
+
 /// Finds the API server, builds the controllers, and starts to serve.
 async fn start(
     config: Config,
@@ -113,6 +124,7 @@ async fn start(
         Some(options) => Some(Candidacy { client: connect().await?.client, options, thread: lease_thread }),
     };
     controllers.relists_after_breaks = election.is_none();
+    controllers.local_time_zone = local_time_zone(std::env::var("TZ").ok().as_deref());
     controllers.root_ca = root_ca::find(root_ca_file.as_deref(), &connection, &controllers.enabled)?;
     let metrics = Metrics::new();
     let parts = Parts {
@@ -196,5 +208,24 @@ impl Controllers {
             life.work().await?;
         }
         life.end(drain).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::local_time_zone;
+
+    #[test]
+    fn schedules_without_a_zone_are_in_utc_or_in_that_of_tz() {
+        for (name, zone) in [
+            (None, "UTC"),
+            (Some(""), "UTC"),
+            (Some("Europe/Berlin"), "Europe/Berlin"),
+            (Some(":Europe/Berlin"), "Europe/Berlin"),
+            (Some("europe/berlin"), "UTC"),
+            (Some("/etc/localtime"), "UTC"),
+        ] {
+            assert_eq!(local_time_zone(name).iana_name(), Some(zone), "{name:?}");
+        }
     }
 }

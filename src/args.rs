@@ -26,7 +26,8 @@ pub use controllers::ControllerArgs;
 pub use generic::{AccountArgs, ClientArgs, ElectionArgs, GenericArgs, ScopeArgs};
 pub use serving::{AuthenticationArgs, AuthorizationArgs, InsecureArgs, SecureArgs};
 
-/// The Deployment, ReplicaSet, ReplicationController and DaemonSet controllers for Kubernetes, in one small daemon.
+/// The Deployment, ReplicaSet, ReplicationController, DaemonSet and StatefulSet controllers for Kubernetes, in one small
+/// daemon.
 #[derive(Clone, Debug, Parser, Serialize)]
 #[command(name = "windlass", version, about, max_term_width = 100, args_override_self = true)]
 pub struct Args {

@@ -157,7 +157,7 @@ pub(crate) mod tests {
             ("--secure-port", "-1"),
             ("--bind-address", "localhost"),
             ("--v", "11"),
-            ("--controllers", "job"),
+            ("--controllers", "node-ipam"),
             ("--concurrent-namespace-syncs", "0"),
             ("--namespace-deletion-delay", "-1s"),
             ("--namespace-deletion-delay", "5"),
@@ -241,7 +241,9 @@ pub(crate) mod tests {
             (&["--insecure-port=10257"], "--insecure-port", "--secure-port"),
             (&["--controllers=namespace", "--namespace=shop"], "--namespace=shop", "namespace-controller"),
             (
-                &["--controllers=-deployment,-replicaset,-replicationcontroller,-daemonset,-statefulset,*"],
+                &[
+                    "--controllers=-deployment,-replicaset,-replicationcontroller,-daemonset,-statefulset,-job,-cronjob,-ttl-after-finished,*",
+                ],
                 "--controllers",
                 "no controller",
             ),

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use jiff::tz::TimeZoneDatabase;
 use tokio_util::sync::CancellationToken;
 
 use super::kinds::WatchedKinds;
 use super::{Candidacy, Controllers, Parts};
+use crate::clock::Clock;
 use crate::config::ControllerConfig;
 use crate::controllers::registry;
 use crate::engine::context::Settings;
@@ -64,6 +66,13 @@ impl Controllers {
             field_manager: config.field_manager.clone(),
             failed_pod_backoff: config.failed_pod_backoff,
             namespace_deletion_delay: config.namespace_deletion_delay,
+            terminated_pod_threshold: config.terminated_pod_threshold,
+            time_zones: match parts.clock {
+                Clock::System => jiff::tz::db().clone(),
+                // The same on every machine.
+                Clock::Virtual { .. } => TimeZoneDatabase::bundled(),
+            },
+            local_time_zone: config.local_time_zone.clone(),
             resources: config.garbage_resources.clone(),
             garbage_record: config
                 .garbage_record

@@ -56,6 +56,7 @@ pub struct File {
     pub test_bed: Option<bool>,
     pub failed_pod_backoff: Option<bool>,
     pub namespace_deletion_delay: Option<String>,
+    pub terminated_pod_gc_threshold: Option<i32>,
     pub gc_resources: Option<List>,
     pub gc_ignored_resources: Option<List>,
     pub field_manager: Option<String>,

@@ -161,6 +161,16 @@ pub struct ScopeArgs {
     /// before the last look at its content. 0s is enough for a single API server.
     #[arg(long, value_name = "DURATION", default_value = "5s", env = "WINDLASS_NAMESPACE_DELETION_DELAY")]
     pub namespace_deletion_delay: String,
+    /// Ended pods that the pod garbage collector leaves in the cluster; 0 or less leaves all.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 12_500,
+        allow_negative_numbers = true,
+        help_heading = "Pod controller flags",
+        env = "WINDLASS_TERMINATED_POD_GC_THRESHOLD"
+    )]
+    pub terminated_pod_gc_threshold: i32,
     /// Resources that the garbage collector looks after, as 'kubectl api-resources -o name' prints them, such as
     /// 'pods,deployments.apps'. Objects of others are never collected, and their deletion with --cascade=foreground or
     /// --cascade=orphan does not end. Default: all.

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
+
 use super::selector::parse_selector;
 use super::value::{ConfigError, contradiction, duration, error, is_dns_name};
 use crate::args::{ControllerArgs, GenericArgs, ScopeArgs};
@@ -41,6 +43,10 @@ pub struct ControllerConfig {
     pub failed_pod_backoff: bool,
     /// How long after its deletion a namespace stays at least.
     pub namespace_deletion_delay: Duration,
+    /// How many ended pods the pod garbage collector leaves; 0 or less: any number.
+    pub terminated_pod_threshold: i64,
+    /// The zone of a schedule that names none. The program sets it by `TZ`.
+    pub local_time_zone: TimeZone,
     /// The resources that the garbage collector looks after.
     pub garbage_resources: ResourceFilter,
     /// Namespace and name of the Lease on which the garbage collector keeps what a restart must not make it forget. `None`: the
@@ -67,6 +73,8 @@ impl Default for ControllerConfig {
             relists_after_breaks: false,
             failed_pod_backoff: true,
             namespace_deletion_delay: Duration::from_secs(5),
+            terminated_pod_threshold: 12_500,
+            local_time_zone: TimeZone::UTC,
             garbage_resources: ResourceFilter::default(),
             garbage_record: None,
             field_manager: FIELD_MANAGER.to_owned(),
@@ -168,6 +176,7 @@ pub(super) fn controllers(
         test_bed,
         failed_pod_backoff,
         namespace_deletion_delay,
+        terminated_pod_gc_threshold,
         gc_resources,
         gc_ignored_resources,
         field_manager,
@@ -215,6 +224,8 @@ pub(super) fn controllers(
         relists_after_breaks: false,
         failed_pod_backoff,
         namespace_deletion_delay: duration("namespace-deletion-delay", &namespace_deletion_delay)?,
+        terminated_pod_threshold: i64::from(terminated_pod_gc_threshold),
+        local_time_zone: TimeZone::UTC,
         garbage_resources: ResourceFilter {
             only: resources("gc-resources", gc_resources)?,
             ignored: resources("gc-ignored-resources", gc_ignored_resources)?,
@@ -360,7 +371,7 @@ mod tests {
 
     #[test]
     fn an_unknown_controller_is_refused_with_the_known_ones() {
-        let error = enabled(&["-job".into()], false).unwrap_err().to_string();
+        let error = enabled(&["-node-ipam".into()], false).unwrap_err().to_string();
         for controller in CONTROLLERS {
             assert!(error.contains(controller.name), "{error}");
         }

@@ -5,21 +5,24 @@
 //!
 //! * [`registry`]: the two lists, of the kinds and of the controllers.
 //! * [`deployment`], [`daemonset`], [`replicas`], [`replicaset`], [`replicationcontroller`],
-//!   [`rolling_update`], [`statefulset`], [`namespace`], [`garbage`]: the controllers.
+//!   [`rolling_update`], [`statefulset`], [`job`], [`cronjob`], [`namespace`], [`garbage`], [`pod_gc`]: the controllers.
 //! * [`serviceaccount`], [`root_ca_cert`], [`pvc_protection`], [`pv_protection`], [`clusterrole_aggregation`]: those of a
-//!   test bed, which write one thing each.
+//!   test bed, and [`ttl_after_finished`], which write one thing each.
 //! * [`patch`]: the bodies of the patches of workloads.
 
 #[cfg(test)]
 pub(crate) mod fixture;
 
 pub mod clusterrole_aggregation;
+pub mod cronjob;
 pub mod daemonset;
 pub mod deployment;
 pub mod garbage;
+pub mod job;
 pub mod namespace;
 mod namespace_content;
 pub mod patch;
+pub mod pod_gc;
 pub mod pv_protection;
 pub mod pvc_protection;
 pub mod registry;
@@ -31,3 +34,4 @@ pub mod rolling_update;
 pub mod root_ca_cert;
 pub mod serviceaccount;
 pub mod statefulset;
+pub mod ttl_after_finished;

@@ -1,6 +1,9 @@
 //! The bodies of our patches. Each names only the fields we own, and carries the UID and the
 //! resourceVersion that it was computed from, so that any write in between causes a conflict.
 
+mod cronjob;
+mod job;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,6 +18,8 @@ use crate::plan::deployment::Change;
 use crate::plan::deployment::revision::ROLLBACK_TO;
 use crate::plan::deployment::rollback::RollBack;
 use crate::plan::revisions::RevisionChange;
+pub use cronjob::cron_job_status;
+pub use job::{adopt_tracked, job_status, release_untracked, track, untrack};
 
 /// Scales a ReplicaSet and updates its annotations (merge patch).
 pub fn change(replica_set: &Meta, change: &Change) -> Value {

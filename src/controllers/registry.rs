@@ -5,23 +5,27 @@
 //! these lists. A new controller needs an entry here; see `docs/architecture.md`.
 
 use super::{
-    clusterrole_aggregation, daemonset, deployment, garbage, namespace, pv_protection, pvc_protection,
-    replicaset, replicationcontroller, rolling_update, root_ca_cert, serviceaccount, statefulset,
+    clusterrole_aggregation, cronjob, daemonset, deployment, garbage, job, namespace, pod_gc, pv_protection,
+    pvc_protection, replicaset, replicationcontroller, rolling_update, root_ca_cert, serviceaccount,
+    statefulset, ttl_after_finished,
 };
 use crate::engine::entry::{ControllerEntry, KindEntry, Registry};
 use crate::model::{
-    ClusterRole, ConfigMap, ControllerRevision, DaemonSet, Deployment, Namespace, Node, PersistentVolume,
-    PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController, ServiceAccount, StatefulSet,
+    ClusterRole, ConfigMap, ControllerRevision, CronJob, DaemonSet, Deployment, Job, Namespace, Node,
+    PersistentVolume, PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController, ServiceAccount,
+    StatefulSet,
 };
 
 /// The kinds that are cached, in the order in which they are listed.
-pub static KINDS: [KindEntry; 14] = [
+pub static KINDS: [KindEntry; 16] = [
     KindEntry::of::<Deployment>(1),
     KindEntry::of::<ReplicaSet>(2),
     KindEntry::of::<ReplicationController>(4),
     KindEntry::of::<DaemonSet>(5),
     KindEntry::of::<StatefulSet>(8),
+    KindEntry::of::<CronJob>(10),
     KindEntry::of::<ControllerRevision>(6),
+    KindEntry::of::<Job>(9),
     KindEntry::of::<Node>(7).of_the_cluster(),
     KindEntry::of::<Namespace>(20).of_the_cluster(),
     // One of each in a namespace.
@@ -34,12 +38,15 @@ pub static KINDS: [KindEntry; 14] = [
 ];
 
 /// The controllers, in the order in which they start.
-pub static CONTROLLERS: [&ControllerEntry; 13] = [
+pub static CONTROLLERS: [&ControllerEntry; 17] = [
     &deployment::ENTRY,
     &replicaset::ENTRY,
     &replicationcontroller::ENTRY,
     &daemonset::ENTRY,
     &statefulset::ENTRY,
+    &job::ENTRY,
+    &cronjob::ENTRY,
+    &ttl_after_finished::ENTRY,
     &garbage::ENTRY,
     &namespace::ENTRY,
     &serviceaccount::ENTRY,
@@ -47,6 +54,7 @@ pub static CONTROLLERS: [&ControllerEntry; 13] = [
     &pvc_protection::ENTRY,
     &pv_protection::ENTRY,
     &clusterrole_aggregation::ENTRY,
+    &pod_gc::ENTRY,
     &rolling_update::ENTRY,
 ];
 

@@ -25,7 +25,7 @@ use crate::plan::Urgency;
 use crate::plan::replicaset::status::Failure;
 use crate::plan::replicaset::{self as planner, Observed, Plan, PodSets, Write, deletion_order, status};
 use crate::runtime::store::{Change, Store};
-use pod_names::PodNames;
+use pod_names::{NamedPods, PodNames};
 use quota_queue::QuotaQueue;
 
 /// A kind whose objects each keep a number of pods.
@@ -224,17 +224,23 @@ impl<O: ReplicaKind> Controller for ReplicaController<O> {
     }
 
     fn requeue_after(&self, owner: &O, observed: &Observed<'_>, plan: &Plan) -> Option<Duration> {
-        let reserved = (observed.reserved > 0).then(|| self.reserved_for(owner));
+        let reserved = (observed.reserved > 0).then(|| self.names().reserved_for(owner));
         plan.requeue_after.into_iter().chain(reserved).min()
     }
 }
 
 impl<O: ReplicaKind> ReplicaController<O> {
+    /// The names that pods have had.
+    fn names(&self) -> NamedPods<'_, O> {
+        let ReplicaController { context, owners, pods, pod_names, .. } = self;
+        NamedPods { context, owners, pods, pod_names }
+    }
+
     /// A pod has changed: wakes the owner that controls or controlled it. A pod without a controller, or with other
     /// labels, wakes every owner that selects it.
     fn pod_changed(&self, change: &Change<Pod>) {
         let pod = change.object();
-        self.pod_name_seen(change);
+        self.names().pod_name_seen(change);
         if let Change::Updated { old, new } = change
             && old.meta.controller != new.meta.controller
         {
@@ -288,13 +294,18 @@ impl<O: ReplicaKind> ReplicaController<O> {
         let orphans = self.pods.orphans_selected_by(&replica_set.meta.key.namespace, &replica_set.selector);
         let pod_sets = PodSets::of(replica_set, owned, orphans);
         let unreadable = self.pods.unreadable_of(&replica_set.as_owner());
-        unreadable.iter().for_each(|pod| self.name_had(replica_set, &pod.name));
+        unreadable.iter().for_each(|pod| self.names().name_had(replica_set, &pod.name));
         let pod_named =
             |name: &str| self.pods.get(&ObjectKey::new(replica_set.meta.key.namespace.clone(), name));
         let late = self.context.in_doubt_writes.late(&replica_set.meta.uid, Instant::now());
-        let names =
-            planner::choose_names(replica_set, &pod_sets, late, &self.used_names(replica_set), pod_named);
-        names.foreign.iter().for_each(|name| self.name_had(replica_set, name));
+        let names = planner::choose_names(
+            replica_set,
+            &pod_sets,
+            late,
+            &self.names().used_names(replica_set),
+            pod_named,
+        );
+        names.foreign.iter().for_each(|name| self.names().name_had(replica_set, name));
         let siblings = if planner::is_too_large(replica_set, &pod_sets) {
             self.siblings(replica_set)
         } else {
@@ -377,7 +388,7 @@ mod tests {
             pods.end_list(9);
             let mut replica_set = replica_set();
             replica_set.meta.key.name = name.as_str().into();
-            let names = rig.replica_sets.controller().used_names(&replica_set);
+            let names = rig.replica_sets.controller().names().used_names(&replica_set);
             assert!(names.is_used(0) && names.is_used(1), "{length}: {names:?}");
             assert_eq!(names.is_used(5), !is_shared, "{length}: {names:?}");
             assert_eq!(names.unused().next(), Some(if is_shared { 2 } else { 6 }), "{length}: {names:?}");
@@ -397,7 +408,7 @@ mod tests {
             pods.end_list(9);
             let mut replica_set = replica_set();
             replica_set.meta.created = created.parse().unwrap();
-            let names = rig.replica_sets.controller().used_names(&replica_set);
+            let names = rig.replica_sets.controller().names().used_names(&replica_set);
             assert_eq!(names.unused().next(), Some(if is_its { 4_000_001 } else { 0 }), "{created}");
         }
     }
@@ -420,7 +431,7 @@ mod tests {
         rig.dispatch(changed(0, Some("u"), None));
         rig.dispatch(Change::Deleted(Arc::new(named_pod(&sequence.name(0), None))));
         rig.dispatch(changed(5, None, Some("u")));
-        let names = rig.replica_sets.controller().used_names(&replica_set());
+        let names = rig.replica_sets.controller().names().used_names(&replica_set());
         assert_eq!(names.unused().next(), Some(1), "{names:?}");
     }
 

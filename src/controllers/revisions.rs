@@ -68,7 +68,9 @@ impl<T: Record> RevisionWrite<'_, T> {
         let fresh = self.read_owner(context).await.map_err(without_count)?;
         let body = body(&fresh.annotations).and_then(raw).map_err(json)?;
         let collection = ControllerRevision::RESOURCE.path(Some(&self.owner.meta().key.namespace));
-        let request = request::post(&collection, &[context.field_manager()], &body).map_err(json)?;
+        let request = request::post(&collection, &[context.field_manager()], &body)
+            .map(request::metadata_only)
+            .map_err(json)?;
         let still_wanted = || context.is_unchanged(self.owners, self.owner.meta());
         let error = match context.api_for(self.owner).call_while::<Written>(request, still_wanted).await {
             Ok(written) => {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use jiff::tz::{TimeZone, TimeZoneDatabase};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -85,6 +86,12 @@ pub struct Settings {
     pub failed_pod_backoff: bool,
     /// How long after its deletion a namespace stays at least.
     pub namespace_deletion_delay: Duration,
+    /// How many ended pods may be left; 0 or less: any number.
+    pub terminated_pod_threshold: i64,
+    /// The time zones.
+    pub time_zones: TimeZoneDatabase,
+    /// The zone of a schedule that names none.
+    pub local_time_zone: TimeZone,
     /// The resources that a controller of objects of any kind looks after.
     pub resources: ResourceFilter,
     /// The Lease on which it keeps what a restart must not make it forget, if there is one.

@@ -54,7 +54,7 @@ pub trait Controller: Send + Sync + 'static {
     }
 
     /// Observe. `may_adopt` is the result of the read past the cache.
-    fn observe<'a>(&self, object: &'a Self::Object, may_adopt: bool) -> Self::Observed<'a>;
+    fn observe<'a>(&'a self, object: &'a Self::Object, may_adopt: bool) -> Self::Observed<'a>;
 
     /// Plan. Pure.
     fn plan(&self, observed: &Self::Observed<'_>) -> Self::Plan;

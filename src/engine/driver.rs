@@ -16,6 +16,7 @@ use super::execute::path;
 use super::explanations::Explanation;
 use super::gate::{self, Gate, Pass};
 use super::setup::{HandlerOrder, Setup};
+use super::status_throttle::{GATHERING, SPACING};
 use crate::model::{ObjectKey, Record, Resource};
 use crate::plan::Urgency;
 use crate::runtime::parked_keys::ParkedKeys;
@@ -145,7 +146,8 @@ impl<C: Controller> Driver<C> {
             later = match controller.urgency(observed, &plan, &executed, &settled) {
                 Urgency::Immediate => None,
                 Urgency::Throttled => context.status_throttle.wait(&meta.uid, now),
-                Urgency::Postponed => context.status_throttle.postpone(&meta.uid, now),
+                Urgency::Postponed => context.status_throttle.postpone(&meta.uid, SPACING, now),
+                Urgency::Gathered => context.status_throttle.postpone(&meta.uid, GATHERING, now),
             };
             if later.is_none() {
                 match self.before_status_write(object).await? {

@@ -123,7 +123,10 @@ mod tests {
             )))),
         ] {
             let what = format!("{change:?}");
-            assert_eq!(wakes(change), [""; 0], "{what}");
+            let mut woken = wakes(change);
+            // It looks after pods without a node that are being deleted.
+            woken.retain(|key| key != "pod-garbage-collector pass");
+            assert_eq!(woken, [""; 0], "{what}");
         }
     }
 

@@ -32,6 +32,7 @@ pub(crate) struct Written {
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WrittenMeta {
+    uid: Option<String>,
     resource_version: Option<String>,
     deletion_timestamp: Option<serde::de::IgnoredAny>,
 }
@@ -39,6 +40,11 @@ struct WrittenMeta {
 impl Written {
     pub(crate) fn resource_version(&self) -> Option<u64> {
         self.metadata.as_ref()?.resource_version.as_ref()?.parse().ok()
+    }
+
+    /// The identity of what was written.
+    pub(crate) fn uid(&self) -> Option<Uid> {
+        self.metadata.as_ref()?.uid.as_deref().map(Uid::new)
     }
 
     /// The version of a deletion that has begun. An object that is removed at once is returned as it was, from

@@ -8,6 +8,7 @@ use super::context::Context;
 use super::error::SyncError;
 use super::execute::path;
 use crate::model::Record;
+use crate::runtime::api::Api;
 use crate::runtime::request;
 use crate::runtime::store::Store;
 
@@ -17,12 +18,17 @@ impl Context {
     /// # Errors
     /// The API server's error; an object that does not exist is [`SyncError::Gone`].
     pub async fn read<T: Record>(&self, owner: &impl Record, path: &str) -> Result<T, SyncError> {
+        self.read_by(&self.api_for(owner), path).await
+    }
+
+    /// The same by the client of a controller that shares the kind of its keys with others.
+    ///
+    /// # Errors
+    /// See [`Context::read`].
+    pub(crate) async fn read_by<T: Record>(&self, api: &Api, path: &str) -> Result<T, SyncError> {
         let what = || format!("reading {path}");
-        let bytes = self
-            .api_for(owner)
-            .call_bytes(request::get(path, &[]))
-            .await
-            .map_err(|error| SyncError::api(what(), error))?;
+        let bytes =
+            api.call_bytes(request::get(path, &[])).await.map_err(|error| SyncError::api(what(), error))?;
         let json = serde_json::from_slice::<&RawValue>(&bytes)
             .map_err(|error| SyncError::Json { what: what(), error })?;
         T::decode(json.get(), &mut Default::default())

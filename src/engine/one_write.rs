@@ -1,6 +1,7 @@
 //! The interface of a controller that writes at most one thing to each object, and keeps no status and no memory.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 
@@ -33,6 +34,11 @@ pub trait OneWrite: Send + Sync + 'static {
         object: &'a Self::Object,
         write: &'a Self::Write,
     ) -> BoxFuture<'a, Result<(), SyncError>>;
+
+    /// When to decide again although nothing has changed.
+    fn look_again(&self, _object: &Self::Object) -> Option<Duration> {
+        None
+    }
 
     /// A sync has ended with nothing to write.
     fn wrote_nothing(&self) {}
@@ -93,8 +99,8 @@ impl<C: OneWrite> Controller for Single<C> {
         })
     }
 
-    fn settle(&self, _: &&C::Object, _: &Self::Plan, _: &Executed<()>) -> Settled<()> {
-        Settled::default()
+    fn settle(&self, object: &&C::Object, _: &Self::Plan, _: &Executed<()>) -> Settled<()> {
+        Settled { requeue_after: self.0.look_again(object), ..Settled::default() }
     }
 
     fn status<'a>(&self, _: &'a C::Object) -> &'a () {

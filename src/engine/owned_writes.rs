@@ -8,6 +8,7 @@ use super::entry::ControllerEntry;
 use super::error::SyncError;
 use super::execute::Written;
 use crate::model::{ObjectKey, Record};
+use crate::runtime::api::ApiError;
 use crate::runtime::request::{self, PatchType};
 
 impl Context {
@@ -64,6 +65,30 @@ impl Context {
                 Ok(())
             }
             Err(SyncError::Gone { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Deletes an object with these options, in a sync of this owner. The answer is the version of a deletion that has begun. An object
+    /// that does not exist counts as deleted.
+    ///
+    /// # Errors
+    /// When the deletion fails, or its outcome is unknown.
+    pub(crate) async fn delete_as<T: Record>(
+        &self,
+        entry: &ControllerEntry,
+        owner: &impl Record,
+        object: &T,
+        mut options: Value,
+    ) -> Result<Option<u64>, ApiError> {
+        options["apiVersion"] = "v1".into();
+        options["kind"] = "DeleteOptions".into();
+        let request = request::delete(&T::RESOURCE.path_of(&object.meta().key), &[], &options)
+            .map(request::metadata_only)
+            .map_err(ApiError::Decode)?;
+        match self.api_of_controller(entry, owner).call::<Written>(request).await {
+            Ok(written) => Ok(written.deletion_version()),
+            Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -189,7 +189,9 @@ impl DaemonSetController {
             let what = || format!("creating pod {}/{}", key.namespace, new.name);
             let json = |error| SyncError::Json { what: what(), error };
             let body = pod_body(daemon_set, &new, hash).and_then(raw).map_err(json)?;
-            let request = request::post(&collection, &[self.context.field_manager()], &body).map_err(json)?;
+            let request = request::post(&collection, &[self.context.field_manager()], &body)
+                .map(request::metadata_only)
+                .map_err(json)?;
             let answer = self.context.api_for(daemon_set).call_while::<Written>(request, still_wanted).await;
             let error = match answer {
                 Ok(written) => {

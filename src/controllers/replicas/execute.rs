@@ -109,7 +109,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
             let request = request::post(&collection, &[self.context.field_manager()], &body)
                 .map(request::metadata_only)
                 .map_err(|error| SyncError::Json { what: what(), error })?;
-            self.name_requested(owner, name);
+            self.names().name_requested(owner, name);
             let still_wanted = || self.still_needs(owner, true);
             let error = match self.context.api_for(owner).call_while::<Written>(request, still_wanted).await {
                 Ok(written) => {
@@ -130,7 +130,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
                             return Ok(());
                         }
                         // Created by another client and ended since; the cache has yet to show both.
-                        self.name_had(owner, name);
+                        self.names().name_had(owner, name);
                         self.context.expectations.expect_write(&meta.uid, Pod::RESOURCE, version);
                         return Err(SyncError::Conflict { what: what(), error });
                     }
@@ -166,7 +166,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
 
     pub(super) fn pod_created(&self, owner: &O, name: &str, version: u64) {
         let meta = owner.meta();
-        self.name_had(owner, name);
+        self.names().name_had(owner, name);
         self.context.expectations.expect_write(&meta.uid, Pod::RESOURCE, version);
         self.context.recreate_guard.created(meta, Instant::now());
         self.context.metrics.workloads.pods_created.inc();

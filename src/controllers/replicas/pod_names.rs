@@ -11,13 +11,13 @@ use jiff::SignedDuration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{ReplicaController, ReplicaKind};
+use crate::engine::context::Context;
 use crate::engine::in_doubt_writes::LATEST;
 use crate::engine::owner_memory::Forget;
 use crate::model::{Meta, Pod, Record, Uid};
 use crate::plan::replicaset::names::Sequence;
 use crate::plan::replicaset::used_names::{Between, UsedNames};
-use crate::runtime::store::Change;
+use crate::runtime::store::{Change, Store};
 
 /// The most pods that are remembered as deleted early.
 const MOST_GONE: usize = 1024;
@@ -65,7 +65,19 @@ impl Forget for PodNames {
     }
 }
 
-impl<O: ReplicaKind> ReplicaController<O> {
+/// The used names, with the caches that they are read from.
+pub struct NamedPods<'a, O: Record> {
+    /// The state that all controllers share.
+    pub context: &'a Context,
+    /// The owners of the pods.
+    pub owners: &'a Store<O>,
+    /// The pods.
+    pub pods: &'a Store<Pod>,
+    /// The used names.
+    pub pod_names: &'a PodNames,
+}
+
+impl<O: Record> NamedPods<'_, O> {
     /// The names of an owner's pods.
     pub fn used_names(&self, owner: &impl Record) -> UsedNames {
         self.with_names(owner, |_, known| known.used.clone())
@@ -144,7 +156,7 @@ impl<O: ReplicaKind> ReplicaController<O> {
                 known.doubts_end = Instant::now() + LATEST;
             }
         });
-        self.context.forget_if_gone(&self.owners, meta);
+        self.context.forget_if_gone(self.owners, meta);
     }
 
     fn with_names<R>(&self, owner: &impl Record, look: impl FnOnce(&Sequence, &mut Known) -> R) -> R {

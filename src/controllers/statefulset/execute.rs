@@ -65,6 +65,10 @@ impl StatefulSetController {
         failed: &BTreeSet<Ordinal>,
     ) -> Result<(), SyncError> {
         match write {
+            // An earlier reply may have been late: what belongs to nobody any more is not adopted for one that is gone.
+            Write::AdoptPod(_) | Write::AdoptRevision(_) if !self.may_continue(set) => {
+                Err(SyncError::Overtaken { what: format!("adopting for StatefulSet {}", set.meta.key) })
+            }
             Write::AdoptPod(pod) => self.context.adopt(set, &**pod).await,
             Write::ReleasePod(pod) => self.context.release(set, &**pod).await,
             Write::AdoptRevision(revision) => self.context.adopt(set, &**revision).await,
@@ -285,7 +289,9 @@ impl StatefulSetController {
         let json = |error| SyncError::Json { what: what(), error };
         let (claim, body) = claim_body(set, template, new).map_err(json)?;
         let body = raw(body).map_err(json)?;
-        let request = request::post(collection, &[self.context.field_manager()], &body).map_err(json)?;
+        let request = request::post(collection, &[self.context.field_manager()], &body)
+            .map(request::metadata_only)
+            .map_err(json)?;
         let still_wanted = || self.may_continue(set);
         let (set_name, pod) = (&set.meta.key.name, &new.name);
         let error = match self.context.api_for(set).call_while::<Written>(request, still_wanted).await {
@@ -342,7 +348,9 @@ impl StatefulSetController {
         }
         let collection = Pod::RESOURCE.path(Some(&key.namespace));
         let body = pod_body(set, template, new).and_then(raw).map_err(json)?;
-        let request = request::post(&collection, &[self.context.field_manager()], &body).map_err(json)?;
+        let request = request::post(&collection, &[self.context.field_manager()], &body)
+            .map(request::metadata_only)
+            .map_err(json)?;
         let error = match self.context.api_for(set).call_while::<Written>(request, still_wanted).await {
             Ok(written) => {
                 self.pod_created(set, &new.name, written.resource_version().unwrap_or(0));

@@ -1,0 +1,138 @@
+//! The state of each Job that is kept between syncs: how its pods have failed, and which names its indexes have had.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+use crate::engine::owner_memory::Forget;
+use crate::model::{Job, Pod, Uid};
+use crate::plan::job::JobPods;
+use crate::plan::job::backoff::Record;
+use crate::plan::job::names::of_index;
+
+/// The state of all Jobs, by UID: a Job of the same name that is created anew starts without one.
+#[derive(Debug, Default)]
+pub struct JobMemory(Mutex<BTreeMap<Uid, Known>>);
+
+/// The state of one Job. A sync shares it, and it is copied only if it changes meanwhile.
+#[derive(Debug, Default)]
+struct Known {
+    record: Option<Record>,
+    /// Of each index, the number below which its names were used.
+    marks: Arc<BTreeMap<i32, u32>>,
+    /// Pods whose finalizer we took off, until the cache shows it.
+    untracked: BTreeSet<Uid>,
+    /// Of pods that ended in the future, when that was first seen.
+    ends: BTreeMap<Uid, Timestamp>,
+    /// The generation that an event tells of.
+    noted: Option<i64>,
+}
+
+impl Forget for JobMemory {
+    fn forget(&self, owner: &Uid) {
+        self.0.lock().remove(owner);
+    }
+}
+
+impl JobMemory {
+    /// The failures since the last success, and the marks of the indexes.
+    pub fn of(&self, owner: &Uid) -> (Option<Record>, Arc<BTreeMap<i32, u32>>) {
+        let all = self.0.lock();
+        all.get(owner).map(|known| (known.record, known.marks.clone())).unwrap_or_default()
+    }
+
+    /// Keeps the failures since the last success. A Job without any keeps none.
+    pub fn failures(&self, owner: &Uid, record: Record) {
+        let mut all = self.0.lock();
+        if record != Record::default() || all.contains_key(owner) {
+            all.entry(owner.clone()).or_default().record = Some(record);
+        }
+    }
+
+    /// The finalizer of a pod is off.
+    pub fn untracked(&self, owner: &Uid, pod: &Uid) {
+        self.0.lock().entry(owner.clone()).or_default().untracked.insert(pod.clone());
+    }
+
+    /// Corrects pods of the cache whose finalizers are known to be off, and ends that a clock ahead of ours has written.
+    pub fn correct(&self, owner: &Uid, pods: &mut JobPods, now: Timestamp) {
+        let is_ahead = pods.has_ends_after(now);
+        let mut all = self.0.lock();
+        let is_known =
+            all.get(owner).is_some_and(|known| !known.untracked.is_empty() || !known.ends.is_empty());
+        if !is_known && !is_ahead {
+            return;
+        }
+        let known = all.entry(owner.clone()).or_default();
+        pods.correct_ends(&mut known.ends, now);
+        let tracked: BTreeSet<Uid> = pods.tracked().map(|owned| owned.uid().clone()).collect();
+        known.untracked.retain(|uid| tracked.contains(uid));
+        for owned in &mut pods.owned {
+            owned.is_tracked &= !known.untracked.contains(owned.uid());
+        }
+    }
+
+    /// A pod of an index is gone, or its name is taken: its name is not used again.
+    pub fn name_used(&self, job: &Job, pod: &str, index: i32) {
+        // Few pods of an index are created; a name beyond is none of ours.
+        const FURTHEST: u64 = 1 << 20;
+        let position = of_index(job, index).position(pod).filter(|position| *position < FURTHEST);
+        let Some(next) = position.and_then(|position| u32::try_from(position + 1).ok()) else { return };
+        let mut all = self.0.lock();
+        let marks = &mut all.entry(job.meta.uid.clone()).or_default().marks;
+        let mark = Arc::make_mut(marks).entry(index).or_default();
+        *mark = next.max(*mark);
+    }
+
+    /// The cache shows that a pod of the Job is gone.
+    pub fn pod_gone(&self, job: &Job, pod: &Pod) {
+        let index = pod.job.as_ref().and_then(|part| part.index).filter(|_| job.is_indexed());
+        // A finished Job creates no more.
+        if let Some(index) = index.filter(|_| !job.is_finished()) {
+            self.name_used(job, &pod.meta.key.name, index);
+        }
+    }
+
+    /// Whether an event about this generation is due: it is recorded once.
+    pub fn is_news(&self, owner: &Uid, generation: i64) -> bool {
+        let mut all = self.0.lock();
+        all.entry(owner.clone()).or_default().noted.replace(generation) != Some(generation)
+    }
+
+    /// Whether no state is kept.
+    pub fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Interner, Record as _};
+
+    #[test]
+    fn the_name_of_a_pod_that_is_gone_is_below_the_mark_of_its_index() {
+        let json = r#"{"metadata":{"name":"j","namespace":"shop","uid":"u","resourceVersion":"1"},
+            "spec":{"completionMode":"Indexed","completions":3}}"#;
+        let job = Job::decode(json, &mut Interner::default()).unwrap();
+        let memory = JobMemory::default();
+        let name = |position| of_index(&job, 2).name(position);
+        for gone in [name(1), name(0), "j-2-other".into(), of_index(&job, 1).name(7)] {
+            memory.name_used(&job, &gone, 2);
+        }
+        assert_eq!(*memory.of(&job.meta.uid).1, [(2, 2)].into());
+        memory.forget(&job.meta.uid);
+        assert!(memory.is_empty());
+    }
+
+    #[test]
+    fn an_event_is_recorded_once_for_a_generation() {
+        let (memory, owner) = (JobMemory::default(), Uid::new("u"));
+        assert_eq!(
+            [1, 1, 2, 2].map(|generation| memory.is_news(&owner, generation)),
+            [true, false, true, false]
+        );
+    }
+}
