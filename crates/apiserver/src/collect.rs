@@ -11,12 +11,14 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use http::{Method, Request};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::kinds::Kind;
+use super::kinds::{Kind, Subresource};
 use super::object::{Object, set_meta, strings};
 use super::request::{self, Verb};
 use super::server::Server;
+use super::store::Key;
 
 /// Keeps an object until nothing blocks its deletion.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
@@ -30,20 +32,41 @@ const EVENT: &str = "Event";
 /// Carries out a request of the server itself.
 type CarryOut = fn(&Arc<Server>, Request<Vec<u8>>);
 
-/// Whether an object may have to be collected or a namespace to be finalized after this request, unlike before.
-pub(crate) fn concerns(request: &request::Request) -> bool {
+/// Whether an object may have to be collected or a namespace to be finalized after this request, unlike before. A sweep
+/// reads all objects, so the pods that a controller creates must not cause one each.
+pub(crate) fn concerns(server: &Server, request: &request::Request) -> bool {
     let place = &request.place;
     let is_a_definition = place.kind.storage() == "CustomResourceDefinition";
-    let has_owners = || request.body.windows(15).any(|part| part == b"ownerReferences");
     match request.verb {
         Verb::Get | Verb::List | Verb::Watch => false,
         _ if [EVENT, "Lease"].contains(&place.kind.storage()) => false,
-        Verb::Create if place.subresource.is_none() => is_a_definition || has_owners(),
-        Verb::Create | Verb::Delete | Verb::DeleteCollection => true,
-        Verb::Update | Verb::Patch => {
-            place.subresource.is_none_or(|sub| sub == super::kinds::Subresource::Finalize)
-        }
+        Verb::Create if place.subresource.is_none() => is_a_definition || !has_solid_owners(server, request),
+        Verb::Create => place.subresource == Some(Subresource::Eviction),
+        Verb::Delete | Verb::DeleteCollection => true,
+        Verb::Update | Verb::Patch => place.subresource.is_none_or(|sub| sub == Subresource::Finalize),
     }
+}
+
+/// Whether all owners of a new object exist, and none of them is being deleted.
+fn has_solid_owners(server: &Server, request: &request::Request) -> bool {
+    #[derive(Deserialize)]
+    struct Created {
+        metadata: ObjectMeta,
+    }
+    let names_owners = request.body.windows(15).any(|part| part == b"ownerReferences");
+    let owners = || serde_json::from_slice::<Created>(&request.body).ok()?.metadata.owner_references;
+    let is_solid = |reference: &OwnerReference| {
+        let kind = server.registry.read().rows().find(|kind| is_kind_of(kind, reference));
+        let owner = kind.and_then(|kind| {
+            let namespace = if kind.namespaced { request.place.namespace.as_str() } else { "" };
+            server.store.get(kind.storage(), &Key::new(namespace, &reference.name))
+        });
+        let meta = owner.and_then(|owner| serde_json::from_str::<ObjectMeta>(owner.metadata()).ok());
+        meta.is_some_and(|meta| {
+            meta.uid.as_ref() == Some(&reference.uid) && meta.deletion_timestamp.is_none()
+        })
+    };
+    !names_owners || owners().is_some_and(|owners| owners.iter().all(is_solid))
 }
 
 /// Sweeps after the time of the options, if they have one.

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::kinds::{Kind, Subresource};
 use super::registry::Registry;
+use super::request::METRICS;
 
 /// `/version`. The version is one that clients parse as semantic and read as 1.36.
 pub(crate) fn version() -> Value {
@@ -38,6 +39,25 @@ pub(crate) fn groups(registry: &Registry) -> Value {
     let groups: Vec<Value> =
         registry.groups().iter().filter(|(group, _)| !group.is_empty()).map(group_entry).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+}
+
+/// `/apis` of either form with the group of metrics, unless it is there.
+pub(crate) fn with_metrics(mut groups: Value) -> Value {
+    for (list, entry) in [
+        ("groups", group_entry(&(METRICS, vec!["v1beta1"]))),
+        (
+            "items",
+            json!({"metadata": {"name": METRICS}, "versions": [{"version": "v1beta1", "resources": []}]}),
+        ),
+    ] {
+        let is_one = |group: &Value| group["name"] == METRICS || group["metadata"]["name"] == METRICS;
+        if let Some(all) = groups[list].as_array_mut()
+            && !all.iter().any(is_one)
+        {
+            all.push(entry);
+        }
+    }
+    groups
 }
 
 /// `/apis/<group>`

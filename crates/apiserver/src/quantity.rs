@@ -112,6 +112,20 @@ impl Quantity {
         self.nanos == 0
     }
 
+    /// The same, rounded up to thousandths.
+    pub fn in_thousandths(mut self) -> Quantity {
+        const MILLI: i128 = NANOS / 1000;
+        if self.nanos % MILLI != 0 {
+            self.nanos = (self.nanos.div_euclid(MILLI) + 1) * MILLI;
+        }
+        self
+    }
+
+    /// Whether it is some whole number, but not zero or less, of pages of a size.
+    pub fn is_multiple_of(&self, page: Quantity) -> bool {
+        self.nanos > 0 && page.nanos > 0 && self.nanos % page.nanos == 0
+    }
+
     /// Whether the value is a whole number, as extended resources must be.
     pub fn is_integer(&self) -> bool {
         self.nanos % NANOS == 0

@@ -58,6 +58,8 @@ pub(crate) enum Document {
     CoreVersions,
     /// `/apis`
     Groups,
+    /// `/apis` as `kubectl top` is shown it: it asks for usage only if the group is listed, and so learns why there is none.
+    GroupsWithMetrics,
     /// `/apis/<group>`
     Group(String),
     /// `/api/v1` and `/apis/<group>/<version>`
@@ -109,6 +111,9 @@ impl Request {
     }
 }
 
+/// The group of the usage of nodes and pods, which nothing serves here.
+pub(crate) const METRICS: &str = "metrics.k8s.io";
+
 /// Where `path` leads, if anywhere.
 pub(crate) fn resolve(path: &str, registry: &Registry) -> Result<Target, Failure> {
     let segments: Vec<String> = path.split('/').filter(|segment| !segment.is_empty()).map(decode).collect();
@@ -145,7 +150,12 @@ fn place(registry: &Registry, group: &str, version: &str, rest: &[&str]) -> Resu
         [plural, name, sub] => ("", *plural, *name, *sub),
         _ => return Err(Failure::unknown_path()),
     };
-    let kind = registry.find(group, version, plural).ok_or_else(Failure::unknown_path)?;
+    let kind = registry.find(group, version, plural).ok_or_else(|| match (group, plural) {
+        (METRICS, "nodes" | "pods") => {
+            Failure::simulated("there is no process whose usage could be measured")
+        }
+        _ => Failure::unknown_path(),
+    })?;
     let fits = match (kind.namespaced, namespace.is_empty()) {
         (true, true) => name.is_empty(),
         (scoped, absent) => scoped != absent,

@@ -20,6 +20,8 @@ pub(crate) struct Failure {
     continue_token: Option<String>,
     /// Whether what is missing is about to be made, so that a request waits for it.
     pub(crate) is_premature: bool,
+    /// Warnings about the body of a request that was refused later.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Failure {
@@ -31,7 +33,14 @@ impl Failure {
             details: None,
             continue_token: None,
             is_premature: false,
+            warnings: Vec::new(),
         }
+    }
+
+    /// With the warnings about the body of the request.
+    pub(crate) fn with_warnings(mut self, warnings: &[String]) -> Self {
+        self.warnings = warnings.to_vec();
+        self
     }
 
     fn about(mut self, kind: &Kind, name: &str) -> Self {
@@ -173,6 +182,12 @@ impl Failure {
     pub(crate) fn unknown_path() -> Self {
         Self::new(404, "NotFound", "the server could not find the requested resource")
             .detail("causes", json!([]))
+    }
+
+    /// For requests that only a process could answer.
+    pub(crate) fn simulated(what: &str) -> Self {
+        let message = format!("the containers of this API server are simulated: {what}");
+        Self::new(501, "NotImplemented", message)
     }
 
     pub(crate) fn method_not_allowed() -> Self {

@@ -100,7 +100,24 @@ pub(crate) fn check_custom(
 ///
 /// # Errors
 /// As [`check`].
-pub fn check_value(api_version: &str, kind: &str, mut object: Value) -> Result<Checked, String> {
+pub fn check_value(api_version: &str, kind: &str, object: Value) -> Result<Checked, String> {
+    let (mut object, surplus) = decoded(api_version, kind, object)?;
+    let unknown = remove_surplus(&mut object, surplus);
+    Ok(Checked { object, unknown, duplicates: Vec::new() })
+}
+
+/// The same for a configuration that is applied, which keeps what Go leaves out where it is empty: `rules: []` takes the
+/// rules of other owners away.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn check_applied(api_version: &str, kind: &str, object: Value) -> Result<Checked, String> {
+    let (mut object, surplus) = decoded(api_version, kind, object)?;
+    let unknown = remove_surplus(&mut object, Surplus { empty: Vec::new(), ..surplus });
+    Ok(Checked { object, unknown, duplicates: Vec::new() })
+}
+
+fn decoded(api_version: &str, kind: &str, mut object: Value) -> Result<(Value, Surplus), String> {
     let Some(map) = object.as_object_mut() else {
         return Err(format!("couldn't decode a {kind}: the body is not a JSON object"));
     };
@@ -126,6 +143,16 @@ pub fn check_value(api_version: &str, kind: &str, mut object: Value) -> Result<C
         Nulls::Absent | Nulls::PlainSelector => None,
     };
     prune_nulls(&mut object, false);
+    // Go reads base 64 that is broken into lines, as `base64` prints it.
+    for field in ["binaryData", "data"].into_iter().filter(|field| *field == "binaryData" || kind == "Secret")
+    {
+        let values = object.get_mut(field).and_then(Value::as_object_mut);
+        for value in values.into_iter().flat_map(|map| map.values_mut()) {
+            if let Some(joined) = value.as_str().filter(|text| text.contains(['\r', '\n'])) {
+                *value = joined.replace(['\r', '\n'], "").into();
+            }
+        }
+    }
     canonical::rewrite(&mut object, &mut Vec::new())?;
     if let (Some((field, mut value)), Some(map)) =
         (aside.filter(|aside| !aside.1.is_null()), object.as_object_mut())
@@ -141,8 +168,7 @@ pub fn check_value(api_version: &str, kind: &str, mut object: Value) -> Result<C
         map.insert(field.to_owned(), value);
     }
     let surplus = decode(&object)?;
-    let unknown = remove_surplus(&mut object, surplus);
-    Ok(Checked { object, unknown, duplicates: Vec::new() })
+    Ok((object, surplus))
 }
 
 /// Returns the sentences about the unknown fields among them.
@@ -226,8 +252,8 @@ fn at<'a>(object: &'a mut Value, path: &[Segment]) -> Option<&'a mut Value> {
     })
 }
 
-/// Go decodes `null` into the zero value: a field that is absent, a string that is empty. Items of lists stay: their type
-/// decides.
+/// Go decodes `null` into the zero value: a field that is absent, a string that is empty, an amount of 0. Items of lists
+/// stay: their type decides.
 fn prune_nulls(value: &mut Value, string_map: bool) {
     match value {
         Value::Object(map) if string_map => {
@@ -238,6 +264,12 @@ fn prune_nulls(value: &mut Value, string_map: bool) {
         Value::Object(map) => {
             map.retain(|_, value| !value.is_null());
             for (key, value) in map {
+                if let Value::Object(amounts) = value
+                    && matches!(key.as_str(), "limits" | "requests" | "hard" | "capacity" | "allocatable")
+                {
+                    let nulls = amounts.values_mut().filter(|amount| amount.is_null());
+                    nulls.for_each(|amount| *amount = Value::String("0".to_owned()));
+                }
                 prune_nulls(value, is_string_map(key));
             }
         }

@@ -67,12 +67,15 @@ fn split(text: &str) -> impl Iterator<Item = Result<(u64, &str), String>> {
                     return Some(Err(format!("{problem} at line {lines_before}")));
                 }
                 let part = &rest[..end];
+                // Where files were joined, each can begin with a byte order mark.
+                let part = part.strip_prefix('\u{feff}').unwrap_or(part);
                 rest = &rest[end + line.len()..];
                 return Some(Ok((start, part)));
             }
             end += line.len();
         }
-        (!rest.is_empty()).then(|| Ok((start, std::mem::take(&mut rest))))
+        let last = std::mem::take(&mut rest);
+        (!last.is_empty()).then(|| Ok((start, last.strip_prefix('\u{feff}').unwrap_or(last))))
     })
 }
 
@@ -450,6 +453,14 @@ mod tests {
         assert_eq!(documents, [json!({"a": 1}), Value::Null, json!({"b": 2})]);
         assert!(values(yaml("# nothing\n")).iter().all(Value::is_null));
         assert!(values(yaml("")).iter().all(Value::is_null));
+    }
+
+    #[test]
+    fn each_document_may_begin_with_a_byte_order_mark() {
+        assert_eq!(
+            values(yaml("a: 1\n---\n\u{feff}b: 2\n---\n\u{feff}c: 3\n")),
+            [json!({"a": 1}), json!({"b": 2}), json!({"c": 3})]
+        );
     }
 
     #[test]

@@ -189,6 +189,7 @@ fn count(range: Range, number: usize, value: &Value, path: &str, what: &str, err
         errors.invalid(path, value.clone(), format!("{path} in body should have at least {least} {what}"));
     }
     if let Some(most) = range.most.filter(|most| number > *most) {
+        let what = if most == 1 && what == "items" { "item" } else { what };
         let detail = format!("Too many: {number}: must have at most {most} {what}");
         errors.push(path, "FieldValueTooMany", detail);
     }

@@ -13,6 +13,9 @@ use crate::validate::{Errors, names};
 /// Holds a deleted definition until its objects are gone.
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
+const NO_PATH: &str = "must be a simple json path starting with .";
+const COLUMN_FORMATS: [&str; 8] =
+    ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 
 /// Fills in the names that follow from others, and the strategy of conversion.
@@ -39,38 +42,84 @@ pub(crate) fn new_status(_context: &StrategyContext<'_>, definition: &mut Value)
 
 /// Adds what is wrong with a new definition.
 pub(crate) fn validate(definition: &Value, errors: &mut Errors) {
+    validate_spec(definition, errors);
+    if storage_version(&definition["spec"]).is_empty() {
+        let why = "must have at least one stored version";
+        errors.invalid("status.storedVersions", Value::Null, why);
+    }
+    approval(definition, errors);
+}
+
+fn validate_spec(definition: &Value, errors: &mut Errors) {
     let spec = &definition["spec"];
     let (group, plural) = (text(spec, "group"), text(&spec["names"], "plural"));
-    let (name, wanted) = (text(&definition["metadata"], "name"), format!("{plural}.{group}"));
-    if name != wanted {
-        errors.invalid(
-            "metadata.name",
-            name,
-            format!("must be spec.names.plural+\".\"+spec.group: {wanted:?}"),
-        );
+    let name = text(&definition["metadata"], "name");
+    if name != format!("{plural}.{group}") {
+        errors.invalid("metadata.name", name, "must be spec.names.plural+\".\"+spec.group");
     }
+    let wrong = names::dns1123_subdomain(group);
     if group.is_empty() {
         errors.required("spec.group", "");
+    } else if !wrong.is_empty() {
+        errors.invalid("spec.group", group, wrong.join(","));
     } else if !group.contains('.') {
         errors.invalid("spec.group", group, "should be a domain with at least one dot");
-    } else {
-        errors.each_invalid("spec.group", group, names::dns1123_subdomain(group));
     }
-    if !["Cluster", "Namespaced"].contains(&text(spec, "scope")) {
-        errors.not_supported("spec.scope", text(spec, "scope"), &["Cluster", "Namespaced"]);
+    one_of("spec.scope", text(spec, "scope"), &["Cluster", "Namespaced"], errors);
+    versions(spec, errors);
+    own_names(&spec["names"], errors);
+    common_parts(spec, errors);
+    if spec["conversion"].is_object() {
+        conversion(&spec["conversion"], errors);
     }
     if spec["preserveUnknownFields"] == true {
-        let why = "must be false; use x-kubernetes-preserve-unknown-fields in the schema instead";
+        let why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema \
+                   instead";
         errors.invalid("spec.preserveUnknownFields", true, why);
     }
-    conversion(&spec["conversion"], errors);
-    own_names(&spec["names"], errors);
-    versions(spec, errors);
+}
+
+fn one_of(field: &str, value: &str, supported: &[&str], errors: &mut Errors) {
+    match value {
+        "" => errors.required(field, ""),
+        value if !supported.contains(&value) => errors.not_supported(field, value, supported),
+        _ => {}
+    }
+}
+
+/// Groups of the Kubernetes community are for approved definitions only
+/// (<https://github.com/kubernetes/enhancements/pull/1111>).
+fn approval(definition: &Value, errors: &mut Errors) {
+    const ANNOTATION: &str = "api-approved.kubernetes.io";
+    let group = text(&definition["spec"], "group");
+    let is_protected = ["k8s.io", "kubernetes.io"]
+        .iter()
+        .any(|domain| group.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')));
+    let given = &definition["metadata"]["annotations"][ANNOTATION];
+    let value = given.as_str().unwrap_or_default();
+    let is_address =
+        value.split_once("://").is_some_and(|(scheme, host)| !scheme.is_empty() && !host.is_empty());
+    if !is_protected || is_address || value.starts_with("unapproved") {
+        return;
+    }
+    let field = format!("metadata.annotations[{ANNOTATION}]");
+    if given.is_null() {
+        let why = format!(
+            "protected groups must have approval annotation {ANNOTATION:?}, see \
+             https://github.com/kubernetes/enhancements/pull/1111"
+        );
+        return errors.required(&field, &why);
+    }
+    let why = format!(
+        "protected groups must have approval annotation {ANNOTATION:?} with either a URL or a reason starting with \
+         \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111"
+    );
+    errors.invalid(&field, value, why);
 }
 
 /// Adds what is wrong with replacing `old` by `new`.
 pub(crate) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
-    validate(new, errors);
+    validate_spec(new, errors);
     // Names can be changed until they are accepted.
     let is_established = is_true(&old["status"], "Established");
     errors.immutable("spec.group", &new["spec"]["group"], &old["spec"]["group"]);
@@ -90,19 +139,33 @@ pub(crate) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
 }
 
 fn conversion(conversion: &Value, errors: &mut Errors) {
+    const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
     let webhook = &conversion["webhook"];
-    match text(conversion, "strategy") {
-        "None" => {}
-        "Webhook" => {
-            if webhook["clientConfig"].is_null() {
-                let why = "required when strategy is set to Webhook";
-                errors.required("spec.conversion.webhookClientConfig", why);
-            }
-            if webhook["conversionReviewVersions"].as_array().is_none_or(Vec::is_empty) {
-                errors.required("spec.conversion.conversionReviewVersions", "");
-            }
+    let (client, field) = (&webhook["clientConfig"], "spec.conversion.webhookClientConfig");
+    let (reviews, versions) =
+        (&webhook["conversionReviewVersions"], "spec.conversion.conversionReviewVersions");
+    let reviewed = reviews.as_array().map(Vec::as_slice).unwrap_or_default();
+    one_of("spec.conversion.strategy", text(conversion, "strategy"), &["None", "Webhook"], errors);
+    if conversion["strategy"] != "Webhook" {
+        let why = "should not be set when strategy is not set to Webhook";
+        if !client.is_null() {
+            errors.forbidden(field, why);
         }
-        other => errors.not_supported("spec.conversion.strategy", other, &["None", "Webhook"]),
+        if !reviewed.is_empty() {
+            errors.forbidden(versions, why);
+        }
+        return;
+    }
+    if client.is_null() {
+        errors.required(field, "required when strategy is set to Webhook");
+    } else if client["url"].is_null() == client["service"].is_null() {
+        errors.required(field, "exactly one of url or service is required");
+    }
+    if reviewed.is_empty() {
+        errors.required(versions, "");
+    } else if !reviewed.iter().any(|version| REVIEWS.iter().any(|known| version == known)) {
+        let why = format!("must include at least one of {}", REVIEWS.join(", "));
+        errors.invalid(versions, reviews.clone(), why);
     }
 }
 
@@ -112,19 +175,25 @@ fn version_names(spec: &Value) -> Vec<String> {
 }
 
 fn own_names(names: &Value, errors: &mut Errors) {
-    for (field, is_kind) in [("plural", false), ("singular", false), ("kind", true), ("listKind", true)] {
-        let path = format!("spec.names.{field}");
-        match text(names, field) {
-            "" => errors.required(&path, ""),
-            name if is_kind => errors.each_invalid(&path, name, names::dns1035_label(&name.to_lowercase())),
-            name => errors.each_invalid(&path, name, names::dns1035_label(name)),
+    const FIELDS: [&str; 4] = ["plural", "singular", "kind", "listKind"];
+    for field in FIELDS.iter().filter(|field| text(names, field).is_empty()) {
+        errors.required(&format!("spec.names.{field}"), "");
+    }
+    for field in FIELDS.iter().filter(|field| !text(names, field).is_empty()) {
+        let name = text(names, field);
+        let is_kind = field.to_lowercase().ends_with("kind");
+        let wrong = names::dns1035_label(&if is_kind { name.to_lowercase() } else { name.to_owned() });
+        if !wrong.is_empty() {
+            let before = if is_kind { "may have mixed case, but should otherwise match: " } else { "" };
+            errors.invalid(&format!("spec.names.{field}"), name, format!("{before}{}", wrong.join(",")));
         }
     }
-    for field in ["shortNames", "categories"] {
+    let each = |field: &str, errors: &mut Errors| {
         for (index, name) in texts(&names[field]).iter().enumerate() {
             errors.each_invalid(&format!("spec.names.{field}[{index}]"), name, names::dns1035_label(name));
         }
-    }
+    };
+    each("shortNames", errors);
     if !text(names, "kind").is_empty() && names["kind"] == names["listKind"] {
         errors.invalid(
             "spec.names.listKind",
@@ -132,52 +201,108 @@ fn own_names(names: &Value, errors: &mut Errors) {
             "kind and listKind may not be the same",
         );
     }
+    each("categories", errors);
 }
 
 fn versions(spec: &Value, errors: &mut Errors) {
     let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let stored = versions.iter().filter(|version| version["storage"] == true).count();
-    if stored != 1 {
-        let why = "must have exactly one version marked as storage version";
-        errors.invalid("spec.versions", version_names(spec), why);
+    for (index, version) in versions.iter().enumerate() {
+        if !version["schema"]["openAPIV3Schema"].is_object() {
+            errors.required(&format!("spec.versions[{index}].schema.openAPIV3Schema"), "");
+        }
     }
     for (index, version) in versions.iter().enumerate() {
-        let path = format!("spec.versions[{index}]");
-        let name = text(version, "name");
+        let (path, name) = (format!("spec.versions[{index}]"), text(version, "name"));
         errors.each_invalid(&format!("{path}.name"), name, names::dns1035_label(name));
-        if versions.iter().take(index).any(|other| text(other, "name") == name) {
-            errors.duplicate(&format!("{path}.name"), name);
-        }
-        if !version["schema"]["openAPIV3Schema"].is_object() {
-            errors.required(&format!("{path}.schema.openAPIV3Schema"), "schemas are required");
+        for (field, _) in PARTS.iter().filter(|(field, _)| !is_common(versions, field)) {
+            part(field, version, &format!("{path}.{field}"), errors);
         }
     }
-    for (path, version) in places(versions, "schema", "validation") {
-        let schema = &version["schema"]["openAPIV3Schema"];
-        if schema.is_object() {
-            Schema::parse(schema, &format!("{path}.openAPIV3Schema"), errors);
-        }
+    let names = version_names(spec);
+    if names.iter().enumerate().any(|(index, name)| names.iter().take(index).any(|other| other == name)) {
+        errors.invalid_shown("spec.versions", &shown(versions), "must contain unique version names");
     }
-    for (path, version) in places(versions, "additionalPrinterColumns", "additionalPrinterColumns") {
-        columns(version, &path, errors);
-    }
-    for (path, version) in places(versions, "subresources", "subresources") {
-        scale(&version["subresources"]["scale"], &format!("{path}.scale"), errors);
+    if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
+        let why = "must have exactly one version marked as storage version";
+        errors.invalid_shown("spec.versions", &shown(versions), why);
     }
 }
 
-/// The places of a field of the versions. One that is the same in all stands beside the versions, as a server has it.
-fn places<'a>(
-    versions: &'a [Value],
-    field: &'a str,
-    common: &'a str,
-) -> impl Iterator<Item = (String, &'a Value)> {
-    let is_common = versions.windows(2).all(|pair| pair[0][field] == pair[1][field]);
-    let each = versions.iter().enumerate().take(if is_common { 1 } else { usize::MAX });
-    each.map(move |(index, version)| match is_common {
-        true => (format!("spec.{common}"), version),
-        false => (format!("spec.versions[{index}].{field}"), version),
-    })
+/// The parts of a version, with their names where they stand beside the versions because they are the same in all.
+const PARTS: [(&str, &str); 4] = [
+    ("schema", "validation"),
+    ("subresources", "subresources"),
+    ("additionalPrinterColumns", "additionalPrinterColumns"),
+    ("selectableFields", "selectableFields"),
+];
+
+fn is_common(versions: &[Value], field: &str) -> bool {
+    versions.windows(2).all(|pair| pair[0][field] == pair[1][field])
+}
+
+fn common_parts(spec: &Value, errors: &mut Errors) {
+    let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let Some(first) = versions.first() else { return };
+    for (field, common) in PARTS.iter().filter(|(field, _)| is_common(versions, field)) {
+        part(field, first, &format!("spec.{common}"), errors);
+    }
+}
+
+fn part(field: &str, version: &Value, path: &str, errors: &mut Errors) {
+    match field {
+        "schema" => {
+            let schema = &version["schema"]["openAPIV3Schema"];
+            if schema.is_object() {
+                Schema::parse(schema, &format!("{path}.openAPIV3Schema"), errors);
+            }
+        }
+        "subresources" => scale(&version["subresources"]["scale"], &format!("{path}.scale"), errors),
+        "additionalPrinterColumns" => columns(version, path, errors),
+        _ => selectable(version, path, errors),
+    }
+}
+
+/// The versions as Go's internal type has them. What is not the same in all of them stands there, too, and not here.
+fn shown(versions: &[Value]) -> String {
+    if versions.is_empty() {
+        return "null".to_owned();
+    }
+    let each = versions.iter().map(|version| {
+        let flag = |field: &str| version[field] == true;
+        format!(
+            "{{\"Name\":{:?},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":{},\"Schema\":null,\
+             \"Subresources\":null,\"AdditionalPrinterColumns\":null,\"SelectableFields\":null}}",
+            text(version, "name"),
+            flag("served"),
+            flag("storage"),
+            flag("deprecated"),
+            version["deprecationWarning"],
+        )
+    });
+    format!("[{}]", each.collect::<Vec<_>>().join(","))
+}
+
+/// Fields by which objects can be selected: of the schema, and plain values.
+fn selectable(version: &Value, path: &str, errors: &mut Errors) {
+    let fields = version["selectableFields"].as_array().into_iter().flatten();
+    for (index, field) in fields.enumerate() {
+        let (found, path) = (text(field, "jsonPath"), format!("{path}[{index}].jsonPath"));
+        if found.is_empty() {
+            errors.required(&path, "");
+            continue;
+        }
+        let mut at = &version["schema"]["openAPIV3Schema"];
+        for part in found.trim_start_matches('.').split('.') {
+            at = &at["properties"][part];
+        }
+        if at.is_null() {
+            errors.invalid(&path, found, "is an invalid path: does not refer to a valid field");
+        } else if !["string", "boolean", "integer"].contains(&text(at, "type")) {
+            let why = "must point to a field of type string, boolean or integer. Enum string fields and strings with \
+                       formats are allowed.";
+            errors.invalid(&path, found, why);
+        }
+    }
 }
 
 fn columns(version: &Value, path: &str, errors: &mut Errors) {
@@ -187,11 +312,26 @@ fn columns(version: &Value, path: &str, errors: &mut Errors) {
         if text(column, "name").is_empty() {
             errors.required(&format!("{path}.name"), "");
         }
-        if !COLUMN_TYPES.contains(&text(column, "type")) {
-            errors.not_supported(&format!("{path}.type"), text(column, "type"), &COLUMN_TYPES);
+        let known = format!("must be one of {}", COLUMN_TYPES.join(","));
+        match text(column, "type") {
+            "" => errors.required(&format!("{path}.type"), &known),
+            kind if !COLUMN_TYPES.contains(&kind) => errors.invalid(&format!("{path}.type"), kind, known),
+            _ => {}
         }
-        if let Err(why) = Path::parse(text(column, "jsonPath")) {
-            errors.invalid(&format!("{path}.jsonPath"), text(column, "jsonPath"), why);
+        let format = text(column, "format");
+        if !format.is_empty() && !COLUMN_FORMATS.contains(&format) {
+            let why = format!("must be one of {}", COLUMN_FORMATS.join(","));
+            errors.invalid(&format!("{path}.format"), format, why);
+        }
+        let (found, path) = (text(column, "jsonPath"), format!("{path}.JSONPath"));
+        match found {
+            "" => errors.required(&path, ""),
+            found if !found.starts_with('.') => errors.invalid(&path, found, NO_PATH),
+            found => {
+                if let Err(why) = Path::parse(found) {
+                    errors.invalid(&path, found, why);
+                }
+            }
         }
     }
 }
@@ -205,14 +345,18 @@ fn scale(scale: &Value, path: &str, errors: &mut Errors) {
         ("statusReplicasPath", &["status"]),
         ("labelSelectorPath", &["spec", "status"]),
     ] {
-        let found = text(scale, field);
-        if found.is_empty() && field == "labelSelectorPath" {
-            continue;
-        }
+        let (found, path) = (text(scale, field), format!("{path}.{field}"));
         let fits = |path: &Path| allowed.iter().any(|first| path.begins_with(first));
-        if !Path::parse(found).is_ok_and(|path| fits(&path)) {
-            let why = format!("must be a path of fields under .{}", allowed.join(" or ."));
-            errors.invalid(&format!("{path}.{field}"), found, why);
+        if found.is_empty() {
+            if field != "labelSelectorPath" {
+                errors.required(&path, "");
+            }
+        } else if !found.starts_with('.') {
+            errors.invalid(&path, found, NO_PATH);
+        } else if !Path::parse(found).is_ok_and(|path| fits(&path)) {
+            let either = if allowed.len() > 1 { "either " } else { "" };
+            let why = format!("should be a json path under {either}.{}", allowed.join(" or ."));
+            errors.invalid(&path, found, why);
         }
     }
 }

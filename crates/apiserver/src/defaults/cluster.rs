@@ -37,6 +37,7 @@ pub(crate) fn ingress_class(object: &mut Object) {
 
 pub(crate) fn network_policy(object: &mut Object) {
     let Some(spec) = ensure(object, "spec") else { return };
+    ensure(spec, "podSelector");
     let is_empty = |list: Option<&Value>| list.and_then(Value::as_array).is_none_or(Vec::is_empty);
     if is_empty(spec.get("policyTypes")) {
         let types: &[&str] = if is_empty(spec.get("egress")) { &["Ingress"] } else { &["Ingress", "Egress"] };
@@ -85,6 +86,7 @@ pub(crate) fn volume_attachment(object: &mut Object) {
 
 pub(crate) fn priority_class(object: &mut Object) {
     fill(object, "preemptionPolicy", "PreemptLowerPriority");
+    fill(object, "value", 0);
 }
 
 pub(crate) fn validating_webhooks(object: &mut Object) {

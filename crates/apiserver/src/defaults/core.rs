@@ -5,16 +5,56 @@ use serde_json::{Value, json};
 use super::fields::{Object, child, ensure, fill, objects};
 
 pub(crate) fn node(object: &mut Object) {
-    ensure(object, "spec");
-    if let Some(status) = ensure(object, "status")
-        && let Some(capacity) = status.get("capacity").cloned()
-    {
+    /// Structs in Go, which are never absent.
+    const INFO: [&str; 10] = [
+        "architecture",
+        "bootID",
+        "containerRuntimeVersion",
+        "kernelVersion",
+        "kubeProxyVersion",
+        "kubeletVersion",
+        "machineID",
+        "operatingSystem",
+        "osImage",
+        "systemUUID",
+    ];
+    if let Some(spec) = ensure(object, "spec") {
+        // It was how a kubelet got its configuration; nothing keeps it since 1.24.
+        spec.remove("configSource");
+        if let Some(range) = spec.get("podCIDR").filter(|range| *range != "").cloned() {
+            fill(spec, "podCIDRs", json!([range]));
+        }
+    }
+    let Some(status) = ensure(object, "status") else { return };
+    if let Some(capacity) = status.get("capacity").cloned() {
         fill(status, "allocatable", capacity);
+    }
+    if let Some(endpoint) =
+        ensure(status, "daemonEndpoints").and_then(|endpoints| ensure(endpoints, "kubeletEndpoint"))
+    {
+        fill(endpoint, "Port", 0);
+    }
+    if let Some(info) = ensure(status, "nodeInfo") {
+        INFO.iter().for_each(|field| fill(info, field, ""));
+    }
+}
+
+/// An event of `v1`: what is a struct or has no tag in Go is never absent.
+pub(crate) fn event(object: &mut Object) {
+    for field in ["involvedObject", "source"] {
+        ensure(object, field);
+    }
+    for field in ["reportingComponent", "reportingInstance"] {
+        fill(object, field, "");
     }
 }
 
 pub(crate) fn limit_range(object: &mut Object) {
     if let Some(spec) = child(object, "spec") {
+        // Protobuf, in which a server stores it, does not tell an empty list from none.
+        if spec.get("limits").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+            spec.remove("limits");
+        }
         objects(spec, "limits").for_each(crate::admission::limit_range::fill_item);
     }
 }
@@ -30,6 +70,17 @@ pub(crate) fn volume(object: &mut Object) {
 pub(crate) fn claim(object: &mut Object) {
     claim_template(object);
     if let Some(spec) = child(object, "spec") {
+        // A source of another kind can only stand in the newer field.
+        let is_known = |source: &Value| {
+            let text = |field: &str| source[field].as_str().unwrap_or_default();
+            matches!(
+                (text("apiGroup"), text("kind")),
+                ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot")
+            )
+        };
+        if spec.get("dataSource").is_some_and(|source| !is_known(source)) {
+            spec.remove("dataSource");
+        }
         for (given, other) in [("dataSource", "dataSourceRef"), ("dataSourceRef", "dataSource")] {
             let is_elsewhere =
                 |source: &Value| source["namespace"].as_str().is_some_and(|name| !name.is_empty());

@@ -10,7 +10,7 @@ pub(super) fn tag(image: &str) -> Option<&str> {
     let path = match name.split_once('/') {
         Some((first, rest)) if is_registry(first) => {
             let is_host = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
-            first.chars().all(is_host).then_some(rest)?
+            (first.chars().all(is_host) && !first.contains("..")).then_some(rest)?
         }
         _ => name,
     };

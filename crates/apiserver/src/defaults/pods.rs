@@ -11,6 +11,9 @@ pub(crate) fn pod(object: &mut Object) {
         pod_spec(spec);
         // The rest is for pods alone: in a template it would change the template's hash.
         fill(spec, "enableServiceLinks", true);
+        if let Some(resources) = child(spec, "resources") {
+            limits_as_requests(resources);
+        }
         let host_network = spec.get("hostNetwork").is_some_and(|host| *host == true);
         for list in ["containers", "initContainers"] {
             for container in objects(spec, list) {
@@ -104,7 +107,12 @@ fn pull_policy(image: &str) -> &'static str {
 }
 
 fn requests_from_limits(container: &mut Object) {
-    let Some(resources) = child(container, "resources") else { return };
+    if let Some(resources) = child(container, "resources") {
+        limits_as_requests(resources);
+    }
+}
+
+fn limits_as_requests(resources: &mut Object) {
     let Some(Value::Object(limits)) = resources.get("limits").cloned() else { return };
     if let Some(requests) = ensure(resources, "requests") {
         for (name, limit) in limits {

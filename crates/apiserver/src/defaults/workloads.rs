@@ -21,6 +21,11 @@ pub(crate) fn daemon_set(object: &mut Object) {
                 fill(rolling, "maxUnavailable", 1);
                 fill(rolling, "maxSurge", 0);
             }
+            // Beside OnDelete the numbers mean nothing, but what is given is stored, and they are no pointers in Go.
+            if let Some(rolling) = child(strategy, "rollingUpdate") {
+                fill(rolling, "maxUnavailable", 0);
+                fill(rolling, "maxSurge", 0);
+            }
         }
         template(spec);
     }
@@ -216,6 +221,7 @@ pub(crate) fn autoscaler(object: &mut Object) {
 }
 
 pub(crate) fn disruption_budget(object: &mut Object) {
+    ensure(object, "spec");
     if let Some(status) = ensure(object, "status") {
         for field in ["currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"] {
             fill(status, field, 0);

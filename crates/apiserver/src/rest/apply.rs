@@ -85,7 +85,7 @@ fn configuration(request: &Request) -> Result<Value, Failure> {
 
 /// Checks the configuration as strictly as the request wants, with the name and namespace of the path.
 fn decode(request: &Request, config: Value) -> Result<Decoded, Failure> {
-    let mut decoded = body::decode_patched(request, config, &Value::Null)?;
+    let mut decoded = body::decode_patched(request, config, None)?;
     body::place_object(&request.place, &mut decoded.object)?;
     Ok(decoded)
 }
@@ -95,14 +95,16 @@ fn applied(server: &Server, request: &Request, live: &Value, config: &Value) -> 
     let now = super::strategy::seconds((server.options.now)());
     let api_version = kind.api_version();
     let writer = writer(request, &api_version, &now);
-    managed_fields::applied(managed_fields::schema_of(kind), live, config, writer).map_err(|refused| {
-        match refused {
+    let new = managed_fields::applied(managed_fields::schema_of(kind), live, config, writer).map_err(
+        |refused| match refused {
             Refused::Malformed(why) => {
                 Failure::bad_request(format!("failed to create typed patch object: {why}"))
             }
             Refused::Conflicts(conflicts) => Failure::apply_conflict(&conflicts),
-        }
-    })
+        },
+    )?;
+    // Whatever is empty has done its work.
+    Ok(body::decode_patched(request, new, Some(live))?.object)
 }
 
 /// kubectl without server-side apply compares with the annotation, where there is one (apimachinery,

@@ -68,8 +68,13 @@ pub(super) fn decode(request: &Request) -> Result<Decoded, Failure> {
     Ok(Decoded { object: stored(kind, object), warnings })
 }
 
-/// The object that a patch has made of `current`. Its failures are about the patch, as the API words them.
-pub(super) fn decode_patched(request: &Request, patched: Value, current: &Value) -> Result<Decoded, Failure> {
+/// The object that a patch has made of `current`, or without that the configuration that is applied. Its failures are
+/// about the patch, as the API words them.
+pub(super) fn decode_patched(
+    request: &Request,
+    patched: Value,
+    current: Option<&Value>,
+) -> Result<Decoded, Failure> {
     let kind = request.kind();
     let invalid = |error: String| {
         let shown = request.body.get(..SHOWN_PATCH).unwrap_or(&request.body);
@@ -85,9 +90,10 @@ pub(super) fn decode_patched(request: &Request, patched: Value, current: &Value)
     if (api_version, name) != (kind.api_version().as_str(), kind.kind) {
         return Err(mismatch(kind, api_version, name));
     }
-    let checked = match kind.custom {
-        None => strict::check_patched(&kind.api_version(), kind.kind, patched, current),
-        Some(custom) => strict::check_custom(custom, &kind.api_version(), kind.kind, patched),
+    let checked = match (kind.custom, current) {
+        (None, Some(current)) => strict::check_patched(&kind.api_version(), kind.kind, patched, current),
+        (None, None) => strict::check_applied(&kind.api_version(), kind.kind, patched),
+        (Some(custom), _) => strict::check_custom(custom, &kind.api_version(), kind.kind, patched),
     };
     let checked = checked.map_err(&invalid)?;
     let (object, reports) = split(checked);

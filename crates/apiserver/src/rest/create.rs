@@ -24,7 +24,8 @@ pub(super) fn create(server: &Server, request: &Request) -> Result<Reply, Failur
     let Decoded { mut object, mut warnings } = body::decode(request)?;
     body::place_object(&request.place, &mut object)?;
     metadata_mut(&mut object).remove("managedFields");
-    let created = insert(server, request.kind(), object, request.params.dry_run, Some(request))?;
+    let created = insert(server, request.kind(), object, request.params.dry_run, Some(request))
+        .map_err(|failure| failure.with_warnings(&warnings))?;
     warnings.extend(warnings_of(request.kind(), &created.value(), None));
     Ok(Reply::object(server, request, 201, &created).with_warnings(warnings))
 }

@@ -27,6 +27,12 @@ pub(super) fn reply(registry: &Registry, document: &Document, form: Form) -> Res
         Document::Groups if form == Form::AggregatedDiscovery => discovery::aggregated(registry, false),
         Document::CoreVersions => discovery::core_versions(),
         Document::Groups => discovery::groups(registry),
+        Document::GroupsWithMetrics => {
+            let aggregated = form == Form::AggregatedDiscovery;
+            let all =
+                if aggregated { discovery::aggregated(registry, false) } else { discovery::groups(registry) };
+            discovery::with_metrics(all)
+        }
         Document::Group(group) => discovery::group(registry, group).ok_or_else(Failure::unknown_path)?,
         Document::Resources(group, version) => {
             discovery::resources(registry, group, version).ok_or_else(Failure::unknown_path)?

@@ -89,5 +89,5 @@ pub(super) fn refuse(sub: Subresource) -> Failure {
         Subresource::Attach => "there is no process to attach to",
         _ => "there is no process in which a command could run",
     };
-    Failure::new(501, "NotImplemented", format!("the containers of this API server are simulated: {what}"))
+    Failure::simulated(what)
 }

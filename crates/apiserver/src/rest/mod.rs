@@ -55,6 +55,9 @@ use crate::openapi;
 /// A larger body is refused, as a real server does.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
 
+/// The command that kubectl carries out (KEP-859).
+const KUBECTL_COMMAND: HeaderName = HeaderName::from_static("kubectl-command");
+
 /// How long a request waits for the account `default` of a new namespace: upstream's plugin looks ten times.
 const ACCOUNT_WAITS: u32 = 9;
 const ACCOUNT_WAIT: Duration = Duration::from_millis(150);
@@ -189,6 +192,11 @@ impl Incoming {
                     Form::Plain
                 };
                 let known = header(&parts.headers, &IF_NONE_MATCH).to_owned();
+                let is_top = header(&parts.headers, &KUBECTL_COMMAND).starts_with("kubectl top ");
+                let document = match document {
+                    Document::Groups if is_top => Document::GroupsWithMetrics,
+                    other => other,
+                };
                 Ok(Incoming::Document { document, form, pretty: params.pretty, body, known })
             }
         }
@@ -230,7 +238,10 @@ impl Incoming {
                 if definitions::concerns(server, request) {
                     definitions::follow(server);
                 }
-                if collect::concerns(request) && server.store.revision() != before {
+                if server.options.collect_after.is_some()
+                    && server.store.revision() != before
+                    && collect::concerns(server, request)
+                {
                     collect::soon(server, carry_out);
                 }
                 (reply, request.params.pretty, None)

@@ -57,7 +57,7 @@ pub(super) fn patch(server: &Server, request: &Request) -> Result<Reply, Failure
             let current_wire = conversion::to_wire(kind, &stored);
             let mut object = Value::clone(&current_wire);
             change.apply(kind.kind, &mut object)?;
-            let decoded = body::decode_patched(request, object, &current_wire)?;
+            let decoded = body::decode_patched(request, object, Some(&current_wire))?;
             warnings = decoded.warnings;
             let mut object = decoded.object;
             body::place_object(&request.place, &mut object)?;

@@ -124,7 +124,7 @@ impl Reply {
 
 impl From<Failure> for Reply {
     fn from(failure: Failure) -> Self {
-        let is_premature = failure.is_premature;
-        Reply { is_premature, ..Reply::value(failure.code, &failure.to_value()) }
+        let reply = Reply::value(failure.code, &failure.to_value());
+        Reply { is_premature: failure.is_premature, warnings: failure.warnings, ..reply }
     }
 }

@@ -137,8 +137,53 @@ pub(crate) fn sign_request(_context: &StrategyContext<'_>, object: &mut Value) {
     spec.insert("groups".to_owned(), json!(["system:masters", "system:authenticated"]));
 }
 
-/// A negative period means the shortest there is.
-pub(crate) fn shortest_period(_context: &StrategyContext<'_>, pod: &mut Value) {
+/// The labels of the pod that a selector names by key alone become a part of it (KEP-3633, KEP-3243).
+fn select_by_own_labels(term: &mut Value, labels: &Value) {
+    if !term["labelSelector"].is_object() {
+        return;
+    }
+    for (field, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
+        for key in term[field].as_array().cloned().unwrap_or_default() {
+            let Some(label) = key.as_str().and_then(|key| labels.get(key)) else { continue };
+            let expression = json!({"key": key, "operator": operator, "values": [label]});
+            let expressions =
+                map_mut(term, "labelSelector").entry("matchExpressions").or_insert_with(|| json!([]));
+            if let Some(expressions) = expressions.as_array_mut() {
+                expressions.push(expression);
+            }
+        }
+    }
+}
+
+/// Gates keep a pod from the scheduler, which its status says. A negative period means the shortest there is.
+pub(crate) fn new_pod(context: &StrategyContext<'_>, pod: &mut Value) {
+    if pod.pointer("/spec/schedulingGates").and_then(Value::as_array).is_some_and(|gates| !gates.is_empty()) {
+        let condition = json!({
+            "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates", "lastTransitionTime": seconds(context.now),
+        });
+        map_mut(pod, "status").insert("conditions".to_owned(), json!([condition]));
+    }
+    let is_selective =
+        ["/spec/affinity", "/spec/topologySpreadConstraints"].iter().any(|at| pod.pointer(at).is_some());
+    let labels = if is_selective { pod["metadata"]["labels"].clone() } else { Value::Null };
+    for pointer in ["/spec/affinity/podAffinity", "/spec/affinity/podAntiAffinity", "/spec"] {
+        let Some(holder) = pod.pointer_mut(pointer).filter(|holder| holder.is_object()) else { continue };
+        for list in [
+            "requiredDuringSchedulingIgnoredDuringExecution",
+            "preferredDuringSchedulingIgnoredDuringExecution",
+            "topologySpreadConstraints",
+        ] {
+            for term in holder.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+                let term = if term["podAffinityTerm"].is_null() {
+                    Some(term)
+                } else {
+                    term.get_mut("podAffinityTerm")
+                };
+                term.into_iter().for_each(|term| select_by_own_labels(term, &labels));
+            }
+        }
+    }
     if pod
         .pointer("/spec/terminationGracePeriodSeconds")
         .and_then(Value::as_i64)

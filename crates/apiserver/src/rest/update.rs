@@ -33,12 +33,14 @@ pub(super) fn update(server: &Server, request: &Request) -> Result<Reply, Failur
             return Err(Failure::not_found(kind, &request.place.name));
         }
         metadata_mut(&mut object).remove("managedFields");
-        let stored = create::insert(server, kind, object, request.params.dry_run, Some(request))?;
+        let stored = create::insert(server, kind, object, request.params.dry_run, Some(request))
+            .map_err(|failure| failure.with_warnings(&warnings))?;
         warnings.extend(create::warnings_of(kind, &stored.value(), None));
         (201, stored)
     } else {
         let unconditional = kind.unconditional_update;
-        let written = write(server, &request.place, request, unconditional, |_| Ok(object.clone()))?;
+        let written = write(server, &request.place, request, unconditional, |_| Ok(object.clone()))
+            .map_err(|failure| failure.with_warnings(&warnings))?;
         warnings.extend(written.warnings);
         (200, written.stored)
     };

@@ -9,6 +9,11 @@ use serde_json::Value;
 use super::decode::{Dotted, Segment};
 use crate::quantity::{self, Quantity};
 
+/// How Go reads the times of most fields.
+const SECONDS: &str = "2006-01-02T15:04:05Z07:00";
+/// How it reads those of leases and events: with six decimals, no more and no less.
+const MICROSECONDS: &str = "2006-01-02T15:04:05.000000Z07:00";
+
 /// The fields whose values are maps of strings: their keys are data, not field names.
 pub(super) fn is_string_map(field: &str) -> bool {
     matches!(
@@ -63,6 +68,9 @@ fn field(name: &str, value: &mut Value, path: &mut Vec<Segment>) -> Result<(), S
         ("capacity", amount @ Value::String(_)) if path.len() == 1 => quantity(amount, path)?,
         ("value", amount) if is_in_a_metric(path) => quantity(amount, path)?,
         ("eventTime" | "lastObservedTime" | "acquireTime" | "renewTime", Value::String(text)) => {
+            if let Some(why) = no_time(text, MICROSECONDS, path) {
+                return Err(why);
+            }
             if let Ok(time) = text.parse::<Timestamp>() {
                 let micros = time.subsec_nanosecond() / 1000;
                 *text = format!("{}.{micros:06}Z", time.strftime("%Y-%m-%dT%H:%M:%S"));
@@ -90,6 +98,9 @@ fn field(name: &str, value: &mut Value, path: &mut Vec<Segment>) -> Result<(), S
             | "time",
             Value::String(text),
         ) => {
+            if let Some(why) = no_time(text, SECONDS, path) {
+                return Err(why);
+            }
             if let Ok(time) = text.parse::<Timestamp>() {
                 *text = time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
             }
@@ -112,7 +123,17 @@ fn is_in_a_limit_range(path: &[Segment]) -> bool {
 fn quantities(resources: &mut serde_json::Map<String, Value>, path: &mut Vec<Segment>) -> Result<(), String> {
     for (name, amount) in resources {
         path.push(Segment::Key(name.clone()));
+        // The overhead of a RuntimeClass has one more level than that of a pod.
+        if let Value::Object(resources) = amount {
+            quantities(resources, path)?;
+            path.pop();
+            continue;
+        }
         quantity(amount, path)?;
+        // A list of resources is stored in thousandths, rounded up.
+        if let Some(exact) = Quantity::of(amount) {
+            *amount = Value::String(exact.in_thousandths().canonical());
+        }
         path.pop();
     }
     Ok(())
@@ -124,6 +145,7 @@ fn quantity(amount: &mut Value, path: &[Segment]) -> Result<(), String> {
         Value::Number(number) => number.to_string(),
         Value::String(text) => text.trim().to_owned(),
         Value::Null => "0".to_owned(),
+        Value::Bool(_) => return Err(no_quantity(path)),
         // The typed decode words this error.
         _ => return Ok(()),
     };
@@ -132,8 +154,47 @@ fn quantity(amount: &mut Value, path: &[Segment]) -> Result<(), String> {
             *amount = Value::String(quantity.canonical());
             Ok(())
         }
-        None => Err(format!("{}: {}", Dotted(path), quantity::PATTERN)),
+        None => Err(no_quantity(path)),
     }
+}
+
+/// The sentence of Go, which does not name the field, and then ours.
+fn no_quantity(path: &[Segment]) -> String {
+    format!("{} ({})", quantity::PATTERN, Dotted(path))
+}
+
+/// The same of a time, where `layout` shows how Go reads it. It names what it met and which part of the layout that is.
+fn no_time(text: &str, layout: &str, path: &[Segment]) -> Option<String> {
+    let mut parts = vec![("2006", 4), ("-", 0), ("01", 2), ("-", 0), ("02", 2), ("T", 0)];
+    parts.extend([("15", 2), (":", 0), ("04", 2), (":", 0), ("05", 2)]);
+    let mut rest = text;
+    let failed = parts.iter().find(|(part, digits)| {
+        let taken = match digits {
+            0 => rest.strip_prefix(part),
+            digits => rest
+                .split_at_checked(*digits)
+                .and_then(|(head, tail)| head.bytes().all(|byte| byte.is_ascii_digit()).then_some(tail)),
+        };
+        taken.map(|tail| rest = tail).is_none()
+    });
+    let failed = match failed {
+        Some((part, _)) => *part,
+        None if layout == MICROSECONDS => {
+            let digits = rest.strip_prefix('.').and_then(|digits| digits.split_at_checked(6));
+            match digits.filter(|(head, _)| head.bytes().all(|byte| byte.is_ascii_digit())) {
+                None => ".000000",
+                Some((_, tail)) if tail.starts_with(|c: char| c.is_ascii_digit()) => {
+                    rest = tail;
+                    "Z07:00"
+                }
+                Some(_) => return None,
+            }
+        }
+        None if rest.is_empty() => "Z07:00",
+        None => return None,
+    };
+    let why = format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {failed:?}");
+    Some(format!("{why} ({})", Dotted(path)))
 }
 
 #[cfg(test)]
@@ -158,7 +219,8 @@ mod tests {
         assert_eq!(checked.object["metadata"]["annotations"]["limits"], "1000m");
         let error = pod(json!({"limits": {"cpu": "lots"}})).unwrap_err();
         assert!(
-            error.starts_with("spec.containers[0].resources.limits.cpu: quantities must match"),
+            error.starts_with("quantities must match")
+                && error.ends_with(" (spec.containers[0].resources.limits.cpu)"),
             "{error}"
         );
     }
@@ -167,13 +229,18 @@ mod tests {
     fn times_are_stored_in_utc_with_the_precision_of_their_type() {
         let lease = json!({
             "metadata": {"creationTimestamp": "2026-01-01T01:00:00.75+01:00", "labels": {"time": "x"}},
-            "spec": {"renewTime": "2026-01-01T00:00:00.1Z"},
+            "spec": {"renewTime": "2026-01-01T00:00:00.100000Z"},
         });
         let object = check_value("coordination.k8s.io/v1", "Lease", lease).unwrap().object;
         assert_eq!(object["metadata"]["creationTimestamp"], "2026-01-01T00:00:00Z");
         assert_eq!(object["spec"]["renewTime"], "2026-01-01T00:00:00.100000Z");
         let junk = json!({"spec": {"renewTime": "yesterday"}});
         let error = check_value("coordination.k8s.io/v1", "Lease", junk).unwrap_err();
-        assert!(error.starts_with("spec.renewTime: "), "{error}");
+        let why = "parsing time \"yesterday\" as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse \"yesterday\" as \
+                   \"2006\" (spec.renewTime)";
+        assert_eq!(error, why);
+        let whole = json!({"spec": {"renewTime": "2026-01-01T00:00:00Z"}});
+        let error = check_value("coordination.k8s.io/v1", "Lease", whole).unwrap_err();
+        assert!(error.ends_with("cannot parse \"Z\" as \".000000\" (spec.renewTime)"), "{error}");
     }
 }

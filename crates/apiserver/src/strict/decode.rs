@@ -114,7 +114,10 @@ impl<'de> Tracker<'de> {
             Err(error) if error.to_string().starts_with("Invalid ") => Err(no_base64(self.value(object))),
             Err(error) => {
                 let ours = format!("{}: {error}", Dotted(&self.segments()));
-                Err(self.in_go(object).map_or(ours.clone(), |go| format!("{go} ({ours})")))
+                Err(match self.in_go(object) {
+                    Some(go) => format!("{go} ({ours})"),
+                    None => ours,
+                })
             }
         }
     }
@@ -150,7 +153,9 @@ impl<'de> Tracker<'de> {
 fn no_base64(value: &Value) -> String {
     let text = value.as_str().unwrap_or_default();
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
-    let wrong = text.bytes().position(|byte| !is_known(byte)).unwrap_or(text.len() / 4 * 4);
+    let is_break = |byte: &u8| matches!(byte, b'\r' | b'\n');
+    let wrong = text.bytes().position(|byte| !is_known(byte) && !is_break(&byte));
+    let wrong = wrong.unwrap_or(text.len() / 4 * 4);
     format!("illegal base64 data at input byte {wrong}")
 }
 

@@ -70,6 +70,7 @@ const KEPT_IN: &[(&str, &[&str])] = &[
     ("observedGeneration", &["HorizontalPodAutoscalerStatus"]),
     ("partition", &["RollingUpdateStatefulSetStrategy"]),
     ("path", &["ServiceReference"]),
+    ("policies", &["HPAScalingRules"]),
     ("ports", &["EndpointSlice"]),
     ("priority", &["PodSpec"]),
     ("protocol", &["EndpointPort", "NetworkPolicyPort"]),
@@ -79,7 +80,6 @@ const KEPT_IN: &[(&str, &[&str])] = &[
     ("replicas", &["DeploymentSpec", "ReplicaSetSpec", "ReplicationControllerSpec", "StatefulSetSpec"]),
     ("reportingInstance", &["Event"]),
     ("restartPolicy", &["Container", "EphemeralContainer"]),
-    ("rules", &["ClusterRole", "Role"]),
     ("signerName", &["ClusterTrustBundleProjection"]),
     ("status", &["PodFailurePolicyOnPodConditionsPattern"]),
     ("storageClassName", &["PersistentVolumeClaimSpec"]),
@@ -89,8 +89,22 @@ const KEPT_IN: &[(&str, &[&str])] = &[
     ("value", &["PodDNSConfigOption", "PriorityClass"]),
 ];
 
+/// Types in which the name of a Secret or ConfigMap has the tag, although OpenAPI calls it required: it once could be empty.
+const UNNAMED: &[&str] = &[
+    "ConfigMapEnvSource",
+    "ConfigMapKeySelector",
+    "ConfigMapProjection",
+    "LocalObjectReference",
+    "SecretEnvSource",
+    "SecretKeySelector",
+    "SecretProjection",
+];
+
 /// Whether this field of a type is left out where it is empty.
 pub(super) fn is_dropped(of: &str, field: &str) -> bool {
+    if field == "name" && UNNAMED.contains(&of) {
+        return true;
+    }
     let is_kept = KEPT.binary_search(&field).is_ok()
         || KEPT_IN.iter().any(|(kept, types)| *kept == field && types.contains(&of));
     !is_kept && !required().get(of).is_some_and(|fields| fields.contains(field))
@@ -149,6 +163,18 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_name_of_a_secret_or_config_map_is_not_stored() {
+        let from = json!([{"name": "A", "valueFrom": {"secretKeyRef": {"name": "", "key": "k"}}}]);
+        let container = json!({"name": "c", "env": from, "envFrom": [{"configMapRef": {"name": ""}}]});
+        let body =
+            json!({"spec": {"imagePullSecrets": [{"name": ""}, {"name": "a"}], "containers": [container]}});
+        let from = json!([{"name": "A", "valueFrom": {"secretKeyRef": {"key": "k"}}}]);
+        let container = json!({"name": "c", "env": from, "envFrom": [{"configMapRef": {}}]});
+        let expected = json!({"spec": {"imagePullSecrets": [{}, {"name": "a"}], "containers": [container]}});
+        assert_eq!(stored("v1", "Pod", body), expected);
+    }
+
+    #[test]
     fn an_empty_value_behind_a_pointer_or_in_a_required_field_or_a_struct_stays() {
         let pod = json!({"spec": {
             "containers": [{"name": "", "securityContext": {"privileged": false, "runAsUser": 0}, "lifecycle": {}}],
@@ -162,8 +188,6 @@ mod tests {
         let deployment = json!({"spec": {"replicas": 0, "revisionHistoryLimit": 0, "strategy": strategy, "selector": selector,
             "template": {"metadata": {}, "spec": {"containers": [{"name": "c"}]}}}});
         assert_eq!(stored("apps/v1", "Deployment", deployment.clone()), deployment);
-        let role = json!({"rules": []});
-        assert_eq!(stored("rbac.authorization.k8s.io/v1", "Role", role.clone()), role);
         let schema =
             json!({"type": "object", "default": false, "additionalProperties": false, "minLength": 0});
         let version =

@@ -367,16 +367,26 @@ mod tests {
 
     #[test]
     fn nothing_is_said_in_the_words_of_go_where_the_type_is_not_known() {
-        for (body, expected) in [
-            (json!({"status": {"phase": 5}}), "status.phase: invalid type: "),
+        let error = check_value("v1", "Pod", json!({"status": {"phase": 5}})).unwrap_err();
+        assert!(error.starts_with("status.phase: invalid type: "), "{error}");
+    }
+
+    #[test]
+    fn a_quantity_and_a_time_that_are_none_are_refused_in_the_words_of_go() {
+        for (body, expected, field) in [
             (
                 json!({"spec": {"volumes": [{"emptyDir": {"sizeLimit": true}}]}}),
-                "spec.volumes[0].emptyDir.sizeLimit",
+                "quantities must match the regular expression",
+                " (spec.volumes[0].emptyDir.sizeLimit)",
             ),
-            (json!({"metadata": {"creationTimestamp": "x"}}), "metadata.creationTimestamp: "),
+            (
+                json!({"metadata": {"creationTimestamp": "x"}}),
+                "parsing time \"x\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"x\" as \"2006\"",
+                " (metadata.creationTimestamp)",
+            ),
         ] {
             let error = check_value("v1", "Pod", body).unwrap_err();
-            assert!(error.starts_with(expected), "{error}");
+            assert!(error.starts_with(expected) && error.ends_with(field), "{error}");
         }
     }
 }

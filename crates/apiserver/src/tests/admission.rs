@@ -1,7 +1,5 @@
 //! The admission plugins of a cluster, where they are on.
 
-use serde_json::Map;
-
 use super::*;
 use crate::Admission;
 
@@ -36,14 +34,6 @@ impl Sandbox {
         let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
         self.patch(&format!("{PODS}/{name}/status"), MERGE, json!({"status": status})).await.ok();
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn admission_answers_as_a_real_server_did() {
-    let recorded: Vec<Map<String, Value>> =
-        serde_json::from_str(include_str!("recorded_admission.json")).unwrap();
-    assert!(recorded.len() > 25);
-    recorded::play(&with(Admission::CLUSTER), recorded).await;
 }
 
 #[tokio::test(start_paused = true)]

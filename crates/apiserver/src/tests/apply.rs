@@ -104,6 +104,19 @@ async fn a_field_that_is_no_longer_applied_goes_unless_another_owns_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_empty_list_takes_the_items_of_another_owner_away() {
+    let sandbox = sandbox();
+    let with = |args: Value| {
+        let container = json!({"name": "app", "image": "registry.example/app:v1", "args": args});
+        configuration(&json!({"template": {"spec": {"containers": [container]}}}))
+    };
+    apply(&sandbox, "ci", with(json!(["a"]))).await.ok();
+    assert_eq!(apply(&sandbox, "ops", with(json!([]))).await.code, 409);
+    let new = apply(&sandbox, "ops&force=true", with(json!([]))).await.ok();
+    assert_eq!(new.pointer("/spec/template/spec/containers/0/args"), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_size_that_is_no_longer_applied_falls_back_to_its_default() {
     let sandbox = sandbox();
     apply(&sandbox, "ci", configuration(&json!({"replicas": 3}))).await.ok();

@@ -57,6 +57,23 @@ async fn a_deletion_in_the_background_goes_on_to_the_dependents_of_dependents_af
     assert_eq!(sandbox.names("ConfigMap"), ["bystander"]);
 }
 
+/// A sweep reads all objects: a rollout of thousands of pods would read each of them thousands of times.
+#[tokio::test(start_paused = true)]
+async fn the_creation_of_an_object_whose_owner_exists_causes_no_sweep() {
+    let sandbox = collecting();
+    let is_planned = || sandbox.server.sweeps.is_planned.load(std::sync::atomic::Ordering::SeqCst);
+    let owner = sandbox.create_map("owner", &[]).await;
+    sandbox.create_map("child", &[("owner", &owner)]).await;
+    assert!(!is_planned());
+    sandbox.create_map("orphan", &[("owner", &owner), ("dead", "u")]).await;
+    assert!(is_planned());
+    pass().await;
+    sandbox.delete_by(&format!("{CONFIG_MAPS}/owner"), "Orphan").await;
+    pass().await;
+    sandbox.create_map("late", &[("owner", &owner)]).await;
+    assert!(is_planned(), "its owner is gone");
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_the_option_what_has_no_owner_stays() {
     let sandbox = sandbox();

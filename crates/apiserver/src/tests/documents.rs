@@ -127,3 +127,24 @@ async fn kubectl_finds_an_older_document_without_kinds() {
     assert_eq!(body.as_ref(), [0x0a, 0x03, 0x32, 0x2e, 0x30]);
     assert_eq!(sandbox().get("/openapi/v2").await.ok()["swagger"], "2.0");
 }
+
+#[tokio::test(start_paused = true)]
+async fn only_kubectl_top_sees_the_group_of_metrics_and_learns_why_there_are_none() {
+    const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let sandbox = sandbox();
+    for accept in ["application/json", AGGREGATED] {
+        for (command, expected) in [("kubectl top node", true), ("kubectl get", false)] {
+            let request = Request::get("/apis").header("accept", accept).header("kubectl-command", command);
+            let groups = sandbox.send(request.body(Body::empty()).unwrap()).await.ok();
+            assert_eq!(groups.to_string().contains("metrics.k8s.io"), expected, "{groups}");
+        }
+    }
+    let said =
+        "the containers of this API server are simulated: there is no process whose usage could be measured";
+    for path in ["nodes", "nodes/a", "pods", "namespaces/default/pods", "namespaces/default/pods/a"] {
+        assert_eq!(sandbox.get(&format!("/apis/metrics.k8s.io/v1beta1/{path}")).await.refused(501), said);
+    }
+    for path in ["/apis/metrics.k8s.io", "/apis/metrics.k8s.io/v1beta1", "/apis/metrics.k8s.io/v1beta1/x"] {
+        sandbox.get(path).await.refused(404);
+    }
+}

@@ -1,4 +1,5 @@
-//! Addresses and node ports of Services. What a client chooses is compared with a real server in `recorded_services.json`.
+//! Addresses and node ports of Services. What a client chooses is compared with a real server in
+//! `tests/cluster/recorded/services.json`.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;

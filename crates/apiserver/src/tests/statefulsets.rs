@@ -1,5 +1,5 @@
 //! StatefulSets through the router (upstream `pkg/registry/apps/statefulset`). Their defaults and refusals are among the
-//! recorded answers of `tests/cluster/recorded.json`.
+//! recorded answers of `tests/cluster/recorded/objects.json`.
 
 use super::*;
 

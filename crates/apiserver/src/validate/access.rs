@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::errors::{Errors, elements, text};
-use super::{names, workload};
+use super::{names, selectors};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -24,7 +24,11 @@ pub(crate) fn cluster_role(object: &Value, errors: &mut Errors) {
         errors.required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil");
     }
     for (path, selector) in elements(aggregation, "clusterRoleSelectors", "aggregationRule") {
-        workload::label_selector(selector, &path, errors);
+        let before = errors.len();
+        selectors::label_selector(selector, &path, errors);
+        if errors.len() > before {
+            errors.invalid(&path, Value::Null, "invalid label selector.");
+        }
     }
 }
 

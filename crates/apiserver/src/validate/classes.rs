@@ -1,9 +1,11 @@
 //! Classes of storage, priority and runtimes, and the volumes' drivers (upstream `pkg/apis/{storage,scheduling,node}/validation`).
 
-use serde_json::Value;
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
 
 use super::errors::{Errors, elements, text};
-use super::names;
+use super::{metadata, names, resources, scheduling};
 
 const MAX_PARAMETERS: usize = 512;
 const MAX_PARAMETERS_SIZE: usize = 256 * 1024;
@@ -24,12 +26,22 @@ pub(crate) fn storage_class(object: &Value, errors: &mut Errors) {
     errors.one_of("reclaimPolicy", &object["reclaimPolicy"], &["Delete", "Retain"]);
     errors.one_of("volumeBindingMode", &object["volumeBindingMode"], &["Immediate", "WaitForFirstConsumer"]);
     for (path, topology) in elements(object, "allowedTopologies", "") {
+        let mut keys = BTreeSet::new();
         for (path, expression) in elements(topology, "matchLabelExpressions", &path) {
+            let mut values = BTreeSet::new();
+            for (path, value) in elements(expression, "values", &path) {
+                if !values.insert(value.as_str().unwrap_or_default()) {
+                    errors.duplicate(&path, value.clone());
+                }
+            }
             if expression["values"].as_array().is_none_or(Vec::is_empty) {
                 errors.required(&format!("{path}.values"), "");
             }
             let key = text(expression, "key");
             errors.each_invalid(&format!("{path}.key"), key, names::label_key(key));
+            if !keys.insert(key) {
+                errors.duplicate(&format!("{path}.key"), key);
+            }
         }
     }
 }
@@ -73,7 +85,7 @@ pub(crate) fn attributes_class_update(new: &Value, old: &Value, errors: &mut Err
     }
 }
 
-fn driver(name: &str, field: &str, errors: &mut Errors) {
+pub(super) fn driver(name: &str, field: &str, errors: &mut Errors) {
     if name.is_empty() {
         return errors.required(field, "");
     }
@@ -90,6 +102,13 @@ pub(crate) fn csi_driver(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
     let policies = ["File", "None", "ReadWriteOnceWithFSType"];
     errors.one_of("spec.fsGroupPolicy", &spec["fsGroupPolicy"], &policies);
+    let mut seen = BTreeSet::new();
+    for (path, request) in elements(spec, "tokenRequests", "spec") {
+        let (audience, path) = (text(request, "audience"), format!("{path}.audience"));
+        if !seen.insert(audience) {
+            errors.duplicate(&path, audience);
+        }
+    }
     for (_, mode) in elements(spec, "volumeLifecycleModes", "spec") {
         errors.one_of("spec.volumeLifecycleModes", mode, &["Persistent", "Ephemeral"]);
     }
@@ -158,6 +177,12 @@ pub(crate) fn runtime_class(object: &Value, errors: &mut Errors) {
         "" => errors.required("handler", ""),
         handler => errors.each_invalid("handler", handler, names::dns1123_label(handler)),
     }
+    if !object["overhead"].is_null() {
+        let limits = json!({"limits": object["overhead"]["podFixed"]});
+        resources::validate(&limits, "overhead", &Value::Null, errors);
+    }
+    metadata::labels(&object["scheduling"]["nodeSelector"], "scheduling.nodeSelector", errors);
+    scheduling::tolerations(&object["scheduling"], "scheduling", errors);
 }
 
 pub(crate) fn runtime_class_update(new: &Value, old: &Value, errors: &mut Errors) {

@@ -1,36 +1,55 @@
-//! Containers: images, ports, environment, mounts, resources, probes.
+//! Containers: names, images, ports, policies; their other parts have modules of their own.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 use super::errors::{Errors, elements, text};
-use super::{names, security};
-use crate::quantity::{self, Quantity};
+use super::{environment, mounts, names, probes, resources, security};
 
-/// The fields of the pod that the validation of its containers needs.
+/// The parts of the pod that the validation of its containers needs.
 pub(super) struct Context<'a> {
+    /// The spec of the pod.
+    pub(super) spec: &'a Value,
     /// The names that `volumeMounts` may refer to.
     pub(super) volumes: &'a BTreeSet<String>,
 }
 
-pub(super) fn validate(container: &Value, path: &str, context: &Context<'_>, errors: &mut Errors) {
+/// `seen` has the names of the containers before it.
+pub(super) fn validate<'a>(
+    container: &'a Value,
+    path: &str,
+    context: &Context<'_>,
+    seen: &mut BTreeSet<&'a str>,
+    errors: &mut Errors,
+) {
     common(container, path, context, errors);
-    for (name, repeats) in [("livenessProbe", false), ("readinessProbe", true), ("startupProbe", false)] {
-        if !container[name].is_null() {
-            probe(&container[name], &format!("{path}.{name}"), repeats, errors);
-        }
+    let name = text(container, "name");
+    if !seen.insert(name) {
+        errors.duplicate(&format!("{path}.name"), name);
     }
-    lifecycle(container, path, errors);
+    hooks_and_probes(container, path, context, errors);
+    restart_rules(container, path, errors);
 }
 
 /// An init container runs to its end, so it can be neither probed nor hooked, unless it always
 /// restarts: then it is a sidecar and validated like any container.
-pub(super) fn validate_init(container: &Value, path: &str, context: &Context<'_>, errors: &mut Errors) {
-    if container["restartPolicy"] == "Always" {
-        return validate(container, path, context, errors);
-    }
+pub(super) fn validate_init<'a>(
+    container: &'a Value,
+    path: &str,
+    context: &Context<'_>,
+    seen: &mut BTreeSet<&'a str>,
+    errors: &mut Errors,
+) {
     common(container, path, context, errors);
+    restart_rules(container, path, errors);
+    let name = text(container, "name");
+    if !name.is_empty() && !seen.insert(name) {
+        errors.duplicate(&format!("{path}.name"), name);
+    }
+    if container["restartPolicy"] == "Always" {
+        return hooks_and_probes(container, path, context, errors);
+    }
     for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
         if !container[field].is_null() {
             let why = "may not be set for init containers without restartPolicy=Always";
@@ -39,13 +58,71 @@ pub(super) fn validate_init(container: &Value, path: &str, context: &Context<'_>
     }
 }
 
+fn hooks_and_probes(container: &Value, path: &str, context: &Context<'_>, errors: &mut Errors) {
+    probes::lifecycle(container, path, context.spec, errors);
+    let grace = context.spec["terminationGracePeriodSeconds"].as_i64();
+    for (name, repeats) in [("livenessProbe", false), ("readinessProbe", true), ("startupProbe", false)] {
+        if !container[name].is_null() {
+            probes::probe(&container[name], &format!("{path}.{name}"), repeats, grace, errors);
+        }
+    }
+}
+
+/// A policy of its own, and what it does after which exit codes.
+fn restart_rules(container: &Value, path: &str, errors: &mut Errors) {
+    let field = format!("{path}.restartPolicy");
+    let rules = container["restartPolicyRules"].as_array().map_or(0, Vec::len);
+    if container["restartPolicy"].is_null() {
+        if rules > 0 {
+            errors.required(&field, "must specify restartPolicy when restart rules are used");
+        }
+    } else {
+        errors.one_of(&field, &container["restartPolicy"], &["Always", "Never", "OnFailure"]);
+    }
+    if rules > 20 {
+        errors.too_many(&format!("{path}.restartPolicyRules"), rules, 20);
+    }
+    for (path, rule) in elements(container, "restartPolicyRules", path) {
+        let actions = ["Restart", "RestartAllContainers"];
+        if !actions.contains(&text(rule, "action")) {
+            errors.not_supported(&format!("{path}.action"), text(rule, "action"), &actions);
+        }
+        let (codes, path) = (&rule["exitCodes"], format!("{path}.exitCodes"));
+        if codes.is_null() {
+            errors.required(&path, "must be specified");
+            continue;
+        }
+        if !["In", "NotIn"].contains(&text(codes, "operator")) {
+            errors.not_supported(&format!("{path}.operator"), text(codes, "operator"), &["In", "NotIn"]);
+        }
+        let count = codes["values"].as_array().map_or(0, Vec::len);
+        if count > 255 {
+            errors.too_many(&format!("{path}.values"), count, 255);
+        }
+    }
+}
+
+/// Upstream judges spaces around images in pods, and not in templates.
+pub(super) fn images(spec: &Value, path: &str, errors: &mut Errors) {
+    for list in ["initContainers", "containers"] {
+        for (path, container) in elements(spec, list, path) {
+            let image = text(container, "image");
+            if image.trim() != image {
+                let why = "must not have leading or trailing whitespace";
+                errors.invalid(&format!("{path}.image"), image, why);
+            }
+        }
+    }
+}
+
 fn common(container: &Value, path: &str, context: &Context<'_>, errors: &mut Errors) {
-    let image = text(container, "image");
-    let field = format!("{path}.image");
-    if image.is_empty() {
-        errors.required(&field, "");
-    } else if image.trim() != image {
-        errors.invalid(&field, image, "must not have leading or trailing whitespace");
+    let (name, field) = (text(container, "name"), format!("{path}.name"));
+    match name {
+        "" => errors.required(&field, ""),
+        name => errors.each_invalid(&field, name, names::dns1123_label(name)),
+    }
+    if text(container, "image").is_empty() {
+        errors.required(&format!("{path}.image"), "");
     }
     errors.one_of(
         &format!("{path}.terminationMessagePolicy"),
@@ -53,15 +130,17 @@ fn common(container: &Value, path: &str, context: &Context<'_>, errors: &mut Err
         &["File", "FallbackToLogsOnError"],
     );
     ports(container, path, errors);
-    environment(container, path, errors);
-    mounts(container, path, context.volumes, errors);
+    environment::validate(container, path, errors);
+    mounts::mounts(container, path, context.volumes, errors);
+    mounts::devices(container, path, context.spec, errors);
     errors.one_of(
         &format!("{path}.imagePullPolicy"),
         &container["imagePullPolicy"],
         &["Always", "IfNotPresent", "Never"],
     );
-    resources(&container["resources"], &format!("{path}.resources"), errors);
-    security::of_container(container, path, errors);
+    resources::validate(&container["resources"], &format!("{path}.resources"), context.spec, errors);
+    resources::resize_policy(container, path, context.spec, errors);
+    security::of_container(container, path, context.spec, errors);
 }
 
 /// No two ports of the containers are the same port of a node.
@@ -107,229 +186,6 @@ fn ports(container: &Value, path: &str, errors: &mut Errors) {
             }
         }
         errors.one_of(&format!("{path}.protocol"), &port["protocol"], &["SCTP", "TCP", "UDP"]);
-    }
-}
-
-fn environment(container: &Value, path: &str, errors: &mut Errors) {
-    for (path, variable) in elements(container, "env", path) {
-        let field = format!("{path}.name");
-        match text(variable, "name") {
-            "" => errors.required(&field, ""),
-            name => errors.each_invalid(&field, name, names::env_name(name)),
-        }
-        let Some(source) = variable["valueFrom"].as_object() else { continue };
-        let field = format!("{path}.valueFrom");
-        let kinds = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
-        let given = kinds.iter().filter(|kind| source.contains_key(**kind)).count();
-        if given == 0 {
-            let why =
-                "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`";
-            errors.invalid(&field, "", why);
-        } else if !text(variable, "value").is_empty() {
-            errors.invalid(&field, "", "may not be specified when `value` is not empty");
-        } else if given > 1 {
-            errors.invalid(&field, "", "may not have more than one field specified at a time");
-        }
-        if let Some(reference) = source.get("fieldRef") {
-            field_path(text(reference, "fieldPath"), &format!("{field}.fieldRef.fieldPath"), errors);
-        }
-        for kind in ["configMapKeyRef", "secretKeyRef"] {
-            let Some(reference) = source.get(kind) else { continue };
-            for part in ["name", "key"] {
-                if text(reference, part).is_empty() {
-                    errors.required(&format!("{field}.{kind}.{part}"), "");
-                }
-            }
-        }
-    }
-}
-
-/// A field of the pod that a variable can have.
-fn field_path(path: &str, field: &str, errors: &mut Errors) {
-    const SUPPORTED: [&str; 9] = [
-        "metadata.name",
-        "metadata.namespace",
-        "metadata.uid",
-        "spec.nodeName",
-        "spec.serviceAccountName",
-        "status.hostIP",
-        "status.hostIPs",
-        "status.podIP",
-        "status.podIPs",
-    ];
-    /// The field selectors of pods know these as well.
-    const CONVERTED: [&str; 7] = [
-        "metadata.annotations",
-        "metadata.labels",
-        "spec.hostNetwork",
-        "spec.restartPolicy",
-        "spec.schedulerName",
-        "status.nominatedNodeName",
-        "status.phase",
-    ];
-    let is_subscript = |map: &str| {
-        path.strip_prefix(map)
-            .is_some_and(|key| key.starts_with("['") && key.ends_with("']") && key.len() > 4)
-    };
-    if path.is_empty() {
-        errors.required(field, "");
-    } else if CONVERTED.contains(&path) {
-        errors.not_supported(field, path, &SUPPORTED);
-    } else if !SUPPORTED.contains(&path)
-        && !["metadata.labels", "metadata.annotations"].into_iter().any(is_subscript)
-    {
-        let why = format!("error converting fieldPath: field label not supported: {path}");
-        errors.invalid(field, path, why);
-    }
-}
-
-fn mounts(container: &Value, path: &str, volumes: &BTreeSet<String>, errors: &mut Errors) {
-    let mut seen = BTreeSet::new();
-    for (path, mount) in elements(container, "volumeMounts", path) {
-        let field = format!("{path}.name");
-        match text(mount, "name") {
-            "" => errors.required(&field, ""),
-            name if !volumes.contains(name) => errors.not_found(&field, name),
-            _ => {}
-        }
-        let field = format!("{path}.mountPath");
-        match text(mount, "mountPath") {
-            "" => errors.required(&field, ""),
-            target if !seen.insert(target) => errors.invalid(&field, target, "must be unique"),
-            _ => {}
-        }
-        let sub_path = text(mount, "subPath");
-        let field = format!("{path}.subPath");
-        if sub_path.starts_with('/') {
-            errors.invalid(&field, sub_path, "must be a relative path");
-        } else if sub_path.split('/').any(|part| part == "..") {
-            errors.invalid(&field, sub_path, "must not contain '..'");
-        }
-    }
-}
-
-fn resources(resources: &Value, path: &str, errors: &mut Errors) {
-    for (name, amount) in resources["limits"].as_object().into_iter().flatten() {
-        resource(name, amount, &format!("{path}.limits[{name}]"), errors);
-    }
-    for (name, amount) in resources["requests"].as_object().into_iter().flatten() {
-        let request = resource(name, amount, &format!("{path}.requests[{name}]"), errors);
-        let limit = &resources["limits"][name];
-        let field = format!("{path}.requests");
-        match (request, parsed(limit)) {
-            // Extended resources cannot be overcommitted.
-            (Some(request), Some(limit)) if name.contains('/') && request != limit => {
-                let why = format!("must be equal to {name} limit of {}", limit.canonical());
-                errors.invalid(&field, amount.clone(), why);
-            }
-            (Some(request), Some(limit)) if request > limit => {
-                let why = format!("must be less than or equal to {name} limit of {}", limit.canonical());
-                errors.invalid(&field, amount.clone(), why);
-            }
-            (Some(_), None) if name.contains('/') && limit.is_null() => {
-                let why = "Limit must be set for non overcommitable resources";
-                errors.required(&format!("{path}.limits"), why);
-            }
-            _ => {}
-        }
-    }
-}
-
-fn parsed(amount: &Value) -> Option<Quantity> {
-    Quantity::parse(amount.as_str().unwrap_or_default())
-}
-
-/// Judges the name and the amount of a resource at `field`; the amount.
-fn resource(name: &str, amount: &Value, field: &str, errors: &mut Errors) -> Option<Quantity> {
-    errors.each_invalid(field, name, names::label_key(name));
-    let is_standard =
-        matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
-    if !name.contains('/') && !is_standard {
-        errors.invalid(field, name, "must be a standard resource type or fully qualified");
-        errors.invalid(field, name, "must be a standard resource for containers");
-    }
-    let quantity = parsed(amount);
-    match quantity {
-        None => errors.invalid(field, amount.clone(), quantity::PATTERN),
-        Some(value) if value.is_negative() => {
-            errors.invalid(field, amount.clone(), "must be greater than or equal to 0");
-        }
-        Some(value) if name.contains('/') && !value.is_integer() => {
-            errors.invalid(field, amount.clone(), "must be an integer");
-        }
-        Some(_) => {}
-    }
-    quantity
-}
-
-/// A readiness probe may ask for several successes; the others must be content with one.
-fn probe(probe: &Value, path: &str, repeats: bool, errors: &mut Errors) {
-    handler(probe, path, &["exec", "httpGet", "tcpSocket", "grpc"], errors);
-    for field in
-        ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"]
-    {
-        errors.non_negative(&format!("{path}.{field}"), &probe[field]);
-    }
-    let threshold = probe["successThreshold"].as_i64().unwrap_or(1);
-    if !repeats && threshold != 1 {
-        errors.invalid(&format!("{path}.successThreshold"), threshold, "must be 1");
-    }
-    if let Some(grace) = probe["terminationGracePeriodSeconds"].as_i64() {
-        let field = format!("{path}.terminationGracePeriodSeconds");
-        if grace < 1 {
-            errors.invalid(&field, grace, "must be greater than 0");
-        }
-        if repeats {
-            errors.invalid(&field, grace, "must not be set for readinessProbes");
-        }
-    }
-}
-
-fn lifecycle(container: &Value, path: &str, errors: &mut Errors) {
-    for hook in ["postStart", "preStop"] {
-        let hooked = &container["lifecycle"][hook];
-        if !hooked.is_null() {
-            let path = format!("{path}.lifecycle.{hook}");
-            handler(hooked, &path, &["exec", "httpGet", "tcpSocket", "sleep"], errors);
-        }
-    }
-}
-
-fn handler(handler: &Value, path: &str, kinds: &[&str], errors: &mut Errors) {
-    let mut given = kinds.iter().filter(|kind| !handler[**kind].is_null());
-    let Some(kind) = given.next() else {
-        return errors.required(path, "must specify a handler type");
-    };
-    let field = format!("{path}.{kind}");
-    let action = &handler[*kind];
-    match *kind {
-        "exec" if action["command"].as_array().is_none_or(Vec::is_empty) => {
-            errors.required(&format!("{field}.command"), "");
-        }
-        "httpGet" => {
-            if text(action, "path").is_empty() {
-                errors.required(&format!("{field}.path"), "");
-            }
-            port_reference(&action["port"], &format!("{field}.port"), errors);
-            errors.one_of(&format!("{field}.scheme"), &action["scheme"], &["HTTP", "HTTPS"]);
-        }
-        "tcpSocket" | "grpc" => port_reference(&action["port"], &format!("{field}.port"), errors),
-        _ => {}
-    }
-    for kind in given {
-        errors.forbidden(&format!("{path}.{kind}"), "may not specify more than 1 handler type");
-    }
-}
-
-fn port_reference(port: &Value, field: &str, errors: &mut Errors) {
-    match port {
-        Value::String(name) => errors.each_invalid(field, name, names::port_name(name)),
-        _ => {
-            let number = port.as_i64().unwrap_or(0);
-            for why in names::port_number(number) {
-                errors.invalid(field, number, why);
-            }
-        }
     }
 }
 
@@ -399,7 +255,7 @@ mod tests {
             &[
                 "[0].name: Required value",
                 "[1].valueFrom: Invalid value: \"\": must specify one of: `fieldRef`, `resourceFieldRef`, \
-             `configMapKeyRef` or `secretKeyRef`",
+             `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
             ],
         );
     }

@@ -78,12 +78,13 @@ fn time_zone(zone: &str, errors: &mut Errors) {
         errors.invalid(field, zone, unknown);
         return;
     }
-    if zone.eq_ignore_ascii_case("local") {
+    let is_local = zone.eq_ignore_ascii_case("local");
+    if is_local {
         let why = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
         errors.invalid(field, zone, why);
     }
-    // Go knows "Local", whatever it is.
-    if zone != "Local" && !schedule::is_zone(zone) {
+    // Go knows "Local", in this spelling alone.
+    if zone != "Local" && (is_local || !schedule::is_zone(zone)) {
         errors.invalid(field, zone, unknown);
     }
 }

@@ -1,16 +1,16 @@
 //! DaemonSets and ControllerRevisions (upstream `pkg/apis/apps/validation/validation.go`).
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::errors::{Errors, essence, text};
-use super::{names, workload};
+use super::{names, selectors, workload};
 use crate::selector::LabelSelector;
 
 pub(crate) fn daemon_set(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
     let (selector, template) = (&spec["selector"], &spec["template"]);
     if !selector.is_null() {
-        workload::label_selector(selector, "spec.selector", errors);
+        selectors::label_selector(selector, "spec.selector", errors);
     }
     // Unlike those of the other workloads, a selector that is missing is only said not to match.
     let labels = &template["metadata"]["labels"];
@@ -38,10 +38,9 @@ fn strategy(strategy: &Value, errors: &mut Errors) {
         "RollingUpdate" => rolling_update(rolling, errors),
         other => {
             // The message shows upstream's internal type, whose fields have Go's names.
-            let numbers = |rolling: &Value| json!({"MaxUnavailable": rolling["maxUnavailable"], "MaxSurge": rolling["maxSurge"]});
-            let rolling = if rolling.is_null() { Value::Null } else { numbers(rolling) };
-            let shown = json!({"Type": other, "RollingUpdate": rolling});
-            errors.not_supported("spec.updateStrategy", shown, &["RollingUpdate", "OnDelete"]);
+            let rolling = super::workload::shown_rolling_update(rolling);
+            let shown = format!("{{\"Type\":{other:?},\"RollingUpdate\":{rolling}}}");
+            errors.not_supported_shown("spec.updateStrategy", &shown, &["RollingUpdate", "OnDelete"]);
         }
     }
 }
@@ -234,7 +233,7 @@ mod tests {
             "/spec/updateStrategy",
             json!({"type": "Recreate"}),
             &[
-                "spec.updateStrategy: Unsupported value: {\"RollingUpdate\":null,\"Type\":\"Recreate\"}: supported \
+                "spec.updateStrategy: Unsupported value: {\"Type\":\"Recreate\",\"RollingUpdate\":null}: supported \
                values: \"RollingUpdate\", \"OnDelete\"",
             ],
         );

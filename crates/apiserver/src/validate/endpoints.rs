@@ -107,6 +107,9 @@ pub(crate) fn endpoint_slice(object: &Value, errors: &mut Errors) {
             errors.duplicate(&field, name);
         }
         errors.one_of(&format!("{path}.protocol"), &port["protocol"], &PROTOCOLS);
+        if let Some(protocol) = port["appProtocol"].as_str() {
+            errors.each_invalid(&format!("{path}.appProtocol"), protocol, names::label_key(protocol));
+        }
     }
     if count(&object["endpoints"]) > MAX_ENDPOINTS {
         return errors.too_many("endpoints", count(&object["endpoints"]), MAX_ENDPOINTS);

@@ -75,9 +75,9 @@ impl Errors {
         self.push(field, "FieldValueDuplicate", format!("Duplicate value: {value}"));
     }
 
-    pub(crate) fn duplicate_because(&mut self, field: &str, value: impl Into<Value>, why: &str) {
-        let value: Value = value.into();
-        self.push(field, "FieldValueDuplicate", format!("Duplicate value: {value}: {why}"));
+    /// The same with a reason, for a value whose fields have the names and the order of a Go type.
+    pub(crate) fn duplicate_shown(&mut self, field: &str, shown: &str, why: &str) {
+        self.push(field, "FieldValueDuplicate", format!("Duplicate value: {shown}: {why}"));
     }
 
     pub(crate) fn not_found(&mut self, field: &str, value: &str) {
@@ -91,12 +91,20 @@ impl Errors {
         self.push(field, "FieldValueNotSupported", detail);
     }
 
+    /// The same for a value that is no JSON of the API: the fields have the names and the order of a Go type.
+    pub(crate) fn not_supported_shown(&mut self, field: &str, shown: &str, supported: &[&str]) {
+        let supported: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
+        let detail = format!("Unsupported value: {shown}: supported values: {}", supported.join(", "));
+        self.push(field, "FieldValueNotSupported", detail);
+    }
+
     pub(crate) fn too_long(&mut self, field: &str, limit: usize) {
         self.push(field, "FieldValueTooLong", format!("Too long: may not be more than {limit} bytes"));
     }
 
     pub(crate) fn too_many(&mut self, field: &str, number: usize, limit: usize) {
-        let detail = format!("Too many: {number}: must have at most {limit} items");
+        let items = if limit == 1 { "item" } else { "items" };
+        let detail = format!("Too many: {number}: must have at most {limit} {items}");
         self.push(field, "FieldValueTooMany", detail);
     }
 

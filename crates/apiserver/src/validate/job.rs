@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::errors::{Errors, essence, text};
-use super::{job_policies, names, workload};
+use super::{job_policies, names, selectors, workload};
 use crate::selector::LabelSelector;
 
 /// The label of the pods of a Job, and its older name.
@@ -35,7 +35,7 @@ fn judge(object: &Value, needs_prefixed_labels: bool, errors: &mut Errors) {
     if spec["selector"].is_null() {
         errors.required("spec.selector", "");
     } else {
-        workload::label_selector(&spec["selector"], "spec.selector", errors);
+        selectors::label_selector(&spec["selector"], "spec.selector", errors);
     }
     let labels = &spec["template"]["metadata"]["labels"];
     let matches = match LabelSelector::from_spec(&spec["selector"]) {
@@ -261,4 +261,116 @@ fn template_update(new: &Value, old: &Value, errors: &mut Errors) {
         }
     }
     errors.immutable("spec.template.spec", new, &allowed);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::validate::tests::{check_create, check_update, said, with};
+    use crate::validate::update;
+
+    fn job(status: Value) -> Value {
+        let labels = json!({"app": "j"});
+        let container = json!({"name": "main", "image": "busybox:1"});
+        let mut job = json!({
+            "metadata": {"name": "j", "namespace": "shop", "uid": "u"},
+            "spec": {
+                "suspend": true, "manualSelector": true, "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"restartPolicy": "Never", "containers": [container]}},
+            },
+            "status": status,
+        });
+        crate::defaults::apply("Job", &mut job);
+        job
+    }
+
+    /// The fields in which the change of one value is refused.
+    fn refused(old: &Value, pointer: &str, value: Value) -> Vec<String> {
+        let errors = update("Job", &with(old.clone(), pointer, value), old);
+        said(errors).into_iter().map(|error| error.split(": ").next().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn the_template_of_a_job_may_change_only_while_it_is_suspended_and_has_no_pods() {
+        let condition = |kind: &str| json!([{"type": kind, "status": "True"}]);
+        let started = "2026-01-01T00:00:00Z";
+        let selector = "/spec/template/spec/nodeSelector";
+        for (status, allowed) in [
+            (json!({}), true),
+            (json!({"active": 1}), false),
+            (json!({"startTime": started}), false),
+            (json!({"startTime": started, "conditions": condition("Suspended")}), true),
+            (json!({"startTime": started, "conditions": condition("Suspended"), "active": 1}), false),
+        ] {
+            let old = job(status.clone());
+            let fields = refused(&old, selector, json!({"zone": "a"}));
+            let expected: &[&str] = if allowed { &[] } else { &["spec.template"] };
+            assert_eq!(fields, expected, "{status}");
+        }
+        let running = with(job(json!({})), "/spec/suspend", json!(false));
+        assert_eq!(refused(&running, selector, json!({"zone": "a"})), ["spec.template"]);
+    }
+
+    #[test]
+    fn a_suspended_job_changes_where_its_pods_run_and_what_they_need_and_nothing_else() {
+        let old = job(json!({}));
+        let nodes = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]}});
+        let pods = json!([{"topologyKey": "zone", "labelSelector": {}}]);
+        let both = json!({"nodeAffinity": nodes, "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": pods}});
+        for (pointer, value) in [
+            ("/spec/template/spec/tolerations", json!([{"operator": "Exists"}])),
+            ("/spec/template/spec/schedulingGates", json!([{"name": "example.com/wait"}])),
+            ("/spec/template/spec/affinity", json!({"nodeAffinity": nodes})),
+            ("/spec/template/spec/containers/0/resources", json!({"requests": {"cpu": "1"}})),
+            ("/spec/template/metadata/labels/tier", json!("x")),
+            ("/spec/template/metadata/annotations", json!({"a": "b"})),
+        ] {
+            assert!(refused(&old, pointer, value).is_empty(), "{pointer}");
+        }
+        for (pointer, value) in [
+            ("/spec/template/spec/containers/0/image", json!("busybox:2")),
+            ("/spec/template/spec/affinity", both.clone()),
+            ("/spec/template/spec/hostname", json!("x")),
+        ] {
+            assert_eq!(refused(&old, pointer, value), ["spec.template.spec"], "{pointer}");
+        }
+        let near = with(old.clone(), "/spec/template/spec/affinity", both);
+        let fields = refused(&near, "/spec/template/spec/affinity", Value::Null);
+        assert_eq!(fields, ["spec.template.spec"], "the affinity to pods stays");
+        let near = with(old, "/spec/template/spec/affinity", json!({"nodeAffinity": nodes}));
+        assert!(refused(&near, "/spec/template/spec/affinity", Value::Null).is_empty());
+    }
+
+    #[test]
+    fn a_job_of_an_older_server_needs_no_prefixed_labels() {
+        let labels = json!({"controller-uid": "u", "job-name": "j"});
+        let old = with(job(json!({})), "/spec/manualSelector", json!(false));
+        let old = with(old, "/spec/selector", json!({"matchLabels": {"controller-uid": "u"}}));
+        let old = with(old, "/spec/template/metadata/labels", labels);
+        check_update("Job", with(old.clone(), "/spec/parallelism", json!(2)), old.clone(), &[]);
+        let required = |label: &str, value: &str| {
+            format!("spec.template.metadata.labels[{label}]: Required value: must be '{value}'")
+        };
+        let [uid, name] = [
+            required("batch.kubernetes.io/controller-uid", "u"),
+            required("batch.kubernetes.io/job-name", "j"),
+        ];
+        check_create("Job", old, &[&uid, &name]);
+    }
+
+    #[test]
+    fn a_list_of_indexes_in_a_rule_is_bounded() {
+        let indexes = (0..20_000).map(|index| index.to_string()).collect::<Vec<_>>().join(",");
+        let policy = json!({"rules": [{"succeededIndexes": indexes}]});
+        let indexed = with(job(json!({})), "/spec/completionMode", json!("Indexed"));
+        let indexed = with(indexed, "/spec/completions", json!(20_000));
+        let path = "spec.successPolicy.rules[0].succeededIndexes";
+        check_create(
+            "Job",
+            with(indexed, "/spec/successPolicy", policy),
+            &[&format!("{path}: Too long: may not be more than 65536 bytes")],
+        );
+    }
 }

@@ -269,3 +269,42 @@ fn kept(change: &Change<'_>, errors: &mut Errors) {
         errors.invalid_hidden(CONDITIONS, why);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::validate::tests::check_status;
+
+    fn job(spec: Value, status: Value) -> Value {
+        json!({"metadata": {"name": "j", "namespace": "shop", "uid": "u"}, "spec": spec, "status": status})
+    }
+
+    #[test]
+    fn an_old_fault_does_not_block_the_controller_that_does_not_touch_it() {
+        // Written before these rules existed.
+        let faulty = json!({"conditions": [{"type": "Failed", "status": "True"}], "active": 2, "ready": 3,
+                            "completedIndexes": "x", "failedIndexes": "9", "uncountedTerminatedPods": {"failed": ["a"]}});
+        let mut mended = faulty.clone();
+        mended["failed"] = json!(1);
+        check_status(
+            "Job",
+            job(json!({"completions": 3}), mended),
+            job(json!({"completions": 3}), faulty),
+            &[],
+        );
+    }
+
+    #[test]
+    fn a_start_moves_only_as_the_job_is_resumed() {
+        let suspended = |state: &str, start: &str| json!({"startTime": start, "conditions": [{"type": "Suspended", "status": state}]});
+        let old = job(json!({"suspend": false}), suspended("True", "2026-01-01T00:00:00Z"));
+        let later = "2026-01-01T00:00:09Z";
+        check_status("Job", job(json!({"suspend": false}), suspended("False", later)), old.clone(), &[]);
+        let why = format!(
+            "status.startTime: Invalid value: \"{later}\": field is immutable for unsuspended job once set"
+        );
+        check_status("Job", job(json!({"suspend": false}), suspended("True", later)), old.clone(), &[&why]);
+        check_status("Job", job(json!({"suspend": true}), json!({})), old, &[]);
+    }
+}

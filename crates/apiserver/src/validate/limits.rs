@@ -48,16 +48,29 @@ pub(crate) fn quota(object: &Value, errors: &mut Errors) {
         if quantity.is_some_and(|amount| amount.is_negative()) {
             errors.invalid(&field, amount.clone(), "must be greater than or equal to 0");
         }
-        let is_whole = COUNTED.contains(&name.as_str()) || name.contains('/');
+        let is_whole = COUNTED.contains(&name.as_str())
+            || name.contains('/') && !name.starts_with("requests.") && !name.starts_with("count/");
         if is_whole && quantity.is_some_and(|amount| !amount.is_integer()) {
             errors.invalid(&field, amount.clone(), "must be an integer");
         }
     }
-    let scopes: BTreeSet<&str> =
+    let hard: Vec<&str> =
+        spec["hard"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+    let scopes: Vec<&str> =
         spec["scopes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    for _ in scopes.iter().filter(|scope| !SCOPES.contains(scope)) {
-        errors.invalid("spec.scopes", spec["scopes"].clone(), "unsupported scope");
+    for scope in &scopes {
+        if !SCOPES.contains(scope) {
+            errors.invalid("spec.scopes", spec["scopes"].clone(), "unsupported scope");
+        }
+        for _ in hard.iter().filter(|name| is_limited_by_quotas(name) && !is_in_scope(scope, name)) {
+            errors.invalid("spec.scopes", spec["scopes"].clone(), "unsupported scope applied to resource");
+        }
     }
+    conflicts(&scopes, spec, errors);
+    selector(spec, &hard, errors);
+}
+
+fn conflicts(scopes: &[&str], spec: &Value, errors: &mut Errors) {
     for pair in [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]] {
         if pair.iter().all(|scope| scopes.contains(scope)) {
             errors.invalid("spec.scopes", spec["scopes"].clone(), "conflicting scopes");
@@ -65,7 +78,60 @@ pub(crate) fn quota(object: &Value, errors: &mut Errors) {
     }
 }
 
-fn is_limited_by_quotas(name: &str) -> bool {
+fn selector(spec: &Value, hard: &[&str], errors: &mut Errors) {
+    // Upstream names no index.
+    let path = "spec.scopeSelector.matchExpressions";
+    let mut scopes = Vec::new();
+    for (_, expression) in elements(&spec["scopeSelector"], "matchExpressions", "") {
+        let (scope, operator) = (text(expression, "scopeName"), text(expression, "operator"));
+        if !SCOPES.contains(&scope) {
+            errors.invalid(&format!("{path}.scopeName"), scope, "unsupported scope");
+        }
+        for _ in hard.iter().filter(|name| is_limited_by_quotas(name) && !is_in_scope(scope, name)) {
+            errors.invalid(path, spec["scopeSelector"].clone(), "unsupported scope applied to resource");
+        }
+        let exists = !["PriorityClass", "VolumeAttributesClass"].contains(&scope) && SCOPES.contains(&scope);
+        if exists && operator != "Exists" {
+            let why = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, \
+                       ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, \
+                       ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity";
+            errors.invalid(&format!("{path}.operator"), operator, why);
+        }
+        let (values, field) = (&expression["values"], format!("{path}.values"));
+        let count = values.as_array().map_or(0, Vec::len);
+        match operator {
+            "In" | "NotIn" if count == 0 => {
+                let why = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector";
+                errors.required(&field, why);
+            }
+            "Exists" | "DoesNotExist" if count > 0 => {
+                let why = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector";
+                errors.invalid(&field, values.clone(), why);
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            _ => errors.invalid(&format!("{path}.operator"), operator, "not a valid selector operator"),
+        }
+        scopes.push(scope);
+    }
+    conflicts(&scopes, spec, errors);
+}
+
+/// Whether a scope says something of a resource that quotas can limit.
+fn is_in_scope(scope: &str, name: &str) -> bool {
+    let rest = name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits.")).unwrap_or(name);
+    match scope {
+        "BestEffort" => name == "pods",
+        "Terminating"
+        | "NotTerminating"
+        | "NotBestEffort"
+        | "PriorityClass"
+        | "CrossNamespacePodAffinity" => name == "pods" || matches!(rest, "cpu" | "memory"),
+        "VolumeAttributesClass" => matches!(name, "persistentvolumeclaims" | "requests.storage"),
+        _ => true,
+    }
+}
+
+pub(super) fn is_limited_by_quotas(name: &str) -> bool {
     let rest = name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits.")).unwrap_or(name);
     COUNTED.contains(&name)
         || COMPUTED.contains(&rest)
@@ -78,6 +144,9 @@ pub(crate) fn range(object: &Value, errors: &mut Errors) {
     for (path, limit) in elements(&object["spec"], "limits", "spec") {
         let (kind, field) = (text(limit, "type"), format!("{path}.type"));
         errors.each_invalid(&field, kind, names::label_key(kind));
+        if !kind.contains('/') && !matches!(kind, "Pod" | "Container" | "PersistentVolumeClaim") {
+            errors.invalid(&field, kind, "must be a standard limit type or fully qualified");
+        }
         if !seen.insert(kind) {
             errors.duplicate(&field, kind);
         }
@@ -98,8 +167,25 @@ pub(crate) fn range(object: &Value, errors: &mut Errors) {
         let fields = ["min", "max", "default", "defaultRequest", "maxLimitRequestRatio"];
         let names = fields.iter().filter_map(|field| limit[*field].as_object()).flat_map(|map| map.keys());
         for name in names.collect::<BTreeSet<_>>() {
+            for list in fields.iter().filter(|list| !limit[**list][name].is_null()) {
+                resource_name(kind, name, &format!("{path}.{list}[{name}]"), errors);
+            }
             bounds(limit, name, &path, errors);
         }
+    }
+}
+
+fn resource_name(kind: &str, name: &str, field: &str, errors: &mut Errors) {
+    errors.each_invalid(field, name, names::label_key(name));
+    if name.contains('/') {
+        return;
+    }
+    if !is_limited_by_quotas(name) && name != "storage" {
+        errors.invalid(field, name, "must be a standard resource type or fully qualified");
+    }
+    let of_containers = COMPUTED.contains(&name) || name.starts_with("hugepages-");
+    if matches!(kind, "Pod" | "Container") && !of_containers {
+        errors.invalid(field, name, "must be a standard resource for containers");
     }
 }
 

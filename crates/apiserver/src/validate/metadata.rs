@@ -105,27 +105,32 @@ pub(super) fn labels(labels: &Value, path: &str, errors: &mut Errors) {
 fn common(metadata: &Value, errors: &mut Errors) {
     labels_and_annotations(metadata, "metadata", errors);
     let mut controller: Option<String> = None;
-    for (path, owner) in elements(metadata, "ownerReferences", "metadata") {
+    let owners = || elements(metadata, "ownerReferences", "metadata").map(|(_, owner)| owner);
+    for owner in owners() {
         for field in ["apiVersion", "kind", "name", "uid"] {
             if text(owner, field).is_empty() {
-                errors.required(&format!("{path}.{field}"), "must not be empty");
+                errors.invalid(&format!("metadata.ownerReferences.{field}"), "", "must not be empty");
             }
         }
         let api_version = text(owner, "apiVersion");
         if api_version.split('/').count() > 2 {
-            let field = format!("{path}.apiVersion");
-            errors.invalid(&field, api_version, "must be <group>/<version> or <version>");
+            errors.invalid(
+                "metadata.ownerReferences.apiVersion",
+                api_version,
+                "must be <group>/<version> or <version>",
+            );
         }
         if (api_version, text(owner, "kind")) == ("v1", "Event") {
-            errors.invalid(&path, owner.clone(), "/v1, Kind=Event is disallowed from being an owner");
+            let why = "/v1, Kind=Event is disallowed from being an owner";
+            errors.invalid_shown("metadata.ownerReferences", &shown_owner(owner), why);
         }
         if owner["controller"] == true {
             let name = format!("{}/{}", text(owner, "kind"), text(owner, "name"));
             match &controller {
-                Some(first) => errors.invalid(
+                Some(first) => errors.invalid_shown(
                     "metadata.ownerReferences",
-                    metadata["ownerReferences"].clone(),
-                    format!(
+                    &format!("[{}]", owners().map(shown_owner).collect::<Vec<_>>().join(",")),
+                    &format!(
                         "Only one reference can have Controller set to true. Found \"true\" in references \
                          for {first} and {name}"
                     ),
@@ -136,13 +141,24 @@ fn common(metadata: &Value, errors: &mut Errors) {
     }
 }
 
+/// An owner reference in the order of the fields of its Go type.
+fn shown_owner(owner: &Value) -> String {
+    let fields = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+    let set = fields.iter().filter(|field| !owner[**field].is_null());
+    let shown: Vec<String> = set.map(|field| format!("{field:?}:{}", owner[*field])).collect();
+    format!("{{{}}}", shown.join(","))
+}
+
 fn finalizers(metadata: &Value, errors: &mut Errors) {
     let (mut orphan, mut foreground) = (false, false);
-    for (path, finalizer) in elements(metadata, "finalizers", "metadata") {
+    for (_, finalizer) in elements(metadata, "finalizers", "metadata") {
         let name = finalizer.as_str().unwrap_or_default();
         orphan |= name == "orphan";
         foreground |= name == "foregroundDeletion";
         errors.each_invalid("metadata.finalizers", name, names::label_key(name));
+    }
+    for (path, finalizer) in elements(metadata, "finalizers", "metadata") {
+        let name = finalizer.as_str().unwrap_or_default();
         if !name.contains('/') && !matches!(name, "orphan" | "foregroundDeletion" | "kubernetes") {
             let why = "name is neither a standard finalizer name nor is it fully qualified";
             errors.invalid(&path, name, why);
@@ -232,7 +248,7 @@ mod tests {
                 "/metadata/ownerReferences",
                 json!([{"apiVersion": "v1", "kind": "Node", "name": "n"}]),
             ),
-            &["metadata.ownerReferences[0].uid: Required value: must not be empty"],
+            &["metadata.ownerReferences.uid: Invalid value: \"\": must not be empty"],
         );
     }
 

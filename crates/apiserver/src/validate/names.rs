@@ -154,6 +154,37 @@ pub fn env_name(text: &str) -> Vec<String> {
     ]
 }
 
+/// The name of a header of HTTP.
+pub fn http_header(text: &str) -> Vec<String> {
+    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
+        return Vec::new();
+    }
+    vec![
+        "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for \
+         validation is '[-A-Za-z0-9]+')"
+            .to_owned(),
+    ]
+}
+
+/// A domain in which a resolver searches: as a subdomain, but each label may begin with `_` and contain it.
+pub fn search_domain(text: &str) -> Vec<String> {
+    let mut errors = too_long(text, 253, "characters");
+    let alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let is_label = |label: &str| {
+        let label = label.strip_prefix('_').unwrap_or(label);
+        bounded(label, alphanumeric, |b| alphanumeric(b) || matches!(b, b'-' | b'_'))
+    };
+    if !text.split('.').all(is_label) {
+        errors.push(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', \
+             and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation \
+             is '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')"
+                .to_owned(),
+        );
+    }
+    errors
+}
+
 /// The name of a port: at most 15 bytes, with a letter in it.
 pub fn port_name(text: &str) -> Vec<String> {
     let mut errors = Vec::new();

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::errors::{Errors, elements, text};
-use super::{names, workload};
+use super::{names, selectors};
 
 /// Names the class of an Ingress; older than the field.
 const CLASS: &str = "kubernetes.io/ingress.class";
@@ -199,7 +199,7 @@ fn domain_prefixed_path(field: &str, path: &str, errors: &mut Errors) {
 
 pub(crate) fn network_policy(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
-    workload::label_selector(&spec["podSelector"], "spec.podSelector", errors);
+    selectors::label_selector(&spec["podSelector"], "spec.podSelector", errors);
     for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
         for (path, rule) in elements(spec, direction, "spec") {
             for (path, port) in elements(rule, "ports", &path) {
@@ -258,7 +258,7 @@ fn policy_peer(peer: &Value, path: &str, errors: &mut Errors) {
     for field in ["podSelector", "namespaceSelector"] {
         if !peer[field].is_null() {
             selectors += 1;
-            workload::label_selector(&peer[field], &format!("{path}.{field}"), errors);
+            selectors::label_selector(&peer[field], &format!("{path}.{field}"), errors);
         }
     }
     if !block.is_null() {
@@ -272,22 +272,50 @@ fn policy_peer(peer: &Value, path: &str, errors: &mut Errors) {
 }
 
 fn ip_block(block: &Value, path: &str, errors: &mut Errors) {
-    let why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
     let field = format!("{path}.cidr");
-    let whole = match text(block, "cidr") {
-        "" => return errors.required(&field, ""),
-        written => match network(written) {
-            Some(found) => found,
-            None => return errors.invalid(&field, written, why),
-        },
-    };
+    let written = text(block, "cidr");
+    if written.is_empty() {
+        return errors.required(&field, "");
+    }
+    let Some(whole) = range(written, &field, errors) else { return };
     for (path, except) in elements(block, "except", path) {
         let written = except.as_str().unwrap_or_default();
-        match network(written) {
-            None => errors.invalid(&path, written, why),
-            Some(part) if is_within(part, whole) => {}
-            Some(_) => errors.invalid(&path, written, "must be a strict subset of `cidr`"),
+        if range(written, &path, errors).is_some_and(|part| !is_within(part, whole)) {
+            errors.invalid(&path, written, "must be a strict subset of `cidr`");
         }
+    }
+}
+
+/// Judges a range of addresses as upstream's `IsValidCIDRForLegacyField` does for new objects. Old fields, this one among
+/// them, once took leading zeros and bits behind the prefix, so that what is meant by them is judged, too.
+pub(super) fn range(written: &str, field: &str, errors: &mut Errors) -> Option<(IpAddr, u32)> {
+    if let Some(found) = network(written) {
+        if !has_no_bits_behind(found) {
+            errors.invalid(field, written, "must not have bits set beyond the prefix length");
+        }
+        return Some(found);
+    }
+    let plain = |part: &str| {
+        let bare = part.trim_start_matches('0');
+        if bare.is_empty() && !part.is_empty() { "0".to_owned() } else { bare.to_owned() }
+    };
+    let bare = written.split_once('/').filter(|_| !written.contains(':')).map(|(address, length)| {
+        let address: Vec<String> = address.split('.').map(plain).collect();
+        format!("{}/{}", address.join("."), plain(length))
+    });
+    let found = bare.and_then(|bare| network(&bare));
+    let why = match found {
+        Some(_) => "must not have leading 0s in IP or prefix length",
+        None => "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+    };
+    errors.invalid(field, written, why);
+    found
+}
+
+fn has_no_bits_behind((address, length): (IpAddr, u32)) -> bool {
+    match address {
+        IpAddr::V4(address) => u64::from(address.to_bits()) & ((1_u64 << (32 - length)) - 1) == 0,
+        IpAddr::V6(address) => address.to_bits() & !u128::MAX.checked_shl(128 - length).unwrap_or(0) == 0,
     }
 }
 

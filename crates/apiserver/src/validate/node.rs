@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::errors::{Errors, elements, text};
 use super::names;
@@ -26,10 +26,18 @@ pub(crate) fn node(object: &Value, errors: &mut Errors) {
         }
         if !seen.insert((key, effect)) {
             // The message shows upstream's internal type, whose fields have Go's names.
+            let [key, value, effect, time] =
+                ["key", "value", "effect", "timeAdded"].map(|field| match &taint[field] {
+                    Value::Null if field != "timeAdded" => "\"\"".to_owned(),
+                    set => set.to_string(),
+                });
             let shown =
-                json!({"Key": key, "Value": value, "Effect": effect, "TimeAdded": taint["timeAdded"]});
-            errors.duplicate_because(&path, shown, "taints must be unique by key and effect pair");
+                format!("{{\"Key\":{key},\"Value\":{value},\"Effect\":{effect},\"TimeAdded\":{time}}}");
+            errors.duplicate_shown(&path, &shown, "taints must be unique by key and effect pair");
         }
+    }
+    for (path, range) in elements(&object["spec"], "podCIDRs", "spec") {
+        super::network::range(range.as_str().unwrap_or_default(), &path, errors);
     }
 }
 
@@ -78,10 +86,8 @@ mod tests {
         check_create(
             "Node",
             node(json!({"taints": [gpu, gpu]})),
-            &[
-                "metadata.taints[1]: Duplicate value: {\"Effect\":\"NoSchedule\",\"Key\":\"gpu\",\"TimeAdded\":null,\
-               \"Value\":\"\"}: taints must be unique by key and effect pair",
-            ],
+            &["metadata.taints[1]: Duplicate value: {\"Key\":\"gpu\",\"Value\":\"\",\
+               \"Effect\":\"NoSchedule\",\"TimeAdded\":null}: taints must be unique by key and effect pair"],
         );
     }
 

@@ -3,7 +3,7 @@
 use k8s_openapi::ByteString;
 use serde_json::Value;
 
-use super::errors::{Errors, essence, text};
+use super::errors::{Errors, elements, essence, text};
 use super::{names, workload};
 
 /// All keys and values of a ConfigMap or Secret together.
@@ -68,6 +68,12 @@ pub(crate) fn secret(object: &Value, errors: &mut Errors) {
     if size > DATA_LIMIT {
         errors.too_long("data", DATA_LIMIT);
     }
+    let account = "kubernetes.io/service-account.name";
+    if text(object, "type") == "kubernetes.io/service-account-token"
+        && text(&object["metadata"]["annotations"], account).is_empty()
+    {
+        errors.required(&format!("metadata.annotations[{account}]"), "");
+    }
     let has = |key: &str| data.is_some_and(|data| data.contains_key(key));
     let required: &[&str] = match text(object, "type") {
         "kubernetes.io/basic-auth" if !has("username") && !has("password") => &["username", "password"],
@@ -108,6 +114,18 @@ pub(crate) fn pod_template(object: &Value, errors: &mut Errors) {
     workload::template(&object["template"], "template", errors);
     let policy = &object["template"]["spec"]["restartPolicy"];
     errors.one_of("template.spec.restartPolicy", policy, &["Always", "OnFailure", "Never"]);
+}
+
+/// The finalizers of a Namespace itself, which stand in its spec.
+pub(crate) fn namespace(object: &Value, errors: &mut Errors) {
+    for (_, finalizer) in elements(&object["spec"], "finalizers", "spec") {
+        let (name, field) = (finalizer.as_str().unwrap_or_default(), "spec.finalizers");
+        errors.each_invalid(field, name, names::label_key(name));
+        if !name.contains('/') && !matches!(name, "kubernetes" | "orphan" | "foregroundDeletion") {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.invalid(field, name, why);
+        }
+    }
 }
 
 pub(crate) fn lease(object: &Value, errors: &mut Errors) {

@@ -6,31 +6,49 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::errors::{Errors, elements, essence, text};
-use super::{container, names, scheduling, security, volume};
+use super::{container, dns, environment, names, os, resources, scheduling, security, volume};
 
 pub(crate) fn pod(object: &Value, errors: &mut Errors) {
     spec(&object["spec"], "spec", errors);
+    if text(&object["spec"], "serviceAccountName").is_empty() {
+        volume::tokens(&object["spec"], "spec", errors);
+    }
+    container::images(&object["spec"], "spec", errors);
+}
+
+/// A pod that a client creates, in contrast to one that it changes.
+pub(crate) fn new_pod(object: &Value, errors: &mut Errors) {
+    pod(object, errors);
+    let spec = &object["spec"];
+    if count(spec, "ephemeralContainers") > 0 {
+        errors.forbidden("spec.ephemeralContainers", "cannot be set on create");
+    }
+    if !text(spec, "nodeName").is_empty() && count(spec, "schedulingGates") > 0 {
+        errors.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared");
+    }
 }
 
 /// The spec of a pod or of a template, which stands at `path`.
 pub(super) fn spec(spec: &Value, path: &str, errors: &mut Errors) {
     let volumes = volume::validate(spec, path, errors);
-    let context = container::Context { volumes: &volumes };
+    let context = container::Context { spec, volumes: &volumes };
+    resource_claims(spec, path, errors);
 
-    let list_path = format!("{path}.containers");
-    if spec["containers"].as_array().is_none_or(Vec::is_empty) {
-        errors.required(&list_path, "");
+    if count(spec, "containers") == 0 {
+        errors.required(&format!("{path}.containers"), "");
     }
     let mut seen = BTreeSet::new();
     for (path, container) in elements(spec, "containers", path) {
-        unique_name(container, &path, &mut seen, errors);
-        container::validate(container, &path, &context, errors);
+        container::validate(container, &path, &context, &mut seen, errors);
     }
     container::host_ports_are_unique(spec, path, errors);
     for (path, container) in elements(spec, "initContainers", path) {
-        unique_name(container, &path, &mut seen, errors);
-        container::validate_init(container, &path, &context, errors);
+        container::validate_init(container, &path, &context, &mut seen, errors);
     }
+    if !spec["resources"].is_null() {
+        pod_resources(spec, &format!("{path}.resources"), errors);
+    }
+    security::host_ports(spec, path, errors);
     errors.one_of(
         &format!("{path}.restartPolicy"),
         &spec["restartPolicy"],
@@ -44,24 +62,29 @@ pub(super) fn spec(spec: &Value, path: &str, errors: &mut Errors) {
     super::metadata::labels(&spec["nodeSelector"], &format!("{path}.nodeSelector"), errors);
     security::of_pod(spec, path, errors);
     scheduling::affinity(&spec["affinity"], &format!("{path}.affinity"), errors);
-    dns(spec, path, errors);
+    dns::validate(spec, path, errors);
     for (path, gate) in elements(spec, "readinessGates", path) {
         let condition = text(gate, "conditionType");
         errors.each_invalid(&format!("{path}.conditionType"), condition, names::label_key(condition));
     }
     scheduling::gates(spec, path, errors);
     scheduling::spread_constraints(spec, path, errors);
+    security::host_processes(spec, path, errors);
+    security::host_users(spec, path, errors);
+    host_name_override(spec, path, errors);
+    let subdomain = |field: &str, errors: &mut Errors| {
+        let name = text(spec, field);
+        if !name.is_empty() {
+            errors.each_invalid(&format!("{path}.{field}"), name, names::dns1123_subdomain(name));
+        }
+    };
+    subdomain("serviceAccountName", errors);
+    subdomain("nodeName", errors);
     if let Some(deadline) = spec["activeDeadlineSeconds"].as_i64()
         && !(1..=i64::from(i32::MAX)).contains(&deadline)
     {
         let why = "must be between 1 and 2147483647, inclusive";
         errors.invalid(&format!("{path}.activeDeadlineSeconds"), deadline, why);
-    }
-    for field in ["nodeName", "serviceAccountName", "priorityClassName", "runtimeClassName"] {
-        let name = text(spec, field);
-        if !name.is_empty() {
-            errors.each_invalid(&format!("{path}.{field}"), name, names::dns1123_subdomain(name));
-        }
     }
     for field in ["hostname", "subdomain"] {
         let name = text(spec, field);
@@ -81,32 +104,85 @@ pub(super) fn spec(spec: &Value, path: &str, errors: &mut Errors) {
             errors.each_invalid(&format!("{path}.hostnames[{index}]"), name, names::dns1123_subdomain(name));
         }
     }
+    subdomain("priorityClassName", errors);
+    if spec["runtimeClassName"].is_string() {
+        subdomain("runtimeClassName", errors);
+    }
+    let policies = ["Never", "PreemptLowerPriority"];
+    errors.one_of(&format!("{path}.preemptionPolicy"), &spec["preemptionPolicy"], &policies);
+    if !spec["overhead"].is_null() {
+        let limits = json!({"limits": spec["overhead"]});
+        resources::validate(&limits, &format!("{path}.overhead"), spec, errors);
+    }
+    os::validate(spec, path, errors);
+    environment::files(spec, path, errors);
 }
 
-fn dns(spec: &Value, path: &str, errors: &mut Errors) {
-    if spec["dnsPolicy"] != "None" {
+fn host_name_override(spec: &Value, path: &str, errors: &mut Errors) {
+    let (Some(name), field) = (spec["hostnameOverride"].as_str(), format!("{path}.hostnameOverride")) else {
         return;
+    };
+    for other in ["setHostnameAsFQDN", "hostNetwork"] {
+        if spec[other] == true {
+            errors.forbidden(&field, &format!("may not be specified when {other} is true"));
+        }
     }
-    let (config, policy) = (&spec["dnsConfig"], "when `dnsPolicy` is None");
-    if config.is_null() {
-        errors.required(&format!("{path}.dnsConfig"), &format!("must provide `dnsConfig` {policy}"));
-    } else if config["nameservers"].as_array().is_none_or(Vec::is_empty) {
-        let why = format!("must provide at least one DNS nameserver {policy}");
-        errors.required(&format!("{path}.dnsConfig.nameservers"), &why);
+    if name.len() > 64 {
+        errors.too_long(&field, 64);
     }
+    errors.each_invalid(&field, name, names::dns1123_subdomain(name));
 }
 
-fn unique_name(container: &Value, path: &str, seen: &mut BTreeSet<String>, errors: &mut Errors) {
-    let field = format!("{path}.name");
-    match text(container, "name") {
-        "" => errors.required(&field, ""),
-        name => {
+/// The claims for dynamic resources that the containers name.
+fn resource_claims(spec: &Value, path: &str, errors: &mut Errors) {
+    let mut seen = BTreeSet::new();
+    for (path, claim) in elements(spec, "resourceClaims", path) {
+        let (name, field) = (text(claim, "name"), format!("{path}.name"));
+        if name.is_empty() {
+            errors.required(&field, "");
+        } else if !seen.insert(name) {
+            errors.duplicate(&field, name);
+        } else {
             errors.each_invalid(&field, name, names::dns1123_label(name));
-            if !seen.insert(name.to_owned()) {
-                errors.duplicate(&field, name);
+        }
+        let sources = ["resourceClaimName", "resourceClaimTemplateName"];
+        match sources.iter().filter(|source| !claim[**source].is_null()).count() {
+            1 => {}
+            0 => errors.invalid_shown(
+                &path,
+                &shown_claim(claim),
+                "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+            ),
+            _ => errors.invalid_shown(
+                &path,
+                &shown_claim(claim),
+                "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
+            ),
+        }
+        for source in sources {
+            if let Some(name) = claim[source].as_str() {
+                errors.each_invalid(&format!("{path}.{source}"), name, names::dns1123_subdomain(name));
             }
         }
     }
+}
+
+fn shown_claim(claim: &Value) -> String {
+    format!(
+        "{{\"Name\":{},\"ResourceClaimName\":{},\"ResourceClaimTemplateName\":{}}}",
+        claim["name"], claim["resourceClaimName"], claim["resourceClaimTemplateName"]
+    )
+}
+
+/// The resources of a pod as a whole.
+fn pod_resources(spec: &Value, path: &str, errors: &mut Errors) {
+    if text(&spec["os"], "name") == "windows" {
+        return errors.forbidden(path, "may not be set for a windows pod");
+    }
+    if !spec["resources"]["claims"].is_null() {
+        errors.forbidden(&format!("{path}.claims"), "claims may not be set for Resources at pod-level");
+    }
+    resources::validate(&spec["resources"], path, spec, errors);
 }
 
 /// A running pod is immutable but for images, the deadline, further tolerations and lifted gates.
@@ -304,7 +380,7 @@ mod tests {
         check(
             "/spec/topologySpreadConstraints",
             json!([zone, zone]),
-            &["spec.topologySpreadConstraints[1].{topologyKey, whenUnsatisfiable}: Duplicate value: \
+            &["spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable}: Duplicate value: \
              \"{zone, DoNotSchedule}\""],
         );
     }

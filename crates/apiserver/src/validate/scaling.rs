@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::errors::{Errors, elements, text};
-use super::{names, workload};
+use super::{names, selectors, workload};
+use crate::quantity::Quantity;
 
 /// A number, or at most 100 percent.
 pub(super) fn at_most_all(value: &Value, field: &str, errors: &mut Errors) {
@@ -29,7 +30,7 @@ pub(crate) fn disruption_budget(object: &Value, errors: &mut Errors) {
             at_most_all(value, &format!("spec.{field}"), errors);
         }
     }
-    workload::label_selector(&spec["selector"], "spec.selector", errors);
+    selectors::label_selector(&spec["selector"], "spec.selector", errors);
     let policies = ["AlwaysAllow", "IfHealthyBudget"];
     errors.one_of("spec.unhealthyPodEvictionPolicy", &spec["unhealthyPodEvictionPolicy"], &policies);
 }
@@ -63,73 +64,134 @@ pub(crate) fn autoscaler(object: &Value, errors: &mut Errors) {
     if least.is_some_and(|least| most < least) {
         errors.invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`");
     }
-    let target = &spec["scaleTargetRef"];
-    for field in ["kind", "name"] {
-        let path = format!("spec.scaleTargetRef.{field}");
-        match text(target, field) {
-            "" => errors.required(&path, ""),
-            name => errors.each_invalid(&path, name, names::path_segment(name)),
-        }
-    }
-    // Of the core kinds only the ReplicationController has a scale, and its group has no name.
-    let version = text(target, "apiVersion");
-    let path = "spec.scaleTargetRef.apiVersion";
-    match version.split('/').count() {
-        1 if text(target, "kind") != "ReplicationController" => {
-            errors.invalid(path, version, "apiVersion must specify API group");
-        }
-        1 | 2 => {}
-        _ => errors.invalid(path, version, format!("unexpected GroupVersion string: {version}")),
-    }
+    reference(&spec["scaleTargetRef"], "spec.scaleTargetRef", errors);
     for (path, metric) in elements(spec, "metrics", "spec") {
         self::metric(metric, &path, errors);
+    }
+    let counts_things = |(_, metric): (String, &Value)| matches!(text(metric, "type"), "Object" | "External");
+    if least == Some(0) && !elements(spec, "metrics", "spec").any(counts_things) {
+        let why = "must specify at least one Object or External metric to support scaling to zero replicas";
+        errors.forbidden("spec.metrics", why);
     }
     for direction in ["scaleUp", "scaleDown"] {
         scaling_rules(&spec["behavior"][direction], &format!("spec.behavior.{direction}"), errors);
     }
 }
 
-fn metric(metric: &Value, path: &str, errors: &mut Errors) {
-    let types = METRICS.map(|(kind, _)| kind);
-    let Some((_, field)) = METRICS.iter().find(|(kind, _)| *kind == text(metric, "type")) else {
-        if text(metric, "type").is_empty() {
-            errors.required(&format!("{path}.type"), "must specify a metric source type");
+/// An object of any kind in the namespace of the autoscaler.
+fn reference(reference: &Value, path: &str, errors: &mut Errors) {
+    for field in ["kind", "name"] {
+        let path = format!("{path}.{field}");
+        match text(reference, field) {
+            "" => errors.required(&path, ""),
+            name => errors.each_invalid(&path, name, names::path_segment(name)),
         }
-        return errors.not_supported(&format!("{path}.type"), text(metric, "type"), &types);
-    };
-    if metric[*field].is_null() {
+    }
+    // Of the core kinds only the ReplicationController has a scale, and its group has no name.
+    let (version, path) = (text(reference, "apiVersion"), format!("{path}.apiVersion"));
+    let is_core = matches!(text(reference, "kind"), "ReplicationController");
+    match version.split('/').count() {
+        1 if path.starts_with("spec.scaleTargetRef") && !is_core => {
+            errors.invalid(&path, version, "apiVersion must specify API group");
+        }
+        1 | 2 => {}
+        _ => errors.invalid(&path, version, format!("unexpected GroupVersion string: {version}")),
+    }
+}
+
+fn metric(metric: &Value, path: &str, errors: &mut Errors) {
+    if text(metric, "type").is_empty() {
+        errors.required(&format!("{path}.type"), "must specify a metric source type");
+    }
+    let types = METRICS.map(|(kind, _)| kind);
+    let expected = METRICS.iter().find(|(kind, _)| *kind == text(metric, "type")).map(|(_, field)| *field);
+    if expected.is_none() {
+        errors.not_supported(&format!("{path}.type"), text(metric, "type"), &types);
+    }
+    // Of several sources the first in this order is judged.
+    let order = ["object", "external", "pods", "resource", "containerResource"];
+    let given: Vec<&str> = order.into_iter().filter(|field| !metric[*field].is_null()).collect();
+    if let Some(field) = given.first() {
+        source(field, &metric[*field], &format!("{path}.{field}"), errors);
+    }
+    if let Some(field) = expected.filter(|field| !given.contains(field)) {
         let why = "must populate information for the given metric source";
         errors.required(&format!("{path}.{field}"), why);
     }
-    for (_, other) in METRICS.iter().filter(|(_, other)| other != field) {
-        if !metric[*other].is_null() {
-            errors.forbidden(&format!("{path}.{other}"), "must populate the given metric source only");
+    for other in given.iter().filter(|field| given.len() > 1 && Some(**field) != expected) {
+        errors.forbidden(&format!("{path}.{other}"), "must populate the given metric source only");
+    }
+}
+
+fn source(kind: &str, source: &Value, path: &str, errors: &mut Errors) {
+    let of_resource = kind.to_lowercase().ends_with("resource");
+    if kind == "object" {
+        reference(&source["describedObject"], &format!("{path}.describedObject"), errors);
+    }
+    if of_resource {
+        if text(source, "name").is_empty() {
+            errors.required(&format!("{path}.name"), "must specify a resource name");
+        }
+        match (kind, text(source, "container")) {
+            ("containerResource", "") => {
+                errors.required(&format!("{path}.container"), "must specify a container");
+            }
+            ("containerResource", name) => {
+                errors.each_invalid(&format!("{path}.container"), name, names::dns1123_label(name));
+            }
+            _ => {}
+        }
+    } else {
+        let field = format!("{path}.metric.name");
+        match text(&source["metric"], "name") {
+            "" => errors.required(&field, "must specify a metric name"),
+            name => errors.each_invalid(&field, name, names::path_segment(name)),
         }
     }
-    let target = &metric[*field]["target"];
-    if !target.is_object() {
-        return;
+    target(&source["target"], &format!("{path}.target"), errors);
+    let set = |field: &str| !source["target"][field].is_null();
+    let at = |field: &str| format!("{path}.target.{field}");
+    match kind {
+        "pods" if !set("averageValue") => {
+            errors.required(&at("averageValue"), "must specify a positive target averageValue");
+        }
+        "object" if !set("value") && !set("averageValue") => {
+            errors.required(&at("averageValue"), "must set either a target value or averageValue");
+        }
+        "external" if !set("value") && !set("averageValue") => {
+            let why = "must set either a target value for metric or a per-pod target";
+            errors.required(&at("averageValue"), why);
+        }
+        "external" if set("value") && set("averageValue") => {
+            let why = "may not set both a target value for metric and a per-pod target";
+            errors.forbidden(&at("value"), why);
+        }
+        _ if of_resource && !set("averageUtilization") && !set("averageValue") => errors.required(
+            &at("averageUtilization"),
+            "must set either a target raw value or a target utilization",
+        ),
+        _ if of_resource && set("averageUtilization") && set("averageValue") => errors
+            .forbidden(&at("averageValue"), "may not set both a target raw value and a target utilization"),
+        _ => {}
     }
-    let path = format!("{path}.{field}.target");
-    if !["Utilization", "Value", "AverageValue"].contains(&text(target, "type")) {
-        let why = "must be either Utilization, Value, or AverageValue";
-        errors.invalid(&format!("{path}.type"), text(target, "type"), why);
+}
+
+fn target(target: &Value, path: &str, errors: &mut Errors) {
+    let (kind, field) = (text(target, "type"), format!("{path}.type"));
+    if kind.is_empty() {
+        errors.required(&field, "must specify a metric target type");
+    }
+    if !["Utilization", "Value", "AverageValue"].contains(&kind) {
+        errors.invalid(&field, kind, "must be either Utilization, Value, or AverageValue");
+    }
+    for field in ["value", "averageValue"] {
+        let amount = &target[field];
+        if Quantity::of(amount).is_some_and(|amount| amount.is_negative() || amount.is_zero()) {
+            errors.invalid(&format!("{path}.{field}"), amount.clone(), "must be positive");
+        }
     }
     if let Some(share) = target["averageUtilization"].as_i64().filter(|share| *share < 1) {
         errors.invalid(&format!("{path}.averageUtilization"), share, "must be greater than 0");
-    }
-    if field.to_lowercase().ends_with("resource") {
-        match (target["averageUtilization"].is_null(), target["averageValue"].is_null()) {
-            (true, true) => errors.required(
-                &format!("{path}.averageUtilization"),
-                "must set either a target raw value or a target utilization",
-            ),
-            (false, false) => errors.forbidden(
-                &format!("{path}.averageValue"),
-                "may not set both a target raw value and a target utilization",
-            ),
-            _ => {}
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The parts of a pod that its scheduler reads: affinity, tolerations, gates, spread constraints.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -25,21 +25,33 @@ pub(super) fn affinity(affinity: &Value, path: &str, errors: &mut Errors) {
 }
 
 fn node_affinity(affinity: &Value, path: &str, errors: &mut Errors) {
-    let required = &affinity[REQUIRED];
-    if !required.is_null() {
-        let path = format!("{path}.{REQUIRED}");
-        if required["nodeSelectorTerms"].as_array().is_none_or(Vec::is_empty) {
-            let field = format!("{path}.nodeSelectorTerms");
-            errors.required(&field, "must have at least one node selector term");
-        }
-        for (path, term) in elements(required, "nodeSelectorTerms", &path) {
-            node_term(term, &path, errors);
-        }
-    }
+    node_selector(&affinity[REQUIRED], &format!("{path}.{REQUIRED}"), errors);
     for (path, preference) in elements(affinity, PREFERRED, path) {
         weight(preference, &path, errors);
         node_term(&preference["preference"], &format!("{path}.preference"), errors);
     }
+}
+
+fn node_selector(selector: &Value, path: &str, errors: &mut Errors) {
+    if selector.is_null() {
+        return;
+    }
+    if selector["nodeSelectorTerms"].as_array().is_none_or(Vec::is_empty) {
+        let field = format!("{path}.nodeSelectorTerms");
+        errors.required(&field, "must have at least one node selector term");
+    }
+    for (path, term) in elements(selector, "nodeSelectorTerms", path) {
+        node_term(term, &path, errors);
+    }
+}
+
+/// The nodes that can reach a PersistentVolume.
+pub(super) fn volume_affinity(affinity: &Value, path: &str, errors: &mut Errors) {
+    let required = &affinity["required"];
+    if required.is_null() {
+        errors.required(&format!("{path}.required"), "must specify required node constraints");
+    }
+    node_selector(required, &format!("{path}.required"), errors);
 }
 
 fn weight(preference: &Value, path: &str, errors: &mut Errors) {
@@ -70,14 +82,61 @@ fn node_term(term: &Value, path: &str, errors: &mut Errors) {
         let key = text(expression, "key");
         errors.each_invalid(&format!("{path}.key"), key, names::label_key(key));
     }
+    for (path, expression) in elements(term, "matchFields", path) {
+        let values = expression["values"].as_array().map(Vec::as_slice).unwrap_or_default();
+        match text(expression, "operator") {
+            "In" | "NotIn" if values.len() == 1 => {}
+            "In" | "NotIn" => {
+                let why = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
+                errors.required(&format!("{path}.values"), why);
+            }
+            other => errors.invalid(&format!("{path}.operator"), other, "not a valid selector operator"),
+        }
+        match text(expression, "key") {
+            "metadata.name" => {
+                for (index, value) in values.iter().filter_map(Value::as_str).enumerate() {
+                    let field = format!("{path}.values[{index}]");
+                    errors.each_invalid(&field, value, names::dns1123_subdomain(value));
+                }
+            }
+            other => errors.invalid(&format!("{path}.key"), other, "not a valid field selector key"),
+        }
+    }
+}
+
+/// Labels of the pod itself that a selector takes over: they need a selector, and each stands once.
+fn label_keys(object: &Value, path: &str, errors: &mut Errors) {
+    let keys = |field: &str| -> Vec<&str> {
+        object[field].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+    };
+    let lists =
+        [("matchLabelKeys", keys("matchLabelKeys")), ("mismatchLabelKeys", keys("mismatchLabelKeys"))];
+    for (field, keys) in &lists {
+        if object["labelSelector"].is_null() && !keys.is_empty() {
+            let why = "must not be specified when labelSelector is not set";
+            errors.forbidden(&format!("{path}.{field}"), why);
+            continue;
+        }
+        for (index, key) in keys.iter().enumerate() {
+            errors.each_invalid(&format!("{path}.{field}[{index}]"), key, names::label_key(key));
+        }
+    }
+    for (index, key) in lists[0].1.iter().enumerate().filter(|(_, key)| lists[1].1.contains(key)) {
+        let why = "exists in both matchLabelKeys and mismatchLabelKeys";
+        errors.invalid(&format!("{path}.matchLabelKeys[{index}]"), *key, why);
+    }
 }
 
 fn pod_term(term: &Value, path: &str, errors: &mut Errors) {
     for selector in ["labelSelector", "namespaceSelector"] {
         if !term[selector].is_null() {
-            super::workload::label_selector(&term[selector], &format!("{path}.{selector}"), errors);
+            super::selectors::label_selector(&term[selector], &format!("{path}.{selector}"), errors);
         }
     }
+    for name in term["namespaces"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        errors.each_invalid(&format!("{path}.namespace"), name, names::dns1123_label(name));
+    }
+    label_keys(term, path, errors);
     let (key, field) = (text(term, "topologyKey"), format!("{path}.topologyKey"));
     if key.is_empty() {
         errors.required(&field, "can not be empty");
@@ -122,6 +181,10 @@ pub(super) fn tolerations(spec: &Value, path: &str, errors: &mut Errors) {
                 errors.invalid(&format!("{path}.operator"), value, why);
             }
             "Exists" => {}
+            "Lt" | "Gt" => {
+                let supported = ["Equal", "Exists", "Lt", "Gt"];
+                errors.not_supported(&format!("{path}.operator"), operator, &supported);
+            }
             _ => errors.not_supported(&format!("{path}.operator"), operator, &["Equal", "Exists"]),
         }
         if !effect.is_empty() {
@@ -131,8 +194,13 @@ pub(super) fn tolerations(spec: &Value, path: &str, errors: &mut Errors) {
 }
 
 pub(super) fn spread_constraints(spec: &Value, path: &str, errors: &mut Errors) {
-    let mut seen = BTreeSet::new();
-    for (path, constraint) in elements(spec, "topologySpreadConstraints", path) {
+    fn identity(constraint: &Value) -> (&str, &str) {
+        (text(constraint, "topologyKey"), text(constraint, "whenUnsatisfiable"))
+    }
+    let all: Vec<_> = elements(spec, "topologySpreadConstraints", path).collect();
+    let last: BTreeMap<_, _> =
+        all.iter().enumerate().map(|(index, (_, constraint))| (identity(constraint), index)).collect();
+    for (index, (path, constraint)) in all.iter().enumerate() {
         let skew = constraint["maxSkew"].as_i64().unwrap_or(0);
         if skew <= 0 {
             errors.invalid(&format!("{path}.maxSkew"), skew, "must be greater than zero");
@@ -148,6 +216,10 @@ pub(super) fn spread_constraints(spec: &Value, path: &str, errors: &mut Errors) 
             let supported = ["DoNotSchedule", "ScheduleAnyway"];
             errors.not_supported(&format!("{path}.whenUnsatisfiable"), action, &supported);
         }
+        if last.get(&identity(constraint)).is_some_and(|last| *last > index) {
+            let field = format!("{path}.{{topologyKey, whenUnsatisfiable}}");
+            errors.duplicate(&field, format!("{{{key}, {action}}}"));
+        }
         if let Some(domains) = constraint["minDomains"].as_i64() {
             let field = format!("{path}.minDomains");
             if domains <= 0 {
@@ -158,15 +230,13 @@ pub(super) fn spread_constraints(spec: &Value, path: &str, errors: &mut Errors) 
                 errors.invalid(&field, domains, why);
             }
         }
-        if !seen.insert((key, action)) {
-            errors.duplicate(
-                &format!("{path}.{{topologyKey, whenUnsatisfiable}}"),
-                format!("{{{key}, {action}}}"),
-            );
+        for field in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
+            errors.one_of(&format!("{path}.{field}"), &constraint[field], &["Honor", "Ignore"]);
         }
+        label_keys(constraint, path, errors);
         if !constraint["labelSelector"].is_null() {
             let path = format!("{path}.labelSelector");
-            super::workload::label_selector(&constraint["labelSelector"], &path, errors);
+            super::selectors::label_selector(&constraint["labelSelector"], &path, errors);
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::errors::{Errors, elements, essence, text};
-use super::{metadata, names, scaling, storage, workload};
+use super::{metadata, names, scaling, selectors, storage, workload};
 use crate::selector::LabelSelector;
 
 /// The fields of a StatefulSet that may change.
@@ -75,7 +75,7 @@ fn spec(spec: &Value, judged: Judged, errors: &mut Errors) {
     if selector.is_null() {
         errors.required("spec.selector", "");
     } else {
-        workload::label_selector(selector, "spec.selector", errors);
+        selectors::label_selector(selector, "spec.selector", errors);
         if essence(selector).as_object().is_some_and(Map::is_empty) {
             errors.invalid("spec.selector", selector.clone(), "empty selector is invalid for statefulset");
         }

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::errors::{Errors, elements, essence, text};
-use super::{names, workload};
+use super::{names, scheduling, selectors};
 use crate::object::strings;
 use crate::quantity::Quantity;
 
@@ -32,17 +32,46 @@ pub(crate) fn volume(object: &Value, errors: &mut Errors) {
     if spec["capacity"].as_object().is_none_or(serde_json::Map::is_empty) {
         errors.required("spec.capacity", "");
     }
+    if let Some(size) = Quantity::of(&spec["capacity"]["storage"])
+        && (size.is_negative() || size.is_zero())
+    {
+        errors.invalid("spec.capacity[storage]", size.canonical(), "must be greater than zero");
+    }
     if spec["capacity"]["storage"].is_null() || spec["capacity"].as_object().is_some_and(|all| all.len() > 1)
     {
         errors.not_supported("spec.capacity", spec["capacity"].clone(), &["storage"]);
     }
     let policies = ["Delete", "Recycle", "Retain"];
     errors.one_of("spec.persistentVolumeReclaimPolicy", &spec["persistentVolumeReclaimPolicy"], &policies);
-    errors.one_of("spec.volumeMode", &spec["volumeMode"], &["Block", "Filesystem"]);
+    if !spec["nodeAffinity"].is_null() {
+        scheduling::volume_affinity(&spec["nodeAffinity"], "spec.nodeAffinity", errors);
+    }
     let fields = spec.as_object();
     let mut sources = fields.into_iter().flatten().filter(|(name, _)| !NO_SOURCE.contains(&name.as_str()));
-    if sources.next().is_none() {
-        errors.required("spec", "must specify a volume type");
+    match sources.next() {
+        None => errors.required("spec", "must specify a volume type"),
+        Some((kind, source)) => super::volume::of_persistent_volume(kind, source, errors),
+    }
+    if !spec["local"].is_null() && spec["nodeAffinity"].is_null() {
+        errors.required("spec.nodeAffinity", "Local volume requires node affinity");
+    }
+    if spec["hostPath"]["path"] == "/" && spec["persistentVolumeReclaimPolicy"] == "Recycle" {
+        let why = "may not be 'recycle' for a hostPath mount of '/'";
+        errors.forbidden("spec.persistentVolumeReclaimPolicy", why);
+    }
+    if !text(spec, "storageClassName").is_empty() {
+        class_name(spec, "storageClassName", "spec", errors);
+    }
+    errors.one_of("spec.volumeMode", &spec["volumeMode"], &["Block", "Filesystem"]);
+    if let Some(class) = spec["volumeAttributesClassName"].as_str() {
+        let field = "spec.volumeAttributesClassName";
+        match class {
+            "" => errors.required(field, "an empty string is disallowed"),
+            name => errors.each_invalid(field, name, names::dns1123_subdomain(name)),
+        }
+        if spec["csi"].is_null() {
+            errors.required("spec.csi", "has to be specified when using volumeAttributesClassName");
+        }
     }
     if let Some((name, _)) = sources.next() {
         errors.forbidden(&format!("spec.{name}"), "may not specify more than 1 volume type");
@@ -78,7 +107,7 @@ pub(super) fn claim_spec(spec: &Value, path: &str, errors: &mut Errors) {
         errors.required(&format!("{path}.accessModes"), "at least 1 access mode is required");
     }
     if !spec["selector"].is_null() {
-        workload::label_selector(&spec["selector"], &format!("{path}.selector"), errors);
+        selectors::label_selector(&spec["selector"], &format!("{path}.selector"), errors);
     }
     access_modes(spec, path, errors);
     let (field, size) = (format!("{path}.resources[storage]"), &spec["resources"]["requests"]["storage"]);
@@ -89,6 +118,14 @@ pub(super) fn claim_spec(spec: &Value, path: &str, errors: &mut Errors) {
     }
     class_name(spec, "storageClassName", path, errors);
     errors.one_of(&format!("{path}.volumeMode"), &spec["volumeMode"], &["Block", "Filesystem"]);
+    let sources = [&spec["dataSource"], &spec["dataSourceRef"]];
+    let differs = |field: &str| text(sources[0], field) != text(sources[1], field);
+    if sources.iter().all(|source| source.is_object())
+        && ["apiGroup", "kind", "name"].into_iter().any(differs)
+    {
+        // Upstream shows a path here, which has no field that JSON knows.
+        errors.invalid_shown(path, "{}", "must match dataSourceRef");
+    }
     for field in ["dataSource", "dataSourceRef"] {
         data_source(&spec[field], &format!("{path}.{field}"), errors);
     }

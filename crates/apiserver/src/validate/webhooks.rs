@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::errors::{Errors, elements, text};
-use super::{names, workload};
+use super::{names, selectors};
 
 pub(crate) fn validating(object: &Value, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
@@ -52,7 +52,7 @@ fn webhook(webhook: &Value, path: &str, errors: &mut Errors) {
         errors.invalid(&format!("{path}.timeoutSeconds"), seconds, why);
     }
     for field in ["namespaceSelector", "objectSelector"] {
-        workload::label_selector(&webhook[field], &format!("{path}.{field}"), errors);
+        selectors::label_selector(&webhook[field], &format!("{path}.{field}"), errors);
     }
     client(&webhook["clientConfig"], &format!("{path}.clientConfig"), errors);
     review_versions(webhook, path, errors);

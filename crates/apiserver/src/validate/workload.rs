@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use super::errors::{Errors, elements, essence, text};
-use super::{metadata, names, pod};
+use super::errors::{Errors, essence, text};
+use super::{metadata, names, pod, selectors};
 use crate::selector::LabelSelector;
 
 pub(crate) fn deployment(object: &Value, errors: &mut Errors) {
@@ -69,17 +69,14 @@ fn common(spec: &Value, errors: &mut Errors) {
     if selector.is_null() {
         errors.required("spec.selector", "");
     } else {
-        label_selector(selector, "spec.selector", errors);
+        selectors::label_selector(selector, "spec.selector", errors);
         if essence(selector).as_object().is_some_and(serde_json::Map::is_empty) {
             // Upstream uses the same sentence for both kinds.
             errors.invalid("spec.selector", selector.clone(), "empty selector is invalid for deployment");
         }
     }
+    // Go has no absent template: it is one without labels and containers.
     let template = &spec["template"];
-    if template.is_null() {
-        errors.required("spec.template", "");
-        return;
-    }
     match LabelSelector::from_spec(selector) {
         // An absent selector selects nothing.
         Err(_) if selector.is_null() => mismatch(&template["metadata"]["labels"], errors),
@@ -130,28 +127,13 @@ pub(super) fn template(template: &Value, path: &str, errors: &mut Errors) {
     }
 }
 
-/// A `metav1.LabelSelector` (apimachinery `apis/meta/v1/validation`).
-pub(super) fn label_selector(selector: &Value, path: &str, errors: &mut Errors) {
-    metadata::labels(&selector["matchLabels"], &format!("{path}.matchLabels"), errors);
-    for (path, expression) in elements(selector, "matchExpressions", path) {
-        let values = expression["values"].as_array().map(Vec::as_slice).unwrap_or_default();
-        match text(expression, "operator") {
-            "In" | "NotIn" if values.is_empty() => errors
-                .required(&format!("{path}.values"), "must be specified when `operator` is 'In' or 'NotIn'"),
-            "Exists" | "DoesNotExist" if !values.is_empty() => errors.forbidden(
-                &format!("{path}.values"),
-                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-            ),
-            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            other => errors.invalid(&format!("{path}.operator"), other, "not a valid selector operator"),
-        }
-        let key = text(expression, "key");
-        errors.each_invalid(&format!("{path}.key"), key, names::label_key(key));
-        for (path, value) in elements(expression, "values", &path) {
-            let value = value.as_str().unwrap_or_default();
-            errors.each_invalid(&path, value, names::label_value(value));
-        }
+/// The Go type of `rollingUpdate` in JSON.
+pub(super) fn shown_rolling_update(rolling: &Value) -> String {
+    if rolling.is_null() {
+        return "null".to_owned();
     }
+    let number = |field: &str| rolling[field].to_string();
+    format!("{{\"MaxUnavailable\":{},\"MaxSurge\":{}}}", number("maxUnavailable"), number("maxSurge"))
 }
 
 fn strategy(strategy: &Value, errors: &mut Errors) {
@@ -169,7 +151,11 @@ fn strategy(strategy: &Value, errors: &mut Errors) {
             errors.required("spec.strategy.rollingUpdate", "this should be defaulted and never be nil");
         }
         "RollingUpdate" => rolling_update(rolling, "spec.strategy.rollingUpdate", errors),
-        _ => errors.not_supported("spec.strategy", strategy.clone(), &["Recreate", "RollingUpdate"]),
+        kind => {
+            let rolling = shown_rolling_update(rolling);
+            let shown = format!("{{\"Type\":{kind:?},\"RollingUpdate\":{rolling}}}");
+            errors.not_supported_shown("spec.strategy", &shown, &["Recreate", "RollingUpdate"]);
+        }
     }
 }
 
@@ -560,8 +546,10 @@ mod tests {
         check(
             "/spec/strategy",
             json!({"type": "Canary"}),
-            &["spec.strategy: Unsupported value: {\"type\":\"Canary\"}: supported values: \"Recreate\", \
-               \"RollingUpdate\""],
+            &[
+                "spec.strategy: Unsupported value: {\"Type\":\"Canary\",\"RollingUpdate\":null}: supported values: \"Recreate\", \
+               \"RollingUpdate\"",
+            ],
         );
     }
 

@@ -1,0 +1,30 @@
+//! Selectors of labels, in whatever kind they stand.
+
+use serde_json::Value;
+
+use super::errors::{Errors, elements, text};
+use super::{metadata, names};
+
+/// A `metav1.LabelSelector` (apimachinery `apis/meta/v1/validation`).
+pub(super) fn label_selector(selector: &Value, path: &str, errors: &mut Errors) {
+    metadata::labels(&selector["matchLabels"], &format!("{path}.matchLabels"), errors);
+    for (path, expression) in elements(selector, "matchExpressions", path) {
+        let values = expression["values"].as_array().map(Vec::as_slice).unwrap_or_default();
+        match text(expression, "operator") {
+            "In" | "NotIn" if values.is_empty() => errors
+                .required(&format!("{path}.values"), "must be specified when `operator` is 'In' or 'NotIn'"),
+            "Exists" | "DoesNotExist" if !values.is_empty() => errors.forbidden(
+                &format!("{path}.values"),
+                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+            ),
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            other => errors.invalid(&format!("{path}.operator"), other, "not a valid selector operator"),
+        }
+        let key = text(expression, "key");
+        errors.each_invalid(&format!("{path}.key"), key, names::label_key(key));
+        for (path, value) in elements(expression, "values", &path) {
+            let value = value.as_str().unwrap_or_default();
+            errors.each_invalid(&path, value, names::label_value(value));
+        }
+    }
+}
