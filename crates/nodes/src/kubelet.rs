@@ -8,8 +8,10 @@
 //! The decisions are in [`lifecycle`] and [`status`](mod@status), both pure; this file carries them out.
 
 mod admission;
+mod attempts;
 mod calls;
 mod claims;
+mod commands;
 mod faults;
 mod heartbeats;
 mod image_name;
@@ -43,10 +45,11 @@ use self::{
     calls::{Call, Calls},
     claims::{ClaimChange, Claims},
     lifecycle::{Delays, Lifecycle, Outcome, Step},
-    record::{Container, Pod, Watched},
+    outcomes::PodOutcome,
+    record::{Container, Pod, RestartPolicy, Watched},
     references::{ConfigChange, Configs},
-    runs::{Change as RunChange, ContainerRuns},
-    status::{Fault, Place, Stage},
+    runs::{Change as RunChange, ContainerRuns, Start},
+    status::{Behaviour, Fault, Place, Stage},
 };
 use super::{
     events::{self, Text, event},
@@ -261,7 +264,7 @@ impl Simulator {
                 self.record_event(pod, &mut calls, KUBELET, "Normal", "Started", &message);
             }
         }
-        let outcome = pod.metadata.outcome.as_deref().map(str::parse::<outcomes::PodOutcome>);
+        let outcome = pod.metadata.outcome.as_deref().map(str::parse::<PodOutcome>);
         if let Some(Err(why)) = outcome {
             let message = format!("The annotation {} is ignored: {why}", outcomes::ANNOTATION);
             self.record_event(pod, &mut calls, KUBELET, "Warning", "InvalidPodOutcome", &message);
@@ -286,10 +289,14 @@ impl Simulator {
         }
         let (now, at) = (Instant::now(), (self.options.now)());
         let runs = pod.spec.containers.iter().zip(outcomes).map(|(container, outcome)| {
+            let counts = outcome.as_ref().is_some_and(PodOutcome::counts_attempts);
+            let attempt = if counts { self.life.next_attempt(pod, &container.name) } else { 0 };
             let policy = outcomes::restart_policy(pod, container);
-            ContainerRuns::new(outcome, policy, pod.restarts(&container.name), now, at)
+            let (restarts, index) = (pod.restarts(&container.name), pod.metadata.completion_index);
+            ContainerRuns::new(outcome, policy, restarts, index, Start { now, at, attempt })
         });
-        self.life.start_runs(uid, runs.collect());
+        let runs = runs.collect();
+        self.life.start_runs(uid, runs);
     }
 
     fn report_exits(&mut self, uid: &str, pod: &Pod) -> Calls {
@@ -329,17 +336,22 @@ impl Simulator {
         let node = pod.node().and_then(|name| self.life.nodes().get(name));
         let node_ready = node.is_none_or(|node| nodes::Condition::of(node) == nodes::Condition::Ready);
         let place = Place { host_ip: &host_ip, pod_ip: &pod_ip, node_ready };
-        let patch = status::patch(pod, stage, place, &fault, self.life.runs(pod.uid()), (self.options.now)());
+        let stopped =
+            |container: &Container| outcomes::stopped_code(pod, container, &self.options.pod_outcomes);
+        let runs = self.life.runs(pod.uid());
+        let behaviour = Behaviour { fault: &fault, stopped: &stopped, runs };
+        let patch = status::patch(pod, stage, place, &behaviour, (self.options.now)());
         let mut calls = Calls::new(Outcome::Done);
         calls.needed.push(Call::PatchStatus(patch));
         calls
     }
 
-    /// A pod with a finalizer is reported as terminated first, as a kubelet does; for all others that write would be
-    /// useless, since the next one deletes the object.
+    /// A pod that is held by a finalizer, or counted by its end, is reported as terminated first, as a kubelet does. For all
+    /// others that write would be useless, since the next one deletes the object.
     fn finish(&mut self, pod: &Pod) -> Calls {
         let held = pod.metadata.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty());
-        let mut calls = if held && !pod.is_terminal() {
+        let counts = held || pod.spec.restart_policy != RestartPolicy::Always;
+        let mut calls = if counts && !pod.is_terminal() {
             self.report(pod, Stage::Ended)
         } else {
             Calls::new(Outcome::Done)
@@ -356,6 +368,7 @@ impl Simulator {
         let mut calls = Calls::new(Outcome::Done);
         let message = format!("Marking for deletion Pod {}/{}", pod.namespace(), pod.name());
         self.record_event(pod, &mut calls, TAINT_EVICTION, "Normal", "TaintManagerEviction", &message);
+        calls.needed.push(Call::PatchStatus(status::tainted(pod, (self.options.now)())));
         calls.needed.push(Call::DeleteGracefully);
         calls
     }

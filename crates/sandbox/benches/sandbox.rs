@@ -87,9 +87,11 @@ mod measure {
         tracing::subscriber::set_global_default(warnings).expect("the first subscriber");
         let directory = tempfile::tempdir().expect("a temporary directory");
         let kubeconfig = directory.path().join("kubeconfig").display().to_string();
+        // A node has room for 1,000 pods.
+        let nodes = (deployments * pods).div_ceil(1000).max(3).to_string();
         let flags =
-            ["windlass-sandbox", "-f", "-", "--exit-when-complete", "--timeout", "30m", "--write-kubeconfig"];
-        let args = Args::parse_from(flags.into_iter().chain([kubeconfig.as_str()]));
+            ["windlass-sandbox", "-f", "-", "--exit-when-complete", "--timeout", "30m", "--nodes", &nodes];
+        let args = Args::parse_from(flags.into_iter().chain(["--write-kubeconfig", kubeconfig.as_str()]));
         let environment = Environment {
             now: Arc::new(|| Clock::System.now()),
             input: Box::new(std::io::Cursor::new(manifest(deployments, pods))),

@@ -78,8 +78,9 @@ pub struct Args {
     #[arg(long)]
     pub no_volumes: bool,
 
-    /// Exit with code 0 as soon as every Deployment, DaemonSet and StatefulSet of the manifests is rolled out, or with code 1
-    /// and the reason if a Deployment exceeds its progress deadline or --timeout expires.
+    /// Exit with code 0 as soon as every Deployment, DaemonSet, StatefulSet, ReplicaSet and ReplicationController of the
+    /// manifests is rolled out, every Job is complete, and every pod is ready or has succeeded, or with code 1 and the reason
+    /// if a Deployment exceeds its progress deadline, a Job or a pod fails, or --timeout expires.
     #[arg(long, requires = "filenames")]
     pub exit_when_complete: bool,
 

@@ -33,6 +33,8 @@ pub enum Followed {
     ReplicaSet,
     /// v1 ReplicationController.
     ReplicationController,
+    /// batch/v1 Job.
+    Job,
     /// v1 Pod.
     Pod,
     /// v1 Event.
@@ -58,6 +60,7 @@ pub fn changes(client: &Client) -> BoxStream<'static, ObjectChange> {
         (Followed::StatefulSet, "apps", "StatefulSet", "statefulsets"),
         (Followed::ReplicaSet, "apps", "ReplicaSet", "replicasets"),
         (Followed::ReplicationController, "", "ReplicationController", "replicationcontrollers"),
+        (Followed::Job, "batch", "Job", "jobs"),
         (Followed::Pod, "", "Pod", "pods"),
         (Followed::Event, "", "Event", "events"),
     ];
@@ -105,6 +108,8 @@ pub struct Cluster {
     pub replica_sets: BTreeMap<Key, Value>,
     /// The ReplicationControllers.
     pub replication_controllers: BTreeMap<Key, Value>,
+    /// The Jobs.
+    pub jobs: BTreeMap<Key, Value>,
     /// The pods.
     pub pods: BTreeMap<Key, Pod>,
     /// The newest events, oldest first.
@@ -141,7 +146,7 @@ impl Cluster {
         if deleted {
             match kind {
                 Followed::Pod => drop(self.pods.remove(&key)),
-                _ => drop(self.objects(kind).remove(&key)),
+                _ => drop(self.objects_mut(kind).remove(&key)),
             }
             return;
         }
@@ -154,17 +159,30 @@ impl Cluster {
                 if let Some(metadata) = object["metadata"].as_object_mut() {
                     metadata.remove("labels");
                 }
-                self.objects(kind).insert(key, object);
+                self.objects_mut(kind).insert(key, object);
             }
         }
     }
 
-    fn objects(&mut self, kind: Followed) -> &mut BTreeMap<Key, Value> {
+    /// The objects of a kind that is kept as it is, which pods and events are not.
+    pub fn objects(&self, kind: Followed) -> &BTreeMap<Key, Value> {
+        match kind {
+            Followed::DaemonSet => &self.daemon_sets,
+            Followed::StatefulSet => &self.stateful_sets,
+            Followed::ReplicaSet => &self.replica_sets,
+            Followed::ReplicationController => &self.replication_controllers,
+            Followed::Job => &self.jobs,
+            Followed::Deployment | Followed::Pod | Followed::Event => &self.deployments,
+        }
+    }
+
+    fn objects_mut(&mut self, kind: Followed) -> &mut BTreeMap<Key, Value> {
         match kind {
             Followed::DaemonSet => &mut self.daemon_sets,
             Followed::StatefulSet => &mut self.stateful_sets,
             Followed::ReplicaSet => &mut self.replica_sets,
             Followed::ReplicationController => &mut self.replication_controllers,
+            Followed::Job => &mut self.jobs,
             Followed::Deployment | Followed::Pod | Followed::Event => &mut self.deployments,
         }
     }

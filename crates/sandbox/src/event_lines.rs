@@ -10,6 +10,7 @@ use serde_json::Value;
 use windlass::logging::is_unsafe;
 
 use super::cluster::{Followed, ObjectChange, desired_replicas, key, number, pod_state};
+use super::progress::{completions, job_state};
 
 /// Turns changes into lines; a change that gives the same line as before gives none.
 #[derive(Debug, Default)]
@@ -30,6 +31,7 @@ impl EventLines {
             Followed::StatefulSet => "statefulset",
             Followed::ReplicaSet => "replicaset",
             Followed::ReplicationController => "replicationcontroller",
+            Followed::Job => "job",
             Followed::Pod => "pod",
             Followed::Event if *deleted => return None,
             Followed::Event => return Some(event(object)),
@@ -42,6 +44,7 @@ impl EventLines {
                 }
                 _ => format!("{word} {namespace}/{name} {}", pod_state(object)),
             },
+            (false, Followed::Job) => format!("{word} {namespace}/{name} {}", job(object)),
             (false, Followed::DaemonSet) => format!("{word} {namespace}/{name} {}", daemons(object)),
             (false, _) => format!("{word} {namespace}/{name} {}", replicas(*kind, object)),
         };
@@ -76,6 +79,24 @@ fn daemons(object: &Value) -> String {
     }
     if object["metadata"]["deletionTimestamp"].is_string() {
         line += " terminating";
+    }
+    line
+}
+
+fn job(object: &Value) -> String {
+    let status = |field: &str| number(object, &format!("/status/{field}"));
+    let mut line = format!(
+        "{} active={} ready={} succeeded={}/{}",
+        job_state(object),
+        status("active"),
+        status("ready"),
+        status("succeeded"),
+        completions(object),
+    );
+    for field in ["failed", "terminating"] {
+        if status(field) > 0 {
+            line += &format!(" {field}={}", status(field));
+        }
     }
     line
 }
@@ -154,6 +175,19 @@ mod tests {
             lines.line(&change(Followed::ReplicaSet, object)).unwrap(),
             "replicaset shop/web desired=3 replicas=4 ready=3 available=3 revision=2"
         );
+    }
+
+    #[test]
+    fn a_job_gives_lines_with_its_state_and_counts() {
+        let mut object = json!({"metadata": {"namespace": "shop", "name": "import"}, "spec": {"completions": 4},
+                                "status": {"active": 2, "ready": 1, "succeeded": 1, "failed": 3, "terminating": 0}});
+        let mut lines = EventLines::default();
+        let line = lines.line(&change(Followed::Job, object.clone())).unwrap();
+        assert_eq!(line, "job shop/import Running active=2 ready=1 succeeded=1/4 failed=3");
+        object["status"] =
+            json!({"succeeded": 4, "ready": 0, "conditions": [{"type": "Complete", "status": "True"}]});
+        let line = lines.line(&change(Followed::Job, object)).unwrap();
+        assert_eq!(line, "job shop/import Complete active=0 ready=0 succeeded=4/4");
     }
 
     #[test]

@@ -152,7 +152,7 @@ mod tests {
         assert_eq!((given.image.as_str(), given.outcome), ("^a=b:", "exit:3,after:2s".parse().unwrap()));
         for (text, expected) in [
             ("job", "not of the form REGEX=OUTCOME; write it like ^job=exit:3,after:2s"),
-            ("job=soon", "\"soon\" is neither exit:CODE nor after:DURATION; write it like"),
+            ("job=soon", "\"soon\" is no KEY:VALUE; write it like"),
             ("(=exit:3", "open group"),
         ] {
             let error = pod_outcome(text).unwrap_err();

@@ -1,12 +1,15 @@
 //! The progress of rollouts, in the words of `kubectl rollout status`, and whether all applied workloads are rolled
 //! out. Pure.
 
+mod job;
+
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::cluster::{Cluster, Followed, Key, desired_replicas, key, number};
+use super::cluster::{Cluster, Followed, Key, Pod, desired_replicas, key, number};
 use super::event_lines::plain;
+pub use job::{completions, counts, job_rollout, job_state};
 
 /// The progress of one workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,6 +120,38 @@ pub fn stateful_rollout(stateful_set: &Value) -> Rollout {
     }
 }
 
+/// The progress of a ReplicaSet or a ReplicationController, of which kubectl reports none.
+pub fn replica_rollout(replicas: &Value) -> Rollout {
+    let (_, name) = key(replicas);
+    if number(replicas, "/status/observedGeneration") < number(replicas, "/metadata/generation") {
+        return Rollout::Waiting(format!("Waiting for the spec update of \"{name}\" to be observed..."));
+    }
+    let desired = desired_replicas(replicas);
+    let all = number(replicas, "/status/replicas");
+    let available = number(replicas, "/status/availableReplicas");
+    match () {
+        () if available < desired => Rollout::Waiting(format!(
+            "Waiting for \"{name}\" to finish: {available} of {desired} replicas are available..."
+        )),
+        () if all > desired => Rollout::Waiting(format!(
+            "Waiting for \"{name}\" to finish: {} surplus replicas are pending termination...",
+            all - desired
+        )),
+        () => Rollout::Complete(format!("\"{name}\" has all of its {desired} replicas")),
+    }
+}
+
+/// The progress of a pod of its own: it has to succeed if it does not run for ever, else to become ready.
+pub fn pod_rollout(name: &str, pod: &Pod) -> Rollout {
+    match (&*pod.state, pod.runs_for_ever) {
+        ("Failed", _) => Rollout::Failed(format!("pod \"{name}\" has failed")),
+        ("Succeeded", _) => Rollout::Complete(format!("pod \"{name}\" has succeeded")),
+        ("Ready", true) => Rollout::Complete(format!("pod \"{name}\" is ready")),
+        (state, true) => Rollout::Waiting(format!("Waiting for pod \"{name}\" to become ready: {state}...")),
+        (state, false) => Rollout::Waiting(format!("Waiting for pod \"{name}\" to succeed: {state}...")),
+    }
+}
+
 fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
     object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == type_)
 }
@@ -132,59 +167,91 @@ pub enum Completion {
     Failed(String),
 }
 
-/// The kinds that have rollouts.
-const KINDS: [(&str, Followed); 3] = [
-    ("Deployment", Followed::Deployment),
-    ("DaemonSet", Followed::DaemonSet),
-    ("StatefulSet", Followed::StatefulSet),
+/// A kind that is waited for.
+#[derive(Clone, Copy)]
+struct Row {
+    kind: &'static str,
+    followed: Followed,
+    /// The progress of an object of the kind. Of pods the cluster keeps no objects.
+    rollout: fn(&Value) -> Rollout,
+    /// Whether its objects are said to be rolled out, and not just complete.
+    rolls_out: bool,
+}
+
+/// The kinds that are waited for: those that the sandbox runs.
+const KINDS: [Row; 7] = [
+    Row { kind: "Deployment", followed: Followed::Deployment, rollout, rolls_out: true },
+    Row { kind: "DaemonSet", followed: Followed::DaemonSet, rollout: daemon_rollout, rolls_out: true },
+    Row { kind: "StatefulSet", followed: Followed::StatefulSet, rollout: stateful_rollout, rolls_out: true },
+    Row { kind: "ReplicaSet", followed: Followed::ReplicaSet, rollout: replica_rollout, rolls_out: false },
+    Row {
+        kind: "ReplicationController",
+        followed: Followed::ReplicationController,
+        rollout: replica_rollout,
+        rolls_out: false,
+    },
+    Row { kind: "Job", followed: Followed::Job, rollout: job_rollout, rolls_out: false },
+    Row {
+        kind: "Pod",
+        followed: Followed::Pod,
+        rollout: |pod| pod_rollout(&key(pod).1, &Pod::of(pod)),
+        rolls_out: false,
+    },
 ];
 
-/// A workload with rollouts.
+/// The names of the kinds that are waited for, such as `Deployments`, with a word before the last of them.
+pub fn waited_for(word: &str) -> String {
+    listed(&KINDS.map(|row| format!("{}s", row.kind)), word)
+}
+
+/// `A, B and C` for the word `and`.
+fn listed(names: &[String], word: &str) -> String {
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} {word} {last}", others.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+/// A workload that is waited for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Target {
-    kind: &'static str,
+    /// Its place in [`KINDS`].
+    row: usize,
     key: Key,
 }
 
 impl Target {
-    /// The target of that kind and name; `None` for a kind without rollouts.
+    /// The target of that kind and name; `None` for a kind that nobody waits for.
     pub fn new(kind: &str, key: Key) -> Option<Self> {
-        let (kind, _) = KINDS.into_iter().find(|(known, _)| *known == kind)?;
-        Some(Target { kind, key })
+        Some(Target { row: KINDS.iter().position(|row| row.kind == kind)?, key })
     }
 
     fn of(followed: Followed, key: Key) -> Option<Self> {
-        let (kind, _) = KINDS.into_iter().find(|(_, known)| *known == followed)?;
-        Some(Target { kind, key })
+        Some(Target { row: KINDS.iter().position(|row| row.followed == followed)?, key })
+    }
+
+    fn row(&self) -> Row {
+        KINDS[self.row]
     }
 
     /// The kind as it is watched.
     pub fn followed(&self) -> Followed {
-        let row = KINDS.into_iter().find(|(kind, _)| *kind == self.kind);
-        row.map_or(Followed::Deployment, |(_, followed)| followed)
+        self.row().followed
     }
 
-    fn find<'a>(&self, cluster: &'a Cluster) -> Option<&'a Value> {
-        match self.kind {
-            "DaemonSet" => cluster.daemon_sets.get(&self.key),
-            "StatefulSet" => cluster.stateful_sets.get(&self.key),
-            _ => cluster.deployments.get(&self.key),
-        }
-    }
-
-    fn rollout(&self, object: &Value) -> Rollout {
-        match self.kind {
-            "DaemonSet" => daemon_rollout(object),
-            "StatefulSet" => stateful_rollout(object),
-            _ => rollout(object),
+    /// The progress; `None` if the cluster has no such object.
+    fn rollout(&self, cluster: &Cluster) -> Option<Rollout> {
+        match self.followed() {
+            Followed::Pod => cluster.pods.get(&self.key).map(|pod| pod_rollout(&self.key.1, pod)),
+            followed => cluster.objects(followed).get(&self.key).map(self.row().rollout),
         }
     }
 }
 
 impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Target { kind, key: (namespace, name) } = self;
-        write!(f, "{kind} {namespace}/{name}")
+        let (namespace, name) = &self.key;
+        write!(f, "{} {namespace}/{name}", self.row().kind)
     }
 }
 
@@ -208,41 +275,45 @@ impl Progress {
         self.targets.is_empty()
     }
 
-    /// The message at the end: `all Deployments are rolled out: 3`. It names DaemonSets that no node fits: they are complete
-    /// without a pod.
+    /// The message at the end: `all Deployments are rolled out: 3`. It names DaemonSets that no node fits, which are complete
+    /// without a pod, and Jobs that somebody has to resume.
     pub fn done(&self, cluster: &Cluster) -> String {
-        let has = |kind: &&str| self.targets.iter().any(|target| target.kind == *kind);
-        let kinds = KINDS.map(|(kind, _)| kind).into_iter().filter(has);
-        let kinds: Vec<String> = kinds.map(|kind| format!("{kind}s")).collect();
-        let kinds = match kinds.split_last() {
-            Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
-            _ => kinds.concat(),
-        };
+        let rows: BTreeSet<usize> = self.targets.iter().map(|target| target.row).collect();
+        let rows: Vec<Row> = rows.into_iter().map(|row| KINDS[row]).collect();
+        let kinds: Vec<String> = rows.iter().map(|row| format!("{}s", row.kind)).collect();
+        let end = if rows.iter().all(|row| row.rolls_out) { "rolled out" } else { "complete" };
         let has_no_pod = |target: &&Target| {
-            let daemon_set = cluster.daemon_sets.get(&target.key).filter(|_| target.kind == "DaemonSet");
+            let is_one = target.followed() == Followed::DaemonSet;
+            let daemon_set = cluster.daemon_sets.get(&target.key).filter(|_| is_one);
             daemon_set.is_some_and(|object| number(object, "/status/desiredNumberScheduled") == 0)
         };
         let empty = self.targets.iter().filter(has_no_pod);
         let empty: String =
             empty.map(|target| format!("; {target} has no pod: it matches no node")).collect();
-        format!("all {kinds} are rolled out: {}{empty}", self.targets.len())
+        let is_suspended = |target: &&Target| {
+            let job = cluster.jobs.get(&target.key).filter(|_| target.followed() == Followed::Job);
+            job.is_some_and(|job| job_state(job) == "Suspended")
+        };
+        let suspended = self.targets.iter().filter(is_suspended);
+        let suspended: String = suspended.map(|target| format!("; {target} is suspended")).collect();
+        format!("all {} are {end}: {}{empty}{suspended}", listed(&kinds, "and"), self.targets.len())
     }
 
     /// The completion after the object of this kind and name has changed in the cluster. Only this one is judged.
     pub fn completion_after(&mut self, kind: Followed, key: Key, cluster: &Cluster) -> Completion {
         let target = Target::of(kind, key).filter(|target| self.targets.contains(target));
         let Some(target) = target else { return Completion::Pending };
-        let Some(object) = target.find(cluster) else {
+        let Some(rollout) = target.rollout(cluster) else {
             self.complete.remove(&target);
             return match self.seen.contains(&target) {
                 true => Completion::Failed(format!("{target} was deleted")),
                 false => Completion::Pending,
             };
         };
-        match target.rollout(object) {
+        match rollout {
             Rollout::Complete(_) => self.complete.insert(target.clone()),
             Rollout::Waiting(_) => self.complete.remove(&target),
-            Rollout::Failed(why) => return Completion::Failed(explain(&target, object, &why, cluster)),
+            Rollout::Failed(why) => return Completion::Failed(explain(&target, &why, cluster)),
         };
         self.seen.insert(target);
         if self.complete.len() == self.targets.len() { Completion::Complete } else { Completion::Pending }
@@ -252,14 +323,12 @@ impl Progress {
     pub fn unfinished(&self, cluster: &Cluster) -> String {
         let mut paragraphs = Vec::new();
         for target in &self.targets {
-            match target.find(cluster) {
+            match target.rollout(cluster) {
                 None => paragraphs.push(format!("{target} does not exist")),
-                Some(object) => match target.rollout(object) {
-                    Rollout::Complete(_) => {}
-                    Rollout::Waiting(why) | Rollout::Failed(why) => {
-                        paragraphs.push(explain(target, object, &why, cluster));
-                    }
-                },
+                Some(Rollout::Complete(_)) => {}
+                Some(Rollout::Waiting(why) | Rollout::Failed(why)) => {
+                    paragraphs.push(explain(target, &why, cluster));
+                }
             }
         }
         paragraphs.join("\n")
@@ -267,8 +336,14 @@ impl Progress {
 }
 
 /// Why a workload is not rolled out: the message, its own conditions, and why its pods are not ready.
-fn explain(target: &Target, object: &Value, why: &str, cluster: &Cluster) -> String {
+fn explain(target: &Target, why: &str, cluster: &Cluster) -> String {
     let mut lines = vec![format!("{target}: {}", plain(why))];
+    if target.followed() == Followed::Pod {
+        let reason = cluster.pods.get(&target.key).and_then(|pod| pod.not_ready_reason.as_deref());
+        lines.extend(reason.map(|reason| format!("  {reason}")));
+        return lines.join("\n");
+    }
+    let Some(object) = cluster.objects(target.followed()).get(&target.key) else { return lines.concat() };
     if object["spec"]["paused"] == true {
         lines.push("  the rollout is paused; continue it with `kubectl rollout resume`".to_owned());
     }
@@ -506,6 +581,85 @@ mod tests {
             "all Deployments, DaemonSets and StatefulSets are rolled out: 3"
         );
         assert_eq!(said(&["DaemonSet", "Deployment"]), "all Deployments and DaemonSets are rolled out: 2");
+        assert_eq!(said(&["Pod", "Deployment"]), "all Deployments and Pods are complete: 2");
+        assert_eq!(
+            waited_for("or"),
+            "Deployments, DaemonSets, StatefulSets, ReplicaSets, ReplicationControllers, Jobs or Pods"
+        );
+    }
+
+    #[test]
+    fn a_job_ends_the_wait_when_it_is_complete_or_failed_and_is_named_when_it_is_suspended() {
+        let setup = ("shop".to_owned(), "setup".to_owned());
+        let judge = |status: Value| {
+            let object =
+                json!({"metadata": {"namespace": "shop", "name": "setup", "uid": "j"}, "status": status});
+            let mut cluster = Cluster::default();
+            cluster.observe(ObjectChange { kind: Followed::Job, object, deleted: false });
+            let mut progress = Progress::new(Target::new("Job", setup.clone()));
+            let completion = progress.completion_after(Followed::Job, setup.clone(), &cluster);
+            (completion, progress.done(&cluster), progress.unfinished(&cluster))
+        };
+        let is_true = |kind: &str| json!([{"type": kind, "status": "True", "reason": "R", "message": "why"}]);
+        let (completion, _, unfinished) = judge(json!({"active": 1}));
+        assert_eq!(completion, Completion::Pending);
+        let waiting = "Waiting for job \"setup\" to finish: 0 of 1 completions, 1 active...";
+        assert_eq!(unfinished, format!("Job shop/setup: {waiting}"));
+        assert_eq!(judge(json!({"succeeded": 1, "conditions": is_true("Complete")})).0, Completion::Complete);
+        let failed = "Job shop/setup: job \"setup\" has failed: R: why".to_owned();
+        assert_eq!(judge(json!({"conditions": is_true("Failed")})).0, Completion::Failed(failed));
+        let (completion, done, _) = judge(json!({"conditions": is_true("Suspended")}));
+        assert_eq!(completion, Completion::Complete);
+        assert_eq!(done, "all Jobs are complete: 1; Job shop/setup is suspended");
+    }
+
+    #[test]
+    fn a_replica_set_or_controller_is_complete_with_its_replicas_and_no_more() {
+        let judge = |status: Value| {
+            replica_rollout(&json!({"metadata": {"namespace": "shop", "name": "web", "generation": 2},
+                "spec": {"replicas": 3}, "status": status}))
+        };
+        let waits = |status: Value| match judge(status) {
+            Rollout::Waiting(text) => text,
+            other => panic!("{other:?}"),
+        };
+        let said = "Waiting for the spec update of \"web\" to be observed...";
+        assert_eq!(waits(json!({"observedGeneration": 1, "replicas": 3, "availableReplicas": 3})), said);
+        let few = json!({"observedGeneration": 2, "replicas": 3, "availableReplicas": 2});
+        assert_eq!(waits(few), "Waiting for \"web\" to finish: 2 of 3 replicas are available...");
+        let many = json!({"observedGeneration": 2, "replicas": 4, "availableReplicas": 4});
+        let said = "Waiting for \"web\" to finish: 1 surplus replicas are pending termination...";
+        assert_eq!(waits(many), said);
+        let done = json!({"observedGeneration": 2, "replicas": 3, "availableReplicas": 3});
+        assert_eq!(judge(done), Rollout::Complete("\"web\" has all of its 3 replicas".to_owned()));
+    }
+
+    #[test]
+    fn a_pod_succeeds_or_becomes_ready_as_its_restart_policy_says() {
+        let key = ("shop".to_owned(), "once".to_owned());
+        let judge = |policy: &str, status: Value| {
+            let pod = json!({"metadata": {"namespace": "shop", "name": "once", "uid": "u"},
+                "spec": {"restartPolicy": policy, "nodeName": "n"}, "status": status});
+            let mut cluster = Cluster::default();
+            cluster.observe(ObjectChange { kind: Followed::Pod, object: pod, deleted: false });
+            let mut progress = Progress::new(Target::new("Pod", key.clone()));
+            (progress.completion_after(Followed::Pod, key.clone(), &cluster), progress.unfinished(&cluster))
+        };
+        let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+        let succeeded = json!({"phase": "Succeeded"});
+        assert_eq!(judge("Always", ready.clone()).0, Completion::Complete);
+        for policy in ["Never", "OnFailure"] {
+            let said = "Pod shop/once: Waiting for pod \"once\" to succeed: Ready...";
+            assert_eq!(judge(policy, ready.clone()), (Completion::Pending, said.to_owned()));
+            assert_eq!(judge(policy, succeeded.clone()).0, Completion::Complete);
+            let failed = "Pod shop/once: pod \"once\" has failed".to_owned();
+            assert_eq!(judge(policy, json!({"phase": "Failed"})).0, Completion::Failed(failed));
+        }
+        let waiting = json!({"phase": "Pending", "containerStatuses": [
+            {"name": "c", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]});
+        let said = "Pod shop/once: Waiting for pod \"once\" to become ready: ImagePullBackOff...\n  \
+                    container c: ImagePullBackOff";
+        assert_eq!(judge("Always", waiting), (Completion::Pending, said.to_owned()));
     }
 
     #[test]

@@ -28,7 +28,7 @@ use super::{
     kubeconfig,
     manifest::{self, Manifests, Object},
     node_flags,
-    progress::{Completion, Progress, Target},
+    progress::{self, Completion, Progress, Target},
     view,
 };
 
@@ -267,13 +267,14 @@ async fn perform(
             return Ok(End::OutputClosed);
         }
     }
-    let not_run = manifest::inert::workloads(&objects);
+    // They never end.
+    let cron_jobs = objects.iter().filter(|object| object.kind() == "CronJob").count();
     let target = |object: &Object| Target::new(object.kind(), cluster::key(&object.body));
     let targets: Vec<Target> = objects.iter().filter_map(target).collect();
     // They are a multiple of the manifests' size.
     drop(objects);
     if args.exit_when_complete {
-        return wait(client, args, targets, &not_run, console).await;
+        return wait(client, args, targets, cron_jobs, console).await;
     }
     if console.terminal {
         view::show(cluster::changes(client), heading, console.colour, shutdown)
@@ -293,24 +294,23 @@ async fn perform(
     Ok(End::OutputClosed)
 }
 
-/// Prints changes until every workload of the manifests that has rollouts is rolled out.
+/// Prints changes until every workload of the manifests that the sandbox runs is complete.
 async fn wait(
     client: &Client,
     args: &Args,
     targets: Vec<Target>,
-    not_run: &str,
+    cron_jobs: usize,
     console: &mut Console,
 ) -> anyhow::Result<End> {
     let end = |text: String, console: &mut Console| {
-        let rest = if not_run.is_empty() { String::new() } else { format!("; not run: {not_run}") };
+        let rest =
+            if cron_jobs == 0 { String::new() } else { format!("; not waited for: CronJob {cron_jobs}") };
         console.line(&(text + &rest)).map_or(End::OutputClosed, |()| End::Complete)
     };
     let mut progress = Progress::new(targets);
     if progress.is_empty() {
-        return Ok(end(
-            "the manifests have no Deployment, DaemonSet or StatefulSet: nothing to wait for".to_owned(),
-            console,
-        ));
+        let kinds = progress::waited_for("or");
+        return Ok(end(format!("the manifests have no {kinds}: nothing to wait for"), console));
     }
     let mut changes = cluster::changes(client);
     let mut lines = EventLines::default();
@@ -506,10 +506,25 @@ spec:
         assert_eq!(end, Ok(()));
         assert!(
             written.ends_with(
-                "the manifests have no Deployment, DaemonSet or StatefulSet: nothing to wait for\n"
+                "the manifests have no Deployments, DaemonSets, StatefulSets, ReplicaSets, \
+                 ReplicationControllers, Jobs or Pods: nothing to wait for\n"
             ),
             "{written}"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn namespaces_that_the_manifests_lack_are_created_if_asked_for() {
+        let map = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: istio-system}}";
+        let (end, _) = session(&["-f", "-", "--exit-when-complete"], map, Value::Null).await;
+        let why = end.unwrap_err();
+        let said = "namespaces \"istio-system\" not found; add it to the manifests, or create all with --create-namespaces";
+        assert!(why.contains(said), "{why}");
+        let flags = ["-f", "-", "--exit-when-complete", "--create-namespaces"];
+        let (end, written) = session(&flags, map, Value::Null).await;
+        assert_eq!(end, Ok(()));
+        let created = "Namespace istio-system created\nConfigMap istio-system/a created\n";
+        assert!(written.contains(created), "{written}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -16,7 +16,7 @@ use windlass_nodes::{api_client::Now, kubelet};
 use super::cluster::{Cluster, Followed, ObjectChange};
 use super::controllers::{self, Running};
 use super::manifest::{self, ManifestError, Manifests};
-use super::progress::{Completion, Progress, Target};
+use super::progress::{self, Completion, Progress, Target};
 
 /// How often the state is looked at, in the time of the test.
 const POLL: Duration = Duration::from_millis(100);
@@ -157,7 +157,9 @@ impl TestCluster {
         manifest::apply::apply(&self.client, &objects, |_, _| {}).await
     }
 
-    /// Waits until a Deployment, DaemonSet or StatefulSet is rolled out, as `kubectl rollout status` does.
+    /// Waits until a Deployment, DaemonSet or StatefulSet is rolled out, as `kubectl rollout status` does, a ReplicaSet or
+    /// ReplicationController has its replicas, a Job is complete, or a pod is ready, or has succeeded if it does not run for
+    /// ever.
     ///
     /// # Errors
     /// The reasons, those of its pods included, if it exceeds its progress deadline or [`TestOptions::patience`].
@@ -165,7 +167,8 @@ impl TestCluster {
         let key = (namespace.to_owned(), name.to_owned());
         let target = Target::new(kind, key.clone()).ok_or_else(|| {
             NotRolledOut(format!(
-                "{kind} {namespace}/{name}: only Deployments, DaemonSets and StatefulSets are rolled out"
+                "{kind} {namespace}/{name}: only {} are waited for",
+                progress::waited_for("and")
             ))
         })?;
         let followed = target.followed();
@@ -211,6 +214,8 @@ impl TestCluster {
             (Followed::DaemonSet, "DaemonSet"),
             (Followed::StatefulSet, "StatefulSet"),
             (Followed::ReplicaSet, "ReplicaSet"),
+            (Followed::ReplicationController, "ReplicationController"),
+            (Followed::Job, "Job"),
             (Followed::Pod, "Pod"),
         ] {
             for object in self.sandbox.objects(name) {
@@ -276,8 +281,12 @@ spec:
         assert!(why.contains(" and 1 more: container main: ImagePullBackOff"), "{why}");
         let missing = cluster.rolled_out("DaemonSet", "default", "web").await.unwrap_err().to_string();
         assert_eq!(missing, "not within 600s: DaemonSet default/web does not exist");
-        let other = cluster.rolled_out("Pod", "default", "web").await.unwrap_err().to_string();
-        assert_eq!(other, "Pod default/web: only Deployments, DaemonSets and StatefulSets are rolled out");
+        let other = cluster.rolled_out("ConfigMap", "default", "web").await.unwrap_err().to_string();
+        assert_eq!(
+            other,
+            "ConfigMap default/web: only Deployments, DaemonSets, StatefulSets, ReplicaSets, ReplicationControllers, Jobs \
+             and Pods are waited for"
+        );
     }
 
     const CLASS: &str = "

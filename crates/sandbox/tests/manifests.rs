@@ -107,3 +107,40 @@ fn an_invalid_manifest_gives_one_error_with_file_document_and_field() {
     );
     check_manifest(|bad| bad.replace("kind: Deployment", "kind: Deploymint"), &["Deploymint"]);
 }
+
+#[test]
+fn every_workload_that_runs_is_waited_for_and_a_failed_pod_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("app.yaml");
+    let run = |text: String| {
+        fs::write(&file, text).unwrap();
+        let mut program = Command::new(env!("CARGO_BIN_EXE_windlass-sandbox"));
+        program.args(["--exit-when-complete", "--timeout=20s", "-f"]).arg(&file);
+        let output = program.arg("--write-kubeconfig").arg(dir.path().join("kubeconfig")).output().unwrap();
+        let [out, err] =
+            [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        (output.status.code(), out, err)
+    };
+    let pod = |name: &str, policy: &str, image: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{restartPolicy: {policy}, \
+             containers: [{{name: c, image: '{image}'}}]}}\n"
+        )
+    };
+    let controller = GOOD.replace("apps/v1", "v1").replace("kind: Deployment", "kind: ReplicationController");
+    let controller = controller.replace("{matchLabels: {app: good}}", "{app: good}");
+    let replica_set = GOOD.replace("Deployment", "ReplicaSet").replace("good", "other");
+    let pods = pod("web", "Always", "i:1") + &pod("once", "Never", "i:1");
+    let (code, out, err) = run(format!("{controller}---{replica_set}{pods}"));
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    assert!(out.ends_with("all ReplicaSets, ReplicationControllers and Pods are complete: 4\n"), "{out}");
+    let (code, out, err) = run(pod("broken", "Never", "i:exit-3"));
+    assert_eq!(code, Some(1), "{out}");
+    assert!(err.contains("Pod default/broken: pod \"broken\" has failed"), "{err}");
+    let (code, out, err) = run(pod("stuck", "Always", "<image>"));
+    assert_eq!(code, Some(1), "{out}");
+    assert!(
+        err.contains("Pod default/stuck: Waiting for pod \"stuck\" to become ready: InvalidImageName"),
+        "{err}"
+    );
+}

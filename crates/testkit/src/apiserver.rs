@@ -195,7 +195,8 @@ impl ApiServer {
             "--token-auth-file=tokens.csv".into(),
             "--audit-policy-file=audit.yaml".into(),
             "--audit-log-path=audit.log".into(),
-            "--service-cluster-ip-range=10.0.0.0/24".into(),
+            // That of the embedded server.
+            "--service-cluster-ip-range=10.96.0.0/12".into(),
         ];
         // It checks whether the author of an owner reference may block the owner's deletion. Off by default, but there
         // are distributions that have it on.

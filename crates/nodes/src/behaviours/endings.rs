@@ -185,7 +185,122 @@ async fn an_annotation_that_says_nothing_is_complained_of() {
     pass(3_000).await;
     assert_eq!(rig.phase("job").await, "Succeeded");
     let events = rig.events("job").await;
-    let why = "InvalidPodOutcome The annotation windlass.dev/pod-outcome is ignored: \"soon\" is neither exit:CODE nor \
-               after:DURATION; write it like exit:3,after:2s, exit:0 or after:1m";
+    let why = "InvalidPodOutcome The annotation windlass.dev/pod-outcome is ignored: \"soon\" is no KEY:VALUE; write it \
+               like exit:3,after:2s, exit:1/0, after:never, fail-indexes:1/3-5, fail-first:2 or sigterm:ignore";
     assert!(events.contains(&why.to_owned()), "{events:#?}");
+}
+
+/// A pod of a Job with an annotation that says how it ends.
+async fn create_of_job(rig: &Rig, name: &str, index: u32, outcome: &str, spec: Value) {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "namespace": "default", "finalizers": ["batch.kubernetes.io/job-tracking"],
+            "annotations": {"windlass.dev/pod-outcome": outcome, "batch.kubernetes.io/job-completion-index": index.to_string()},
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j-uid", "controller": true}],
+        },
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "job"}]},
+    });
+    json_patch::merge(&mut pod["spec"], &spec);
+    rig.create(PODS, pod).await;
+}
+
+async fn exit_code(rig: &Rig, name: &str) -> Option<i64> {
+    terminated(&container(rig, name, 0).await["state"]).0
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_attempts_of_a_completion_index_are_counted_over_its_pods() {
+    let rig = Rig::new().with_pods();
+    for (name, index) in [("a-0", 0), ("a-1", 1)] {
+        create_of_job(&rig, name, index, "exit:5/6/0", json!({})).await;
+    }
+    pass(3_000).await;
+    for (name, index) in [("b-0", 0), ("c-0", 0)] {
+        create_of_job(&rig, name, index, "exit:5/6/0", json!({})).await;
+        pass(3_000).await;
+    }
+    let mut codes = Vec::new();
+    for name in ["a-0", "a-1", "b-0", "c-0"] {
+        codes.push(exit_code(&rig, name).await);
+    }
+    assert_eq!(codes, [Some(5), Some(5), Some(6), Some(0)]);
+    assert_eq!((rig.phase("b-0").await.as_str(), rig.phase("c-0").await.as_str()), ("Failed", "Succeeded"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn restarts_of_a_container_are_attempts_too() {
+    let rig = Rig::new().with_pods();
+    create_of_job(&rig, "j", 0, "fail-first:2,exit:9", json!({"restartPolicy": "OnFailure"})).await;
+    pass(30_000).await;
+    let main = container(&rig, "j", 0).await;
+    assert_eq!((rig.phase("j").await.as_str(), &main["restartCount"]), ("Succeeded", &json!(2)));
+    assert_eq!(terminated(&main["lastState"]), (Some(9), "Error"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_says_how_its_container_ends() {
+    let rig = Rig::new().with_pods();
+    for (name, command) in [("fails", json!(["/bin/sh", "-c", "exit 4"])), ("sleeps", json!(["sleep", "60"]))]
+    {
+        let containers = json!([{"name": "main", "image": "busybox:1", "command": command}]);
+        rig.create_pod(name, json!({"restartPolicy": "Never", "containers": containers})).await;
+    }
+    pass(30_000).await;
+    assert_eq!((rig.phase("fails").await.as_str(), exit_code(&rig, "fails").await), ("Failed", Some(4)));
+    assert_eq!(rig.phase("sleeps").await, "Running");
+    pass(60_000).await;
+    assert_eq!(rig.phase("sleeps").await, "Succeeded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_pod_of_a_job_fails_by_the_signal_and_stays_until_it_is_counted() {
+    let rig = Rig::new().with_pods();
+    create_of_job(&rig, "plain", 0, "after:never", json!({})).await;
+    create_of_job(&rig, "clean", 0, "after:never,sigterm:0", json!({})).await;
+    create_of_job(&rig, "deaf", 0, "after:never,sigterm:ignore", json!({})).await;
+    create_of_job(&rig, "done", 0, "exit:0", json!({})).await;
+    pass(5_000).await;
+    for name in ["plain", "clean", "deaf", "done"] {
+        rig.delete(PODS, name, &DeleteParams::default()).await;
+    }
+    pass(2_000).await;
+    let ended = async |name: &str| (rig.phase(name).await, exit_code(&rig, name).await);
+    assert_eq!(ended("plain").await, ("Failed".to_owned(), Some(143)));
+    assert_eq!(ended("clean").await, ("Succeeded".to_owned(), Some(0)));
+    assert_eq!(ended("done").await, ("Succeeded".to_owned(), Some(0)));
+    assert_eq!(rig.phase("deaf").await, "Running", "its grace period is 30 s");
+    pass(30_000).await;
+    assert_eq!(ended("deaf").await, ("Failed".to_owned(), Some(137)));
+    let pod = rig.get(PODS, "deaf").await.unwrap();
+    assert_eq!(condition(&pod, "Ready"), ("False".to_owned(), "PodFailed".to_owned()));
+    let state = &pod["status"]["containerStatuses"][0]["state"]["terminated"];
+    assert_eq!((&state["startedAt"], &state["reason"]), (&json!("2026-01-01T00:00:00Z"), &json!("Error")));
+    let before = rig.sandbox.revision();
+    pass(60_000).await;
+    assert_eq!(rig.sandbox.revision(), before, "the finalizer holds them, and nothing more is written");
+    rig.patch(PODS, "deaf", json!({"metadata": {"finalizers": null}})).await;
+    assert!(rig.get(PODS, "deaf").await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_may_end_is_reported_as_ended_before_it_is_deleted() {
+    let rig = Rig::new().with_pods();
+    create(&rig, "once", "after:never", json!({"restartPolicy": "Never"})).await;
+    pass(2_000).await;
+    let start = rig.sandbox.revision();
+    rig.delete(PODS, "once", &DeleteParams::default()).await;
+    pass(2_000).await;
+    assert!(rig.get(PODS, "once").await.is_none());
+    let watch = format!("{PODS}?watch=true&resourceVersion={start}&timeoutSeconds=1");
+    let request = http::Request::get(watch).body(Vec::new()).unwrap();
+    let lines = rig.client.request_text(request).await.unwrap();
+    let seen: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut seen: Vec<(&str, &str)> = seen
+        .iter()
+        .map(|event| (event["type"].as_str().unwrap(), event["object"]["status"]["phase"].as_str().unwrap()))
+        .collect();
+    // An API server writes the grace period of 0 before it deletes.
+    seen.dedup();
+    assert_eq!(seen, [("MODIFIED", "Running"), ("MODIFIED", "Failed"), ("DELETED", "Failed")]);
 }

@@ -168,6 +168,32 @@ async fn a_no_execute_taint_evicts_pods() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_a_taint_evicts_says_so_in_a_condition() {
+    let rig = Rig::new().with_pods();
+    rig.create_pod(
+        "job",
+        json!({"nodeName": "sandbox-node-1", "restartPolicy": "Never",
+        "containers": [{"name": "main", "image": "nginx:exit-0-after-1h"}]}),
+    )
+    .await;
+    rig.patch(PODS, "job", json!({"metadata": {"finalizers": ["example.com/hold"]}})).await;
+    pass(2_000).await;
+    let taint = json!({"key": "gpu", "effect": "NoExecute"});
+    rig.patch(NODES, "sandbox-node-1", json!({"spec": {"taints": [taint]}})).await;
+    pass(5_000).await;
+    let pod = rig.get(PODS, "job").await.unwrap();
+    assert!(pod["metadata"]["deletionTimestamp"].is_string());
+    assert_eq!(pod["status"]["phase"], "Failed");
+    let conditions = pod["status"]["conditions"].as_array().unwrap();
+    let disrupted = conditions.iter().find(|condition| condition["type"] == "DisruptionTarget").unwrap();
+    assert_eq!(
+        (&disrupted["status"], &disrupted["reason"]),
+        (&json!("True"), &json!("DeletionByTaintManager"))
+    );
+    assert_eq!(disrupted["message"], "Taint manager: deleting due to NoExecute taint");
+}
+
+#[tokio::test(start_paused = true)]
 async fn nodes_are_created_with_the_labels_and_taints_of_the_options() {
     let rig = Rig::new();
     let label = |node: Option<&str>, key: &str| kubelet::NodeLabel {

@@ -42,6 +42,33 @@ async fn a_pod_that_was_created_on_a_node_fails_where_its_host_port_is_taken() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_was_created_on_a_node_without_room_fails_without_container_statuses() {
+    let rig = Rig::new().with_pods();
+    pass(10).await;
+    let spec = |cpu: &str| {
+        let resources = json!({"requests": {"cpu": cpu}});
+        json!({"nodeName": "sandbox-node-1", "restartPolicy": "Never",
+               "containers": [{"name": "main", "image": "nginx:exit-0-after-1m", "resources": resources}]})
+    };
+    // Of two at once, one runs.
+    for (name, cpu) in [("first", "40"), ("second", "40"), ("third", "24")] {
+        rig.create_pod(name, spec(cpu)).await;
+    }
+    pass(2_000).await;
+    assert_eq!((rig.phase("first").await, rig.phase("third").await), ("Running".into(), "Running".into()));
+    let status = rig.get(PODS, "second").await.unwrap()["status"].clone();
+    assert_eq!((&status["phase"], &status["reason"]), (&json!("Failed"), &json!("OutOfcpu")));
+    let message = "Node didn't have enough resource: cpu, requested: 40000, used: 40000, capacity: 64000";
+    assert_eq!(status["message"], format!("Pod was rejected: {message}"));
+    assert_eq!(status["containerStatuses"], Value::Null);
+    assert_eq!(rig.events("second").await, [format!("OutOfcpu {message}")]);
+    pass(60_000).await;
+    rig.create_pod("fourth", spec("64")).await;
+    pass(2_000).await;
+    assert_eq!(rig.phase("fourth").await, "Running", "the others have ended");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_fourth_pod_with_a_host_port_waits_for_one_of_three_nodes() {
     let rig = Rig::new().with_pods();
     let port = json!([{"containerPort": 9999, "hostPort": 9999}]);

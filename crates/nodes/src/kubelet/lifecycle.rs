@@ -15,6 +15,7 @@ use k8s_openapi::api::core::v1::Node;
 use tokio::time::Instant;
 
 use super::{
+    attempts::Attempts,
     nodes::Condition,
     record::Pod,
     runs::{Change, ContainerRuns},
@@ -94,6 +95,7 @@ pub struct Lifecycle {
     offers: u64,
     /// The number of times that the company of other pods has changed.
     companies: u64,
+    attempts: Attempts,
 }
 
 impl Lifecycle {
@@ -114,6 +116,7 @@ impl Lifecycle {
             need_changes: 0,
             offers: 0,
             companies: 0,
+            attempts: Attempts::default(),
         }
     }
 
@@ -185,6 +188,7 @@ impl Lifecycle {
     /// A pod does not exist any more.
     pub fn pod_deleted(&mut self, uid: &str, now: Instant) {
         if let Some(tracked) = self.pods.remove(uid) {
+            self.attempts.forget(&tracked.pod);
             if let Some(node) = tracked.pod.node()
                 && let Some(bound) = self.on_node.get_mut(node)
             {
@@ -244,6 +248,11 @@ impl Lifecycle {
         Ok(node)
     }
 
+    /// The resources that the pods of a node take, also those that it has not started.
+    pub fn load_of(&self, node: &str) -> Option<&scheduler::NodeLoad> {
+        self.load.node(node)
+    }
+
     /// The pods that run on the node of a pod that has not been started, or are being started there.
     pub fn started_before(&self, uid: &str) -> impl Iterator<Item = &Pod> {
         let tracked = self.pods.get(uid).filter(|tracked| tracked.reached < Some(Step::Start));
@@ -280,8 +289,19 @@ impl Lifecycle {
     pub fn advance_runs(&mut self, uid: &str, now: Instant, at: Timestamp) -> Vec<(usize, Change)> {
         let Some(tracked) = self.pods.get_mut(uid) else { return Vec::new() };
         tracked.unreported = true;
-        let runs = tracked.runs.iter_mut().flatten().enumerate();
-        runs.filter_map(|(index, runs)| Some((index, runs.advance(now, at)?))).collect()
+        let (pod, attempts) = (&tracked.pod, &mut self.attempts);
+        let containers = tracked.runs.iter_mut().flatten().zip(&pod.spec.containers).enumerate();
+        let changes = containers.filter_map(|(index, (runs, container))| {
+            let restarts = runs.restarts + 1;
+            let mut attempt = || attempts.next(pod, &container.name, restarts);
+            Some((index, runs.advance(now, at, &mut attempt)?))
+        });
+        changes.collect()
+    }
+
+    /// The number of the attempt that a container begins now, from 0.
+    pub fn next_attempt(&mut self, pod: &Pod, container: &str) -> u32 {
+        self.attempts.next(pod, container, pod.restarts(container))
     }
 
     /// The pod is judged by the objects that it needs as they are now.

@@ -129,8 +129,15 @@ pub fn due(node: &Value, number: usize, version: &str, now: Timestamp) -> Option
     if conditions.as_array().is_none_or(Vec::is_empty) {
         let name = node["metadata"]["name"].as_str().unwrap_or_default();
         let mut status = status(name, &address(number), version, now);
-        // An existing status is kept.
-        json_patch::merge(&mut status, &node["status"]);
+        // An existing status is kept, but an API server gives each node a `nodeInfo` of empty strings and the port 0.
+        let mut existing = node["status"].clone();
+        if let Some(info) = existing.get_mut("nodeInfo").and_then(Value::as_object_mut) {
+            info.retain(|_, value| value != "");
+        }
+        if existing.pointer("/daemonEndpoints/kubeletEndpoint/Port").is_some_and(|port| *port == 0) {
+            existing.as_object_mut().into_iter().for_each(|status| drop(status.remove("daemonEndpoints")));
+        }
+        json_patch::merge(&mut status, &existing);
         if node["status"]["allocatable"].is_null() {
             status["allocatable"] = status["capacity"].clone();
         }

@@ -6,17 +6,21 @@ use std::{borrow::Cow, collections::BTreeMap};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::core::v1::{Affinity, PodAffinityTerm, PodReadinessGate, Toleration, TopologySpreadConstraint},
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
 };
 use kube::Resource;
 use serde::Deserialize;
 
 use super::{
+    commands::Command,
     outcomes,
     quantity::Amount,
     references::{EnvFrom, EnvVar, Volume},
     resources::{Pairs, Port, Resources},
 };
+
+/// The annotation with the completion index of a pod of an Indexed Job.
+const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
 /// A pod, as far as placing and running it needs.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -49,6 +53,10 @@ pub struct Metadata {
     pub finalizers: Option<Vec<String>>,
     /// The annotation that says how its containers end.
     pub outcome: Option<Box<str>>,
+    /// The UID of the Job that controls it.
+    pub job: Option<Box<str>>,
+    /// Its index, in a Job that has them.
+    pub completion_index: Option<u32>,
     labels: Pairs<Box<str>>,
 }
 
@@ -69,7 +77,13 @@ pub(crate) struct Watched {
 }
 
 impl From<Watched> for Pod {
-    fn from(Watched { metadata, spec, mut status }: Watched) -> Self {
+    fn from(Watched { metadata, mut spec, mut status }: Watched) -> Self {
+        for container in &mut spec.containers {
+            container.understand();
+        }
+        let owners = metadata.owner_references.unwrap_or_default();
+        let is_job = |owner: &OwnerReference| owner.kind == "Job" && owner.controller == Some(true);
+        let job = owners.into_iter().find(is_job).map(|owner| owner.uid.into());
         let restarted = |status: &ContainerStatus| status.restart_count > 0;
         status.container_statuses = status.container_statuses.filter(|all| all.iter().any(restarted));
         let mut annotations = metadata.annotations.unwrap_or_default();
@@ -82,6 +96,8 @@ impl From<Watched> for Pod {
             deletion_grace_period_seconds: metadata.deletion_grace_period_seconds,
             finalizers: metadata.finalizers,
             outcome: annotations.remove(outcomes::ANNOTATION).map(Into::into),
+            job,
+            completion_index: annotations.get(COMPLETION_INDEX).and_then(|index| index.parse().ok()),
             labels: metadata
                 .labels
                 .into_iter()
@@ -172,12 +188,23 @@ pub struct Container {
     pub env: Option<Box<[EnvVar]>>,
     /// The ConfigMaps and Secrets that are its environment as a whole.
     pub env_from: Option<Box<[EnvFrom]>>,
+    /// Its command, if it says itself how it ends.
+    #[serde(skip)]
+    pub script: Option<Box<Command>>,
+    command: Option<Box<[Box<str>]>>,
+    args: Option<Box<[Box<str>]>>,
 }
 
 impl Container {
     /// The image, empty if there is none.
     pub fn image(&self) -> &str {
         self.image.as_deref().unwrap_or_default()
+    }
+
+    /// Keeps of the command only how it ends.
+    fn understand(&mut self) {
+        let (command, args) = (self.command.take().unwrap_or_default(), self.args.take().unwrap_or_default());
+        self.script = Command::read(&command, &args).map(Box::new);
     }
 
     /// Whether this init container keeps running beside the others (KEP-753).

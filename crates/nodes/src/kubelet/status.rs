@@ -21,7 +21,7 @@ pub enum Stage {
     Starting,
     /// Every container that can run does.
     Running,
-    /// Every container has ended, cleanly.
+    /// Every container has ended, by itself or because the pod is deleted.
     Ended,
 }
 
@@ -51,17 +51,21 @@ impl Fault {
     }
 }
 
-/// The patch of the pod's status for `stage`. `fault` says which containers do not start, and `runs` what those do that
-/// end, in the order of the main containers; without it all run for ever. It names the pod's UID, so that a successor under the same name is not described by mistake.
-pub fn patch(
-    pod: &Pod,
-    stage: Stage,
-    place: Place<'_>,
-    fault: &dyn Fn(&Container) -> Option<Fault>,
-    runs: &[ContainerRuns],
-    now: Timestamp,
-) -> Value {
-    let report = Report::new(pod, stage, place.node_ready, fault, runs);
+/// The state of the containers of a pod.
+#[derive(Clone, Copy)]
+pub struct Behaviour<'a> {
+    /// Why a container does not start.
+    pub fault: &'a dyn Fn(&Container) -> Option<Fault>,
+    /// The exit code of a container that is stopped.
+    pub stopped: &'a dyn Fn(&Container) -> u8,
+    /// The runs of the main containers, in their order, if one of them ends; without it all run for ever.
+    pub runs: &'a [ContainerRuns],
+}
+
+/// The patch of the pod's status for `stage`. It names the pod's UID, so that a successor under the same name is not described
+/// by mistake.
+pub fn patch(pod: &Pod, stage: Stage, place: Place<'_>, behaviour: &Behaviour<'_>, now: Timestamp) -> Value {
+    let report = Report::new(pod, stage, place.node_ready, behaviour, now);
     let at = rfc3339(now);
     let mut status = json!({
         "phase": report.phase(),
@@ -99,6 +103,13 @@ pub fn orphaned(pod: &Pod, now: Timestamp) -> Value {
     let why = Some(("DeletionByPodGC", "PodGC: node no longer exists"));
     let condition = condition(pod, "DisruptionTarget", true, why, &rfc3339(now));
     json!({"metadata": {"uid": pod.uid()}, "status": {"phase": "Failed", "conditions": [condition]}})
+}
+
+/// The patch for a pod that the taints of its node drive away, before it is deleted.
+pub fn tainted(pod: &Pod, now: Timestamp) -> Value {
+    let why = Some(("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"));
+    let condition = condition(pod, "DisruptionTarget", true, why, &rfc3339(now));
+    json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [condition]}})
 }
 
 /// Whether every readiness gate of the pod has its condition.
@@ -201,13 +212,8 @@ struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    fn new(
-        pod: &'a Pod,
-        stage: Stage,
-        node_ready: bool,
-        fault: &dyn Fn(&Container) -> Option<Fault>,
-        runs: &'a [ContainerRuns],
-    ) -> Self {
+    fn new(pod: &'a Pod, stage: Stage, node_ready: bool, behaviour: &Behaviour<'a>, now: Timestamp) -> Self {
+        let Behaviour { fault, stopped, runs } = *behaviour;
         let mut initialized = true;
         // Sidecars end with the last of the main containers.
         let is_over = !runs.is_empty() && runs.iter().all(|runs| matches!(runs.state, RunState::Ended(_)));
@@ -227,7 +233,7 @@ impl<'a> Report<'a> {
         let main = pod.spec.containers.iter().enumerate().map(|(index, container)| {
             let runs = runs.get(index);
             let state = match stage {
-                Stage::Ended => State::Completed,
+                Stage::Ended => State::Ended(stopped_run(pod, stopped(container), runs, now)),
                 _ if !initialized => State::Waiting(Fault::waiting("PodInitializing")),
                 Stage::Starting => State::Waiting(Fault::waiting("ContainerCreating")),
                 Stage::Running => {
@@ -241,9 +247,6 @@ impl<'a> Report<'a> {
 
     /// Succeeded or Failed once all containers have ended for good.
     fn end(&self) -> Option<&'static str> {
-        if self.stage == Stage::Ended {
-            return Some("Succeeded");
-        }
         let mut end = "Succeeded";
         for reported in &self.main {
             match reported.state {
@@ -329,6 +332,16 @@ fn of_runs(runs: &ContainerRuns) -> State {
     }
 }
 
+/// The end of a container that has ended already, or is stopped.
+fn stopped_run(pod: &Pod, exit_code: u8, runs: Option<&ContainerRuns>, now: Timestamp) -> Ended {
+    let began = pod.status.start_time.as_ref().map_or(now, |time| time.0);
+    match runs.map(|runs| (runs.state, runs.last)) {
+        Some((RunState::Ended(ended), _) | (RunState::BackOff { .. }, Some(ended))) => ended,
+        Some((RunState::Running { since, .. }, _)) => Ended { exit_code, started: since, finished: now },
+        _ => Ended { exit_code, started: began, finished: now },
+    }
+}
+
 /// A pod as a kubelet names it in its messages.
 pub(super) fn pod_text(pod: &Pod) -> String {
     format!("{}_{}({})", pod.name(), pod.namespace(), pod.uid())
@@ -383,7 +396,8 @@ mod tests {
             let fault = Fault { reason: "ImagePullBackOff", message: "not there".to_owned() };
             (container.image() == broken).then_some(fault)
         };
-        patch(pod, stage, HERE, &fault, &[], now())["status"].take()
+        let behaviour = Behaviour { fault: &fault, stopped: &|_| 0, runs: &[] };
+        patch(pod, stage, HERE, &behaviour, now())["status"].take()
     }
 
     fn condition_of<'a>(status: &'a Value, type_: &str) -> &'a Value {
@@ -484,7 +498,8 @@ mod tests {
     #[test]
     fn the_patch_names_the_pod_by_its_uid() {
         let pod = pod(json!({}), json!({}));
-        assert_eq!(patch(&pod, Stage::Ended, HERE, &|_| None, &[], now())["metadata"]["uid"], "u1");
+        let behaviour = Behaviour { fault: &|_| None, stopped: &|_| 0, runs: &[] };
+        assert_eq!(patch(&pod, Stage::Ended, HERE, &behaviour, now())["metadata"]["uid"], "u1");
         assert_eq!(unschedulable(&pod, "no room", now())["metadata"]["uid"], "u1");
     }
 }

@@ -64,7 +64,9 @@ impl Tracked {
     pub(super) fn new(pod: &Pod) -> Self {
         let reached = match () {
             // The objects that it needs may exist by now, and containers that end begin anew.
-            () if pod.status.start_time.is_some() && (waits(pod) || may_end(pod)) => Some(Step::Start),
+            () if pod.status.start_time.is_some() && (waits(pod) || outcomes::may_end(pod)) => {
+                Some(Step::Start)
+            }
             () if pod.is_true("Ready") || pod.status.pod_ip.is_some() => Some(Step::Run),
             () if pod.status.start_time.is_some() => Some(Step::Start),
             () => None,
@@ -108,7 +110,9 @@ impl Tracked {
             }
             let grace = self.pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
             let grace = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
-            let by = now + delays.shutdown.min(grace);
+            // Whatever ignores SIGTERM runs until the grace period is over.
+            let wait = if outcomes::ignores_sigterm(&self.pod) { grace } else { delays.shutdown.min(grace) };
+            let by = now + wait;
             let ending = self.ending.map_or(by, |before| before.min(by));
             self.ending = Some(ending);
             return Some((ending.max(retry), Step::Finish));
@@ -193,9 +197,4 @@ impl Tracked {
 /// Whether a pod has not started because of something that it needs.
 fn waits(pod: &Pod) -> bool {
     pod.status.phase.as_deref() == Some("Pending") && pod.needs(None)
-}
-
-/// Whether containers of a pod end by what the pod says.
-fn may_end(pod: &Pod) -> bool {
-    pod.spec.containers.iter().any(|container| outcomes::of(pod, container, &[]).is_some())
 }

@@ -12,6 +12,8 @@ pub struct Pod {
     pub(super) controller: Option<Box<str>>,
     /// The ControllerRevision of a pod of a StatefulSet.
     pub revision: Option<Box<str>>,
+    /// Whether its restart policy is `Always`.
+    pub runs_for_ever: bool,
     /// See [`pod_state`].
     pub state: Box<str>,
     /// See [`not_ready_reason`].
@@ -25,6 +27,7 @@ impl Pod {
             uid: uid(pod).into(),
             controller: controller(pod).map(Box::from),
             revision: pod["metadata"]["labels"]["controller-revision-hash"].as_str().map(Box::from),
+            runs_for_ever: matches!(pod["spec"]["restartPolicy"].as_str(), None | Some("Always")),
             state: pod_state(pod).into(),
             not_ready_reason: not_ready_reason(pod).map(|reason| plain(&reason).into()),
         }

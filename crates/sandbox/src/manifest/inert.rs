@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Object;
 
-/// Workloads that no controller of the sandbox runs.
-const WORKLOADS: [&str; 2] = ["CronJob", "Job"];
-
-/// Other built-in kinds that are stored, and that a cluster acts on.
+/// Built-in kinds that are stored, and that a cluster acts on.
 const KINDS: [&str; 13] = [
     "APIService",
     "CertificateSigningRequest",
@@ -48,17 +45,8 @@ pub fn notes(objects: &[Object]) -> Vec<String> {
 fn is_inert(object: &Object) -> bool {
     let kind = object.kind();
     object.is_of_new_kind
-        || WORKLOADS.contains(&kind)
         || KINDS.contains(&kind)
         || (kind == "Service" && object.body["spec"]["type"] == "LoadBalancer")
-}
-
-/// The workloads that nobody has to wait for, such as `CronJob 1, Job 2`; "" for none.
-pub fn workloads(objects: &[Object]) -> String {
-    let count = |kind: &str| objects.iter().filter(|object| object.kind() == kind).count();
-    let counted = WORKLOADS.map(|kind| (kind, count(kind)));
-    let some = counted.iter().filter(|(_, count)| *count > 0);
-    some.map(|(kind, count)| format!("{kind} {count}")).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -89,8 +77,8 @@ spec:
             )
         };
         let text = [
-            object("Job", "batch/v1", "setup", "spec: {}"),
-            object("Job", "batch/v1", "check", "spec: {}"),
+            object("Ingress", "networking.k8s.io/v1", "front", "spec: {}"),
+            object("Ingress", "networking.k8s.io/v1", "back", "spec: {}"),
             object("Service", "v1", "inner", "spec: {type: ClusterIP}"),
             object("Service", "v1", "outer", "spec: {type: LoadBalancer}"),
             object("Deployment", "apps/v1", "web", "spec: {}"),
@@ -102,28 +90,33 @@ spec:
         assert_eq!(
             notes(&objects),
             [
-                "Job shop/setup and 1 more: stored; nothing in the sandbox acts on them",
+                "Ingress shop/front and 1 more: stored; nothing in the sandbox acts on them",
                 "Service shop/outer: stored; no load balancer gives an address to it",
                 "Widget shop/w: stored; nothing in the sandbox acts on it",
             ]
         );
-        assert_eq!(workloads(&objects), "Job 2");
     }
 
     #[test]
     fn manifests_of_workloads_that_run_get_no_line() {
-        for kind in ["DaemonSet", "Deployment", "StatefulSet"] {
-            let objects =
-                objects(&format!("apiVersion: apps/v1\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{}}\n"));
-            assert_eq!((notes(&objects), workloads(&objects)), (Vec::new(), String::new()));
+        let kinds = [
+            "apps/v1 DaemonSet",
+            "apps/v1 Deployment",
+            "apps/v1 StatefulSet",
+            "batch/v1 CronJob",
+            "batch/v1 Job",
+        ];
+        for kind in kinds {
+            let (version, kind) = kind.split_once(' ').unwrap();
+            let text = format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{}}\n");
+            assert_eq!(notes(&objects(&text)), Vec::<String>::new());
         }
     }
 
     #[test]
     fn every_kind_of_the_lists_is_served() {
         let served: Vec<String> = served_kinds().into_iter().map(|served| served.kind.to_owned()).collect();
-        let unknown: Vec<_> =
-            WORKLOADS.iter().chain(&KINDS).filter(|kind| !served.iter().any(|one| one == *kind)).collect();
+        let unknown: Vec<_> = KINDS.iter().filter(|kind| !served.iter().any(|one| one == *kind)).collect();
         assert!(unknown.is_empty(), "{unknown:?}");
     }
 }

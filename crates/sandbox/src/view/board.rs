@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{
     cluster::{Cluster, Key, Pod, desired_replicas, key, number},
     event_lines::{event, plain},
-    progress::{Rollout, daemon_rollout, rollout, stateful_rollout},
+    progress::{Rollout, completions, counts, daemon_rollout, job_state, rollout, stateful_rollout},
 };
 
 /// The meaning of a piece of text; [`view`](super) maps it to a colour.
@@ -39,8 +39,8 @@ pub struct Board {
 }
 
 impl Board {
-    /// A line per Deployment and per ReplicaSet of it that has or needs pods, two per StatefulSet, then one per DaemonSet and
-    /// ReplicationController; at most `height` lines. If there are more, the last line counts them.
+    /// A line per Deployment and per ReplicaSet of it that has or needs pods, two per StatefulSet, then one per DaemonSet, Job
+    /// and ReplicationController; at most `height` lines. If there are more, the last line counts them.
     pub fn workloads(&self, cluster: &Cluster, height: usize) -> Vec<Row> {
         let name_width = (self.width / 3).clamp(16, 44);
         let heading = format!("{:name_width$}  {:21}  {:21}  STATUS", "DEPLOYMENT", "READY", "UPDATED");
@@ -52,7 +52,11 @@ impl Board {
         let controllers = &cluster.replication_controllers;
         let all: usize =
             cluster.deployments.values().map(|deployment| 1 + replica_sets(deployment).count()).sum();
-        let all = all + 2 * cluster.stateful_sets.len() + cluster.daemon_sets.len() + controllers.len();
+        let all = all
+            + 2 * cluster.stateful_sets.len()
+            + cluster.daemon_sets.len()
+            + cluster.jobs.len()
+            + controllers.len();
         for deployment in cluster.deployments.values() {
             rows.push(self.deployment(deployment, name_width));
             // Without enough lines, the ReplicaSets of complete Deployments are omitted.
@@ -69,6 +73,7 @@ impl Board {
         for daemon_set in cluster.daemon_sets.values() {
             rows.push(self.daemon_set(daemon_set, name_width));
         }
+        rows.extend(cluster.jobs.values().map(|job| self.job(job, name_width)));
         for controller in controllers.values() {
             let (namespace, name) = key(controller);
             rows.push(self.pods_of(controller, &format!("{namespace}/{name}"), cluster, name_width));
@@ -101,6 +106,24 @@ impl Board {
             (meter(number(daemon_set, "/status/numberReady"), desired) + "  ", tone),
             (meter(number(daemon_set, "/status/updatedNumberScheduled"), desired) + "  ", tone),
             (format!("DaemonSet; {text}{misscheduled}"), tone),
+        ]
+    }
+
+    /// The line of a Job: the pods that are ready of those that are active, and the completions.
+    fn job(&self, job: &Value, name_width: usize) -> Row {
+        let (namespace, name) = key(job);
+        let state = job_state(job);
+        let tone = match state {
+            "Complete" => Tone::Good,
+            "Failed" | "FailureTarget" => Tone::Bad,
+            _ => Tone::Waiting,
+        };
+        let (ready, active) = (number(job, "/status/ready"), number(job, "/status/active"));
+        vec![
+            (fit(&format!("{namespace}/{name}"), name_width) + "  ", Tone::Plain),
+            (meter(ready, active) + "  ", tone),
+            (meter(number(job, "/status/succeeded"), completions(job)) + "  ", tone),
+            (format!("Job; {state}; {}", counts(job)), tone),
         ]
     }
 
@@ -358,6 +381,20 @@ mod tests {
         assert!(text[1].starts_with("shop/agent "), "{}", text[1]);
         assert!(text[1].contains("████████░░░░ 2/3") && text[1].contains("████████████ 3/3"), "{}", text[1]);
         let end = "DaemonSet; 2 of 3 updated pods are available...; 1 misscheduled";
+        assert!(text[1].ends_with(end), "{}", text[1]);
+    }
+
+    #[test]
+    fn a_job_has_a_line_with_its_pods_and_completions() {
+        let mut cluster = Cluster::default();
+        let object = json!({"metadata": {"namespace": "shop", "name": "import"}, "spec": {"completions": 4},
+                            "status": {"active": 2, "ready": 1, "succeeded": 1, "failed": 3}});
+        cluster.observe(ObjectChange { kind: Followed::Job, object, deleted: false });
+        let text = text(&Board { width: 180 }.workloads(&cluster, 20));
+        assert_eq!(text.len(), 2, "{text:#?}");
+        assert!(text[1].starts_with("shop/import "), "{}", text[1]);
+        assert!(text[1].contains("██████░░░░░░ 1/2") && text[1].contains("███░░░░░░░░░ 1/4"), "{}", text[1]);
+        let end = "Job; Running; 1 of 4 completions, 2 active, 3 failed";
         assert!(text[1].ends_with(end), "{}", text[1]);
     }
 
