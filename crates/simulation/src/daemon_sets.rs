@@ -31,7 +31,7 @@ impl Game for DaemonSets {
     const NAME: &'static str = "daemon_sets";
     const BUGS: &'static [&'static str] = windlass::mutations::DAEMON_SET_BUGS;
     const RESOURCES: &'static [&'static str] = &["daemonsets", "controllerrevisions", "nodes", "pods"];
-    const TRIAL: Trial = Trial { seeds: 0..40, once_failed: &[], planted: 0..100 };
+    const TRIAL: Trial = Trial { seeds: 0..15, once_failed: &[], planted: 0..100 };
     type Scenario = Scenario;
 
     fn run(scenario: &Scenario, record: bool) -> std::io::Result<Outcome> {

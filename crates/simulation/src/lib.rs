@@ -7,7 +7,8 @@
 //! * [`engine`]: the network, the faults, and everything that is done with a history: run, search, shrink, replay,
 //!   print.
 //! * The games, each with its scenario, its actors and its judge: [`deployments`]; [`daemon_sets`], whose nodes are
-//!   actors; [`garbage`], [`namespaces`], [`rolling_updates`] of ReplicationControllers; and [`stateful_sets`].
+//!   actors; [`cron_jobs`]; [`garbage`], [`jobs`], [`namespaces`], [`rolling_updates`] of ReplicationControllers; and
+//!   [`stateful_sets`].
 //!
 //! Time is virtual and there is one thread, so that a history depends on its scenario alone. The library's part of
 //! that: where it chooses among several ready futures, the order is given (each `select!` below
@@ -17,10 +18,12 @@
 use engine::any_game::AnyGame;
 
 pub mod cli;
+pub mod cron_jobs;
 pub mod daemon_sets;
 pub mod deployments;
 pub mod engine;
 pub mod garbage;
+pub mod jobs;
 pub mod namespaces;
 pub mod rolling_updates;
 pub mod stateful_sets;
@@ -33,9 +36,11 @@ macro_rules! games {
             deployments::Deployments
             daemon_sets::DaemonSets
             garbage::Garbage
+            jobs::Jobs
             namespaces::Namespaces
             rolling_updates::RollingUpdates
             stateful_sets::StatefulSets
+            cron_jobs::CronJobs
         }
     };
 }

@@ -34,7 +34,7 @@ impl Game for Namespaces {
     const BUGS: &'static [&'static str] = windlass::mutations::NAMESPACE_BUGS;
     const RESOURCES: &'static [&'static str] =
         &["namespaces", "pods", "configmaps", "networkpolicies", "secrets"];
-    const TRIAL: Trial = Trial { seeds: 0..60, once_failed: &[], planted: 0..60 };
+    const TRIAL: Trial = Trial { seeds: 0..25, once_failed: &[], planted: 0..60 };
     type Scenario = Scenario;
 
     fn run(scenario: &Scenario, record: bool) -> std::io::Result<Outcome> {

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::network::{Cluster, Judge};
 use windlass::app::{Controllers, Parts};
+use windlass::clock::Clock;
 use windlass::config::{ControllerConfig, Enabled, OnConflict};
 use windlass::controllers::registry;
 use windlass::engine::entry::Registry;
@@ -28,6 +29,7 @@ pub struct Daemons<J: Judge> {
     cluster: Arc<Cluster<J>>,
     config: ControllerConfig,
     registry: Registry,
+    clock: Clock,
     seed: fn(u64, u32) -> u64,
     scenario: u64,
     life: u32,
@@ -52,12 +54,13 @@ pub fn controllers<J: Judge>(
     config: ControllerConfig,
     seed: u64,
 ) -> JoinHandle<anyhow::Result<()>> {
-    run(&registry::standard(), cluster, agent, config, seed)
+    run(&registry::standard(), cluster, cluster.clock.clone(), agent, config, seed)
 }
 
 fn run<J: Judge>(
     registry: &Registry,
     cluster: &Arc<Cluster<J>>,
+    clock: Clock,
     agent: &str,
     config: ControllerConfig,
     seed: u64,
@@ -65,7 +68,7 @@ fn run<J: Judge>(
     let parts = Parts {
         client: cluster.client(agent).into(),
         host: "simulation".into(),
-        clock: cluster.clock.clone(),
+        clock,
         seed,
         metrics: Metrics::new(),
         election: None,
@@ -83,7 +86,13 @@ impl<J: Judge> Daemons<J> {
         seed: fn(u64, u32) -> u64,
     ) -> Self {
         let registry = registry::standard();
-        Daemons { cluster, config, registry, seed, scenario, life: 0, running: Vec::new() }
+        let clock = cluster.clock.clone();
+        Daemons { cluster, config, registry, clock, seed, scenario, life: 0, running: Vec::new() }
+    }
+
+    /// Daemons that start from now on have this clock.
+    pub fn set_clock(&mut self, clock: Clock) {
+        self.clock = clock;
     }
 
     /// The same with the controllers of this registry.
@@ -98,7 +107,8 @@ impl<J: Judge> Daemons<J> {
         let (agent, now) = (format!("d{}", self.life), self.cluster.elapsed());
         self.cluster.with_judge(|judge| judge.daemon_started(&agent, now));
         let seed = (self.seed)(self.scenario, self.life);
-        let task = run(&self.registry, &self.cluster, &agent, self.config.clone(), seed).abort_handle();
+        let (clock, config) = (self.clock.clone(), self.config.clone());
+        let task = run(&self.registry, &self.cluster, clock, &agent, config, seed).abort_handle();
         self.running.push(Daemon { agent, task, ends: None });
     }
 

@@ -8,12 +8,16 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::breach::Breach;
 use super::network::{Cluster, Faults, Judge};
 use super::outcome::Outcome;
+
+/// When histories begin: 2026-01-01T00:00:00Z.
+pub const BEGINNING: i64 = 1_767_225_600;
 
 /// The events of a history, as a value: parts can be left out, and the rest run again.
 pub trait Scenario: Clone + PartialEq + fmt::Debug + Serialize + DeserializeOwned + Send + Sync {
@@ -91,6 +95,12 @@ pub trait Staged: Game {
 
     /// The parts of a scenario that the engine carries out.
     fn stage(scenario: &Self::Scenario) -> Stage<'_, Self::Act>;
+
+    /// When the history begins, by the clock of the cluster.
+    fn begins(scenario: &Self::Scenario) -> Timestamp {
+        let _ = scenario;
+        Timestamp::from_second(BEGINNING).unwrap_or_default()
+    }
 
     /// Invariants that have seen nothing yet.
     fn judge(scenario: &Self::Scenario) -> Self::Judge;

@@ -25,6 +25,7 @@ use tower::ServiceExt as _;
 
 use super::breach::Breach;
 use super::call::Call;
+use super::game::BEGINNING;
 use super::log::Log;
 use super::objects::{NAMESPACE, Picture};
 use super::outcome::Outcome;
@@ -110,7 +111,20 @@ impl<J: Judge> Cluster<J> {
         record: Option<&'static [&'static str]>,
         set: impl FnOnce(&mut Options),
     ) -> Arc<Self> {
-        let clock = Clock::virtual_from(Timestamp::from_second(1_767_225_600).unwrap_or_default());
+        let begins = Timestamp::from_second(BEGINNING).unwrap_or_default();
+        Self::beginning(begins, seed, faults, judge, record, set)
+    }
+
+    /// The same at another time.
+    pub fn beginning(
+        begins: Timestamp,
+        seed: u64,
+        faults: Faults,
+        judge: J,
+        record: Option<&'static [&'static str]>,
+        set: impl FnOnce(&mut Options),
+    ) -> Arc<Self> {
+        let clock = Clock::virtual_from(begins);
         let time = clock.clone();
         let mut options = Options::new(Arc::new(move || time.now()));
         // The faults of watches work on lines of JSON.

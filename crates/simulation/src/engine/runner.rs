@@ -54,10 +54,11 @@ fn naming_the_seed<T>(seed: u64, history: impl FnOnce() -> io::Result<T>) -> io:
 async fn history<G: Staged>(scenario: &G::Scenario, record: bool) -> Outcome {
     let stage = G::stage(scenario);
     let judge = G::judge(scenario);
-    let cluster =
-        Cluster::new(scenario.seed(), stage.faults, judge, record.then_some(G::RESOURCES), |options| {
-            options.collect_after = stage.nodes.as_ref().map(|nodes| nodes.garbage);
-        });
+    let shown = record.then_some(G::RESOURCES);
+    let (begins, seed) = (G::begins(scenario), scenario.seed());
+    let cluster = Cluster::beginning(begins, seed, stage.faults, judge, shown, |options| {
+        options.collect_after = stage.nodes.as_ref().map(|nodes| nodes.garbage);
+    });
     let nodes =
         stage.nodes.as_ref().map(|nodes| AbortOnDropHandle::new(tokio::spawn(kubelets(nodes, &cluster))));
     let mut actors = G::actors(&cluster, scenario);

@@ -1,0 +1,424 @@
+//! The invariants over every committed write of a daemon: CJ1 to CJ6, CJ8, TT1 and PG1 to PG3, from the objects alone.
+//!
+//! A write is judged by the versions of the CronJob that its author could know: the current one, and those that were
+//! replaced within the time that a decision may be old.
+
+mod jobs;
+pub mod pods;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::calendar::Calendar;
+use crate::engine::breach::Breach;
+use crate::engine::call::Call;
+use crate::engine::network::{self, BLIND, Faults};
+use crate::engine::objects::{NAMESPACE, is_deleting, number, text};
+use windlass_apiserver::Sandbox;
+
+/// The name of the CronJob.
+pub const NAME: &str = "tick";
+
+/// The pointer to the time of a run in its Job.
+pub const SCHEDULED: &str = "/metadata/annotations/batch.kubernetes.io~1cronjob-scheduled-timestamp";
+
+/// By when a run begins where nobody interferes.
+const PROMPT: SignedDuration = SignedDuration::from_secs(2);
+
+/// For how long nobody may have interfered before that is expected.
+const CALM: Duration = Duration::from_secs(75);
+
+/// The API server of this game.
+pub type Cluster = network::Cluster<Judge>;
+
+/// A committed write, and the objects right before it.
+pub struct Commit<'a> {
+    /// When, since the beginning of the history.
+    pub at: Duration,
+    /// When, by the clock of the cluster.
+    pub now: Timestamp,
+    /// The request.
+    pub call: &'a Call,
+    /// The object before.
+    pub before: Option<&'a Value>,
+    /// The object after.
+    pub after: Option<&'a Value>,
+    /// The CronJob as it is after the write.
+    pub cron_job: Option<Arc<Value>>,
+    /// The Jobs before the write.
+    pub jobs: Vec<Value>,
+    /// The pods before the write.
+    pub pods: Vec<Value>,
+    /// The nodes before the write.
+    pub nodes: Vec<Value>,
+}
+
+/// The state before a write.
+pub struct Before {
+    object: Option<Arc<Value>>,
+    jobs: Vec<Value>,
+    pods: Vec<Value>,
+    nodes: Vec<Value>,
+}
+
+/// All invariants and their state.
+#[derive(Debug, Default)]
+pub struct Judge {
+    /// How old a decision may be when it is carried out.
+    staleness: Duration,
+    has_faults: bool,
+    /// From when and until when the caches of a daemon may lag, as its watches are broken or it has just started.
+    blind: (Duration, Duration),
+    /// When a user or a fault last interfered.
+    pub disturbed: Duration,
+    /// How far the clocks of daemons are behind and ahead at most.
+    skew: (SignedDuration, SignedDuration),
+    /// Earlier versions of the CronJob, and until when each was current.
+    versions: Vec<(Duration, Value)>,
+    /// When each Job was created.
+    created: BTreeMap<String, Duration>,
+    /// The runs that Jobs were created for, by the UID of the CronJob and the name of the Job.
+    runs: BTreeSet<(String, String)>,
+    /// Their times.
+    times: BTreeSet<(String, Timestamp)>,
+    /// When Jobs completed, as the objects say it, by the UID of the CronJob.
+    completions: BTreeSet<(String, String)>,
+    /// Since when each node is not there; since the beginning if it never was.
+    absent: BTreeMap<String, Duration>,
+    /// When each node was last changed.
+    node_changed: BTreeMap<String, Duration>,
+    /// When a user last changed a pod.
+    pods_changed: Duration,
+    /// The daemons that run.
+    running: BTreeSet<String>,
+    /// Calls that wait for an answer, and how many there were.
+    open: BTreeSet<u64>,
+    calls: u64,
+}
+
+/// The UID of the controller of an object, or "".
+pub fn owner(object: &Value) -> &str {
+    let owners = object["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
+    owners.iter().find(|owner| owner["controller"] == true).map_or("", |owner| text(owner, "/uid"))
+}
+
+/// A condition of a Job that is true.
+pub fn condition<'a>(job: &'a Value, kind: &str) -> Option<&'a Value> {
+    let conditions = job["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    conditions.iter().find(|condition| condition["type"] == kind && condition["status"] == "True")
+}
+
+/// When a Job ended.
+pub fn finished(job: &Value) -> Option<Timestamp> {
+    let condition = condition(job, "Complete").or_else(|| condition(job, "Failed"))?;
+    text(condition, "/lastTransitionTime").parse().ok()
+}
+
+/// Whether a Job has ended.
+pub fn is_finished(job: &Value) -> bool {
+    finished(job).is_some()
+}
+
+/// When a Job that has ended expires.
+pub fn expires(job: &Value) -> Option<Timestamp> {
+    let seconds = job["spec"]["ttlSecondsAfterFinished"].as_i64()?;
+    finished(job)?.saturating_add(SignedDuration::from_secs(seconds)).ok()
+}
+
+/// The time of the run that a Job is for, unless a user created it.
+pub fn run_time(job: &Value) -> Option<Timestamp> {
+    text(job, SCHEDULED).parse().ok()
+}
+
+/// The last run that the status of a CronJob shows.
+pub fn last_schedule(cron_job: &Value) -> Option<Timestamp> {
+    text(cron_job, "/status/lastScheduleTime").parse().ok()
+}
+
+fn uid(object: &Value) -> &str {
+    text(object, "/metadata/uid")
+}
+
+fn name(object: &Value) -> &str {
+    text(object, "/metadata/name")
+}
+
+/// The name of the Job for a time.
+fn job_name(time: Timestamp) -> String {
+    format!("{NAME}-{}", time.as_second().div_euclid(60))
+}
+
+/// Whether it is an unfinished run of a CronJob.
+fn is_active(job: &Value, cron_job: &Value) -> bool {
+    owner(job) == uid(cron_job) && run_time(job).is_some() && !is_finished(job)
+}
+
+impl Commit<'_> {
+    fn breach(&self, invariant: &'static str, what: impl std::fmt::Display) -> Result<(), Breach> {
+        Err(Breach::new(invariant, format!("{what}: {}", self.call)))
+    }
+}
+
+impl Judge {
+    /// Invariants that have seen nothing yet.
+    pub fn new(faults: Faults) -> Self {
+        let has_faults = faults != Faults::default();
+        Judge { staleness: faults.staleness(), has_faults, ..Judge::default() }
+    }
+
+    /// Daemons that start from now on have this clock.
+    pub fn skewed(&mut self, ahead: SignedDuration) {
+        self.skew = (self.skew.0.min(ahead), self.skew.1.max(ahead));
+    }
+
+    /// The clocks of all daemons are right again.
+    pub fn clocks_are_right(&mut self) {
+        self.skew = Default::default();
+    }
+
+    /// A decision that is carried out now may know nothing of what has happened since then.
+    fn since(&self, at: Duration) -> Duration {
+        let since = at.saturating_sub(self.staleness);
+        if at < self.blind.1 { since.min(self.blind.0) } else { since }
+    }
+
+    /// The versions of the CronJob of this UID that a decision may be based on.
+    fn versions<'a>(&'a self, commit: &'a Commit<'_>, of: &str) -> Vec<&'a Value> {
+        let since = self.since(commit.at);
+        let earlier = self.versions.iter().filter(|(until, _)| *until >= since).map(|(_, version)| version);
+        let mut all: Vec<&Value> = earlier.chain(commit.cron_job.as_deref()).collect();
+        all.retain(|version| uid(version) == of);
+        all
+    }
+
+    /// The earliest time at which a decision that is carried out now can have been made, by the clock of its daemon.
+    fn decided(&self, commit: &Commit<'_>) -> Timestamp {
+        let age = SignedDuration::try_from(commit.at - self.since(commit.at)).unwrap_or_default();
+        let now = commit.now.saturating_add(self.skew.0).unwrap_or(commit.now);
+        now.saturating_sub(age).unwrap_or(now)
+    }
+
+    fn remember(&mut self, commit: &Commit<'_>) {
+        let Commit { at, call, before, after, .. } = *commit;
+        match &*call.resource {
+            "cronjobs" => {
+                if let Some(before) = before {
+                    self.versions.push((at, before.clone()));
+                }
+                let long_ago = at.saturating_sub(Duration::from_secs(200));
+                self.versions.retain(|(until, _)| *until >= long_ago);
+            }
+            "jobs" => self.remember_job(commit),
+            "nodes" => {
+                let node = call.name.clone();
+                self.node_changed.insert(node.clone(), at);
+                match after {
+                    Some(_) => drop(self.absent.remove(&node)),
+                    None => drop(self.absent.insert(node, at)),
+                }
+            }
+            "pods" if !call.of_daemon() || call.abandoned || self.running.len() > 1 => self.pods_changed = at,
+            _ => {}
+        }
+    }
+
+    fn remember_job(&mut self, commit: &Commit<'_>) {
+        let Commit { at, call, before, after, .. } = *commit;
+        if let (None, Some(job)) = (before, after) {
+            self.created.insert(uid(job).to_owned(), at);
+        }
+        if let Some(time) =
+            after.map(|job| text(job, "/status/completionTime")).filter(|time| !time.is_empty())
+        {
+            let owner = after.map(owner).unwrap_or_default().to_owned();
+            self.completions.insert((owner, time.to_owned()));
+        }
+        // Whoever deletes the proof of a run before the status shows it has the run repeated.
+        if let (Some(job), None) = (before, after)
+            && !call.of_daemon()
+            && let Some(time) = run_time(job)
+            && commit.cron_job.as_deref().and_then(last_schedule).is_none_or(|last| last < time)
+        {
+            self.runs.remove(&(owner(job).to_owned(), name(job).to_owned()));
+        }
+    }
+
+    fn judge(&mut self, commit: &Commit<'_>) -> Result<(), Breach> {
+        let call = commit.call;
+        match (&*call.resource, commit.before, commit.after) {
+            ("cronjobs", Some(before), Some(after)) if call.subresource == "status" => {
+                self.judge_status(commit, before, after)
+            }
+            ("cronjobs", ..) => commit.breach("CJ4", "the only write to a CronJob is its status"),
+            ("jobs", None, Some(job)) => self.judge_creation(commit, job),
+            ("jobs", Some(job), _) if call.method == Method::DELETE => self.judge_deletion(commit, job),
+            ("jobs", ..) => commit.breach("CJ6", "a Job is created and deleted, and not written"),
+            ("pods", Some(before), after) => self.judge_pod(commit, before, after),
+            _ => commit.breach("PG1", "nobody asked for this write"),
+        }
+    }
+
+    /// CJ4: the status only moves on, and says what has happened.
+    fn judge_status(&self, commit: &Commit<'_>, before: &Value, after: &Value) -> Result<(), Breach> {
+        let of = uid(after);
+        let (old, new) = (last_schedule(before), last_schedule(after));
+        if new < old {
+            return commit.breach("CJ4", format!("lastScheduleTime falls from {old:?} to {new:?}"));
+        }
+        if let Some(time) = new.filter(|_| new != old)
+            && !self.times.contains(&(of.to_owned(), time))
+        {
+            return commit.breach("CJ4", format!("lastScheduleTime is {time}, when no run was due"));
+        }
+        let [old, new] = [before, after].map(|object| text(object, "/status/lastSuccessfulTime"));
+        if new < old || new != old && !self.completions.contains(&(of.to_owned(), new.to_owned())) {
+            return commit.breach("CJ4", format!("lastSuccessfulTime changes from {old:?} to {new:?}"));
+        }
+        let active = after["status"]["active"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let mut listed = BTreeSet::new();
+        for entry in active {
+            let (job, entry) = (text(entry, "/name"), text(entry, "/uid"));
+            if !listed.insert(entry) {
+                return commit.breach("CJ4", format!("{job} is in active twice"));
+            }
+            if !self.runs.contains(&(of.to_owned(), job.to_owned())) && !self.created.contains_key(entry) {
+                return commit.breach("CJ4", format!("{job} is in active and was never created"));
+            }
+        }
+        Ok(())
+    }
+
+    /// CJ2: where nobody has interfered for a while, the latest time that is due has run, unless it may not.
+    ///
+    /// # Errors
+    /// The time that did not run.
+    pub fn check_runs(
+        &self,
+        at: Duration,
+        now: Timestamp,
+        cron_job: Option<&Value>,
+        jobs: &[Value],
+    ) -> Result<(), Breach> {
+        let Some(cron_job) = cron_job.filter(|cron_job| !is_deleting(cron_job)) else { return Ok(()) };
+        let is_calm = !self.has_faults
+            && self.skew == Default::default()
+            && self.running.len() == 1
+            && at.saturating_sub(self.disturbed) > CALM
+            && at > self.blind.1;
+        let Some(calendar) = Calendar::of(cron_job).filter(|calendar| is_calm && !calendar.is_every()) else {
+            return Ok(());
+        };
+        let spec = &cron_job["spec"];
+        let is_blocked = spec["suspend"] == true
+            || spec["startingDeadlineSeconds"] == 0
+            || spec["concurrencyPolicy"] == "Forbid" && jobs.iter().any(|job| is_active(job, cron_job));
+        let until = now.saturating_sub(PROMPT).unwrap_or(now);
+        let after = until.saturating_sub(CALM - Duration::from_secs(10)).unwrap_or(until);
+        let last = last_schedule(cron_job);
+        for time in calendar.between(after, until) {
+            let job = job_name(time);
+            let is_taken = jobs.iter().any(|other| name(other) == job && owner(other) != uid(cron_job));
+            let has_run = self.runs.contains(&(uid(cron_job).to_owned(), job)) || last >= Some(time);
+            if !has_run && !is_blocked && !is_taken {
+                let written = calendar.written_time(time);
+                return Err(Breach::new("CJ2", format!("the run of {written} has not begun at {now}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the run of a time has had its Job.
+    pub fn has_run(&self, cron_job: &Value, time: Timestamp) -> bool {
+        self.runs.contains(&(uid(cron_job).to_owned(), job_name(time)))
+    }
+
+    /// The last completion of a Job of a CronJob.
+    pub fn last_completion(&self, cron_job: &Value) -> Option<&str> {
+        let of = |(owner, _): &&(String, String)| owner == uid(cron_job);
+        self.completions.iter().rev().find(of).map(|(_, time)| &**time)
+    }
+}
+
+fn kind(call: &Call) -> Option<&'static str> {
+    match &*call.resource {
+        "cronjobs" => Some("CronJob"),
+        "jobs" => Some("Job"),
+        "pods" => Some("Pod"),
+        "nodes" => Some("Node"),
+        _ => None,
+    }
+}
+
+fn stored(sandbox: &Sandbox, call: &Call) -> Option<Arc<Value>> {
+    let namespace = if call.resource == "nodes" { "" } else { NAMESPACE };
+    sandbox.object(kind(call)?, namespace, &call.name)
+}
+
+impl network::Judge for Judge {
+    type Before = Before;
+
+    fn before(&self, sandbox: &Sandbox, call: &Call) -> Option<Before> {
+        kind(call)?;
+        let [jobs, pods, nodes] = ["Job", "Pod", "Node"].map(|kind| sandbox.objects(kind));
+        Some(Before { object: stored(sandbox, call), jobs, pods, nodes })
+    }
+
+    fn committed(&mut self, moment: network::Moment<'_>, before: Before) -> Result<(), Breach> {
+        let network::Moment { sandbox, at, now, call } = moment;
+        let after = stored(sandbox, call);
+        let Before { object, jobs, pods, nodes } = before;
+        if object == after {
+            return Ok(());
+        }
+        let (before, after) = (object.as_deref(), after.as_deref());
+        let cron_job = sandbox.object("CronJob", NAMESPACE, NAME);
+        let commit = Commit { at, now, call, before, after, cron_job, jobs, pods, nodes };
+        let judged = if call.of_daemon() { self.judge(&commit) } else { Ok(()) };
+        self.remember(&commit);
+        judged
+    }
+
+    fn begins(&mut self, _: Duration, call: &mut Call) -> Result<(), Breach> {
+        self.calls += 1;
+        call.id = self.calls;
+        self.open.insert(call.id);
+        Ok(())
+    }
+
+    fn ended(&mut self, _: Duration, _: &Arc<str>, id: u64) -> Result<(), Breach> {
+        self.open.remove(&id);
+        Ok(())
+    }
+
+    fn was_abandoned(&self, call: &Call, is_dead: bool) -> bool {
+        is_dead || !self.open.contains(&call.id)
+    }
+
+    fn daemon_started(&mut self, agent: &str, _: Duration) {
+        self.running.insert(agent.to_owned());
+    }
+
+    fn daemon_died(&mut self, agent: &str) {
+        self.running.remove(agent);
+    }
+
+    fn is_blind(&mut self, until: Duration) {
+        let since = until.saturating_sub(BLIND);
+        self.disturbed = self.disturbed.max(since);
+        self.blind = (if since < self.blind.1 { self.blind.0 } else { since }, until);
+    }
+
+    fn faults_end(&mut self) {
+        self.has_faults = false;
+    }
+}
+
+/// A number of a specification, or this.
+fn limit(cron_job: &Value, field: &str) -> usize {
+    usize::try_from(number(cron_job, &format!("/spec/{field}"))).unwrap_or(0)
+}
