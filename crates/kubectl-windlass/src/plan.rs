@@ -261,9 +261,12 @@ async fn judge(
     if let (true, Some((_, name))) = (with.is_replica_set_refused, sets_left) {
         quota.push(format!("{name}: count/replicasets.apps is used up: the new ReplicaSet is refused"));
     }
-    let mut broken = (args.assume.is_none() && refusal.is_none() && with.steps.len() > 1 && !is_paused)
-        .then(|| preview(Start { kubelet: Kubelet { broken: usize::MAX, ..kubelet }, ..start }))
-        .filter(|broken| broken.end != End::Complete);
+    let mut broken = match is_paused {
+        true => None,
+        false => {
+            if_broken(args, refusal.as_ref(), &with, kubelet, |kubelet| preview(Start { kubelet, ..start }))
+        }
+    };
     if LastWrites::of(&now).status.is_some_and(|actor| actor.manager != "windlass") {
         let exists = |name: &str| replica_sets.iter().any(|set| set["metadata"]["name"] == name);
         [Some(&mut with), broken.as_mut()]
@@ -313,6 +316,20 @@ fn unname(preview: &mut Preview, deployment: &str, exists: impl Fn(&str) -> bool
 /// A quota without room for a new pod, if something refuses each new pod whatever the quotas leave.
 fn refuses_each(refusal: Option<&String>) -> Vec<Room> {
     refusal.map(|_| Room { free: 0, new_pod: 1, old_pod: 0 }).into_iter().collect()
+}
+
+/// The rollout whose new pods never become ready, if it ends otherwise. `None` where a flag says how many are broken, all are
+/// refused, or none is created.
+fn if_broken(
+    args: &PlanArgs,
+    refusal: Option<&String>,
+    with: &Preview,
+    kubelet: Kubelet,
+    run: impl FnOnce(Kubelet) -> Preview,
+) -> Option<Preview> {
+    let is_asked = args.assume.is_none() && refusal.is_none() && with.steps.len() > 1;
+    let broken = is_asked.then(|| run(Kubelet { broken: usize::MAX, ..kubelet }));
+    broken.filter(|broken| broken.end != End::Complete)
 }
 
 /// From the deletion of a pod until it is gone.

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use windlass::model::{Interner, ObjectKey, Pod, Record, ReplicationController, Resource};
+use windlass::plan::preview::Kubelet;
 use windlass::plan::preview::rolling_update::{RollingStart, preview_rolling_update};
-use windlass::plan::preview::{End, Kubelet};
 use windlass::plan::rolling_update::Bounds;
 use windlass::plan::rolling_update::bookkeeping::NEXT_CONTROLLER;
 use windlass::plan::rolling_update::request::REQUEST;
 
 use super::dry_run::{self, Change};
 use super::limits::{self, Left};
-use super::{Report, refuses_each, signed};
+use super::{Report, if_broken, refuses_each, signed};
 use crate::api::Api;
 use crate::cli::{PlanArgs, RollingUpdateArgs};
 use crate::exit::CommandError;
@@ -174,14 +174,9 @@ pub(super) async fn judge(api: &Api, args: &PlanArgs, name: &str) -> Result<Repo
     let without = preview_rolling_update(start.clone());
     let start = RollingStart { rooms, ..start };
     let with = preview_rolling_update(start.clone());
-    let broken = (args.assume.is_none() && refusal.is_none() && with.steps.len() > 1)
-        .then(|| {
-            preview_rolling_update(RollingStart {
-                kubelet: Kubelet { broken: usize::MAX, ..kubelet },
-                ..start
-            })
-        })
-        .filter(|broken| broken.end != End::Complete);
+    let broken = if_broken(args, refusal.as_ref(), &with, kubelet, |kubelet| {
+        preview_rolling_update(RollingStart { kubelet, ..start })
+    });
     let labels = &new["spec"]["template"]["metadata"]["labels"];
     let replicas = i64::from(desired);
     Ok(Report {

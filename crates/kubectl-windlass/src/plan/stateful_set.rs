@@ -6,12 +6,12 @@ use std::sync::Arc;
 use serde_json::Value;
 use windlass::model::{Interner, ObjectKey, Record, StatefulSet, StatefulSetStrategy};
 use windlass::plan::preview::stateful_set::{StatefulStart, may_be_unavailable, preview_stateful_set};
-use windlass::plan::preview::{Change as Step, DeletionReason, End, Kubelet, Preview};
+use windlass::plan::preview::{Change as Step, DeletionReason, Kubelet, Preview};
 use windlass::plan::statefulset::{PlanReason, ordinals};
 
 use super::dry_run::{self, Change};
 use super::limits::{self, Left};
-use super::{Report, refuses_each};
+use super::{Report, if_broken, refuses_each};
 use crate::api::Api;
 use crate::cli::PlanArgs;
 use crate::exit::CommandError;
@@ -68,14 +68,9 @@ pub(super) async fn judge(
     let rooms = headrooms.iter().map(|headroom| headroom.room.clone()).chain(start.rooms).collect();
     let start = StatefulStart { rooms, ..start };
     let with = preview_stateful_set(start.clone());
-    let broken = (args.assume.is_none() && refusal.is_none() && with.steps.len() > 1)
-        .then(|| {
-            preview_stateful_set(StatefulStart {
-                kubelet: Kubelet { broken: usize::MAX, ..kubelet },
-                ..start
-            })
-        })
-        .filter(|broken| broken.end != End::Complete);
+    let broken = if_broken(args, refusal.as_ref(), &with, kubelet, |kubelet| {
+        preview_stateful_set(StatefulStart { kubelet, ..start })
+    });
     let moves = Claims::of(&set, &with);
     if !moves.created.is_empty() {
         unjudged.extend(quotas.iter().filter(|quota| is_of_claims(quota)).map(|quota| {

@@ -70,7 +70,7 @@ fn is_refusal(reason: &Reason) -> bool {
         Reason::Sizes(reason) => {
             matches!(reason, PlanReason::ReplicaFailure { .. } | PlanReason::CreateLimit { .. })
         }
-        Reason::Nodes(_) | Reason::Ordinals(_) => false,
+        Reason::Nodes(_) | Reason::Ordinals(_) | Reason::Completions(_) | Reason::Runs(_) => false,
     }
 }
 
