@@ -46,7 +46,7 @@ fn controls(manager: &str) -> Value {
            "fieldsV1": {"f:status": {"f:observedGeneration": {}, "f:replicas": {}}}})
 }
 
-/// Lets reads of one workload show these entries; the sandbox keeps none.
+/// Lets reads of one workload show these entries in place of its own.
 fn with_managers(router: axum::Router, managers: Vec<Value>) -> axum::Router {
     let answer = move |request: axum::extract::Request, next: axum::middleware::Next| {
         let managers = managers.clone();

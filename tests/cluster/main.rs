@@ -1,6 +1,7 @@
 //! The daemon's controllers against the embedded API server, in one process and in virtual time.
 
 mod coexistence;
+mod cron_jobs;
 mod daemon_sets;
 mod discovery;
 mod election;
@@ -8,6 +9,7 @@ mod explain;
 mod faults;
 mod garbage;
 mod handover;
+mod jobs;
 mod log;
 mod metadata_encodings;
 mod missing_rights;
@@ -15,6 +17,7 @@ mod namespaces;
 mod operations;
 mod owners;
 mod pod_encodings;
+mod pod_gc;
 mod pod_names;
 mod recorded;
 mod registry;
@@ -27,4 +30,5 @@ mod stateful_sets;
 mod statuses;
 mod takeover;
 mod test_bed;
+mod ttl_after_finished;
 mod unreadable;

@@ -1,6 +1,7 @@
 //! The StatefulSet controller against the embedded API server with nodes and volumes, in virtual time. All controllers run,
 //! so that claims are protected and collected as in a cluster.
 
+mod calls;
 mod claims;
 mod deletion;
 mod names;

@@ -12,7 +12,7 @@ use windlass_testkit::cluster::{Cluster, Daemon, USER_AGENT, inject_faults, tag,
 use windlass_testkit::election::{A, B, MS, Rig, S, acts, options};
 
 /// How many kinds the daemon watches.
-const KINDS: usize = 9;
+const KINDS: usize = 11;
 
 const DAEMON_SETS: &str = "/apis/apps/v1/namespaces/shop/daemonsets";
 

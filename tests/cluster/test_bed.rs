@@ -299,9 +299,11 @@ async fn kinds_of_controllers_that_are_off_by_default_are_not_even_listed() {
     kinds.dedup();
     let expected = [
         "ControllerRevision",
+        "CronJob",
         "DaemonSet",
         "Deployment",
         "Event",
+        "Job",
         // That of kube-controller-manager is read.
         "Lease",
         "Node",

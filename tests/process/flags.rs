@@ -28,7 +28,7 @@ fn a_flag_wins_over_the_environment_and_the_environment_over_the_file() {
 #[test]
 fn invalid_flags_end_the_program_with_code_2_before_anything_starts() {
     for (flags, words) in [
-        (&["--controllers=job"][..], "--controllers must be a list of *, deployment-controller"),
+        (&["--controllers=jobs"][..], "--controllers must be a list of *, deployment-controller"),
         (&["--tls-cert-file=a"], "--tls-private-key-file"),
         (&["--cluster-cidr=10.0.0.0/8"], "keep it on its command line"),
         (&["--config=/does/not/exist"], "--config /does/not/exist"),

@@ -2,39 +2,38 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use http::Method;
 use kube::core::GroupVersionKind;
 use kube::{Client, discovery};
 use serde_json::{Value, json};
 use windlass_manifest::{Origin, documents, expand};
-use windlass_testkit::answers::{Recorded, answer, differences, embedded};
+use windlass_testkit::answers::{RECORDINGS, answer, differences};
 use windlass_testkit::apiserver::{ApiServer, on_a_real_server};
 
 /// The environment variable with the folder of [`a_folder_is_answered_alike`].
 pub(crate) const FOLDER: &str = "WINDLASS_MANIFESTS";
 
-/// The requests and answers that `tests/cluster/recorded.rs` plays.
-fn recording() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/recorded.json")
-}
-
 pub(crate) fn the_recorded_answers_are_those_of_a_real_server() {
     on_a_real_server(async |folder| {
-        let server = ApiServer::start(folder).await;
-        let client = server.client().await;
-        let text = std::fs::read_to_string(recording()).unwrap();
-        let mut recorded: Vec<Recorded> = serde_json::from_str(&text).unwrap();
         let mut lines = Vec::new();
-        for request in &mut recorded {
-            let (got, found) = request.replay(&client).await;
-            request.answer = got;
-            lines.extend(found);
-        }
-        if std::env::var_os("UPDATE_EXPECT").is_some() {
-            let written: Vec<String> = recorded.iter().map(|request| json!(request).to_string()).collect();
-            std::fs::write(recording(), format!("[\n{}\n]\n", written.join(",\n"))).unwrap();
-            return;
+        for recording in RECORDINGS {
+            let server = match recording.accounts {
+                true => ApiServer::start_with_accounts(folder, &[]).await,
+                false => ApiServer::start(folder).await,
+            };
+            let client = server.client().await;
+            let mut recorded = recording.read();
+            for request in &mut recorded {
+                let (got, found) = request.replay(&client).await;
+                request.answer = got;
+                lines.extend(found.into_iter().map(|line| format!("{}: {line}", recording.file)));
+            }
+            if std::env::var_os("UPDATE_EXPECT").is_some() {
+                recording.write(&recorded);
+                lines.clear();
+            }
         }
         assert!(lines.is_empty(), "{}", lines.join("\n"));
     });
@@ -80,7 +79,7 @@ async fn play(real: &Client, file: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let name = file.to_string_lossy();
     let mut lines = Vec::new();
-    let here = embedded();
+    let here = RECORDINGS[0].embedded();
     let mut created = Vec::new();
     for (index, document) in documents(&name, &text).into_iter().enumerate() {
         let document = match document {
@@ -109,16 +108,64 @@ async fn play(real: &Client, file: &Path) -> Vec<String> {
             ];
             let [kind, name] =
                 ["/kind", "/metadata/name"].map(|at| object.pointer(at).cloned().unwrap_or_default());
+            let [(name, left), (_, right)] = [left, right].map(|answer| {
+                // Each server generates another.
+                let given = answer["object"]["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+                let is_generated = name.is_null() && !given.is_empty();
+                let text = answer.to_string();
+                let text = if is_generated { text.replace(&given, "GENERATED") } else { text };
+                (given, serde_json::from_str::<Value>(&text).unwrap())
+            });
             lines.extend(
                 differences(&left, &right, &[]).into_iter().map(|line| format!("{kind} {name}: {line}")),
             );
-            created.push(format!("{path}/{}", name.as_str().unwrap_or_default()));
+            if kind == "CustomResourceDefinition" && left["code"] == 201 {
+                established(real, &object).await;
+            }
+            if !name.is_empty() {
+                created.push(format!("{path}/{}", name.replace(' ', "%20")));
+            }
         }
     }
     for path in created.iter().rev() {
-        answer(real, Method::DELETE, path, &json!({"gracePeriodSeconds": 0})).await;
+        delete(real, path).await;
     }
     lines
+}
+
+/// Waits until a real server serves a new kind.
+async fn established(real: &Client, definition: &Value) {
+    let spec = &definition["spec"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (group, plural) = (text(&spec["group"]), text(&spec["names"]["plural"]));
+    for version in spec["versions"].as_array().into_iter().flatten().filter(|it| it["served"] == true) {
+        let path = format!("/apis/{group}/{}/{plural}", text(&version["name"]));
+        let kind = json!({"apiVersion": format!("{group}/{}", text(&version["name"])), "kind": spec["names"]["kind"]});
+        for _ in 0..100 {
+            let is_served = answer(real, Method::GET, &path, &Value::Null).await["code"] == 200;
+            if is_served && path_of(real, &kind).await.is_ok() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+/// Deletes an object, and waits until it is gone. The finalizers of volumes go, because no controller removes them.
+async fn delete(real: &Client, path: &str) {
+    answer(real, Method::DELETE, path, &json!({"gracePeriodSeconds": 0})).await;
+    for _ in 0..50 {
+        let found = answer(real, Method::GET, path, &Value::Null).await;
+        if found["code"] == 404 {
+            return;
+        }
+        let mut object = found["object"].clone();
+        if ["PersistentVolume", "PersistentVolumeClaim"].iter().any(|kind| object["kind"] == *kind) {
+            object["metadata"]["finalizers"] = json!([]);
+            answer(real, Method::PUT, path, &object).await;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 /// Where an object is created, and the namespace that it needs.

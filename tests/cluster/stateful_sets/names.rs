@@ -1,5 +1,8 @@
 //! Pods of others with the names of ours, orphans, and names that are too long.
 
+use windlass_apiserver::FaultDecision;
+use windlass_testkit::cluster::{inject_faults, is_request};
+
 use super::*;
 
 fn pod(name: &str, labels: Value) -> Value {
@@ -50,6 +53,24 @@ async fn a_matching_orphan_of_the_name_is_adopted_and_one_of_another_name_is_not
     cluster.eventually(5, "it is adopted again", |c| owner(c, "db-1") == "db").await;
     let labels = |c: &Cluster| pods(c)["db-1"]["metadata"]["labels"].clone();
     cluster.eventually(5, "it is labelled", |c| labels(c)["apps.kubernetes.io/pod-index"] == "1").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_is_deleted_during_an_adoption_adopts_no_more() {
+    let faults = inject_faults(|request| match is_request(request, "patch", "Pod") {
+        true => FaultDecision::Delay(3 * S),
+        false => FaultDecision::Proceed,
+    });
+    let cluster = Cluster::with_volumes(faults, |options| options).await;
+    for name in ["db-1", "db-2"] {
+        cluster.call(Method::POST, PODS, &pod(name, json!({"app": "db"}))).await;
+    }
+    let _daemon = start(&cluster, 1);
+    create(&cluster, json!({})).await;
+    tokio::time::sleep(S).await;
+    delete(&cluster, &format!("{SETS}/db"), "Orphan").await;
+    tokio::time::sleep(20 * S).await;
+    assert_eq!(cluster.count("patch Pod"), 1);
 }
 
 #[tokio::test(start_paused = true)]
