@@ -15,9 +15,10 @@ const SAFE: &str = "bcdfghjklmnpqrstvwxz2456789";
 pub struct Canonical {
     /// Longest first.
     texts: Vec<(String, String)>,
-    /// Names of ReplicaSets and ReplicationControllers as they are called after `texts`.
+    /// Names of the owners of pods as they are called after `texts`.
     replica_sets: BTreeSet<String>,
     deployments: BTreeSet<String>,
+    cron_jobs: BTreeSet<String>,
 }
 
 fn text(value: &Value) -> &str {
@@ -53,8 +54,15 @@ impl Canonical {
                     *number += 1;
                     format!("{owner}#{number}")
                 }
+                // Named by the minute.
+                "Job" if is_of(metadata, "CronJob") => {
+                    let owner = owner().unwrap_or_default();
+                    let number = replica_sets_of.entry(owner.clone()).or_default();
+                    *number += 1;
+                    format!("{owner}@{number}")
+                }
                 // Its name is its place.
-                "Pod" if is_stateful(metadata) => name.clone(),
+                "Pod" if is_of(metadata, "StatefulSet") => name.clone(),
                 "Pod" => {
                     let owner = owner().unwrap_or_else(|| "no owner".into());
                     format!("{}-POD", texts.get(&owner).unwrap_or(&owner))
@@ -71,11 +79,14 @@ impl Canonical {
                 texts.insert(hash.to_owned(), format!("HASH{hashes}"));
             }
             match change.kind {
-                "ReplicaSet" | "ReplicationController" | "DaemonSet" => {
+                "ReplicaSet" | "ReplicationController" | "DaemonSet" | "Job" => {
                     canonical.replica_sets.insert(called.clone());
                 }
                 "Deployment" => {
                     canonical.deployments.insert(called.clone());
+                }
+                "CronJob" => {
+                    canonical.cron_jobs.insert(called.clone());
                 }
                 _ => {}
             }
@@ -107,6 +118,9 @@ impl Canonical {
         for name in &self.deployments {
             text = replace_suffixed(&text, name, 6..=10, &format!("{name}#?"));
         }
+        for name in &self.cron_jobs {
+            text = without_minutes(&text, name);
+        }
         without_uids(&text)
     }
 
@@ -124,9 +138,25 @@ impl Canonical {
     }
 }
 
-fn is_stateful(metadata: &Value) -> bool {
+fn is_of(metadata: &Value, kind: &str) -> bool {
     let owners = metadata["ownerReferences"].as_array();
-    owners.is_some_and(|owners| owners.iter().any(|owner| owner["kind"] == "StatefulSet"))
+    owners.is_some_and(|owners| owners.iter().any(|owner| owner["kind"] == kind))
+}
+
+/// Replaces the minute in the names of runs that had no Job, or the Job of somebody else.
+fn without_minutes(text: &str, name: &str) -> String {
+    const DIGITS: usize = 8;
+    let begin = format!("{name}-");
+    let mut parts = text.split(&begin);
+    let mut done = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        match digits {
+            DIGITS => done += &format!("{name}@?{}", &part[DIGITS..]),
+            _ => done += &format!("{name}-{part}"),
+        }
+    }
+    done
 }
 
 /// Replaces the UIDs that are left: those of objects in other namespaces.

@@ -12,6 +12,12 @@ use super::stage::{controller_of, has_ended, is_ready};
 /// The label that says of which revision a pod of a DaemonSet or StatefulSet is.
 const REVISION_HASH: &str = "controller-revision-hash";
 
+/// Whether a pod has the finalizer of Jobs.
+fn has_tracking(pod: &Value) -> bool {
+    let finalizers = pod["metadata"]["finalizers"].as_array();
+    finalizers.is_some_and(|all| all.iter().any(|one| one == "batch.kubernetes.io/job-tracking"))
+}
+
 fn number(object: &Value, path: [&str; 2]) -> i64 {
     object[path[0]][path[1]].as_i64().unwrap_or_default()
 }
@@ -96,7 +102,36 @@ pub fn is_consistent(history: &History) -> bool {
             && status("readyReplicas") == pods().filter(|pod| is_ready(pod)).count()
             && status("updatedReplicas") == pods().filter(is_new).count()
     };
-    of("DaemonSet").all(daemon_set)
+    let job = |it: &Current| {
+        let uid = it.object["metadata"]["uid"].as_str();
+        let pods = || of("Pod").map(|pod| &pod.object).filter(|pod| controller_of(pod) == uid);
+        let is_deleted = |pod: &Value| !pod["metadata"]["deletionTimestamp"].is_null();
+        let is_active = |pod: &&Value| !has_ended(pod) && !is_deleted(pod);
+        let status = |field| usize::try_from(number(&it.object, ["status", field])).unwrap_or(0);
+        let lists = it.object["status"]["uncountedTerminatedPods"].as_object();
+        // The last failed pod of an index waits for its replacement.
+        let is_uncounted = |pod: &&Value| {
+            has_ended(pod) && has_tracking(pod) && it.object["spec"]["backoffLimitPerIndex"].is_null()
+        };
+        let has = |kind: &str| {
+            let conditions = it.object["status"]["conditions"].as_array().into_iter().flatten();
+            conditions.filter(|c| c["type"] == kind && c["status"] == "True").count() > 0
+        };
+        let is_between = (has("SuccessCriteriaMet") && !has("Complete")
+            || has("FailureTarget") && !has("Failed"))
+            && !pods().any(|pod| is_deleted(pod) && !has_ended(pod));
+        it.object["spec"]["managedBy"].is_string()
+            || is_deleted(&it.object)
+            || (status("active") == pods().filter(is_active).count()
+                && status("ready") == pods().filter(|pod| is_active(pod) && is_ready(pod)).count()
+                && status("terminating") == pods().filter(|pod| is_deleted(pod) && !has_ended(pod)).count()
+                && lists.is_some_and(serde_json::Map::is_empty)
+                && !pods().any(|pod| is_uncounted(&pod))
+                && (has("Suspended") == (it.object["spec"]["suspend"] == true) || has("Complete"))
+                && !is_between)
+    };
+    of("Job").all(job)
+        && of("DaemonSet").all(daemon_set)
         && of("StatefulSet").all(stateful_set)
         && of("ReplicaSet").all(replica_set)
         && of("ReplicationController").all(replica_set)

@@ -171,3 +171,64 @@ pub static STATEFUL_SET: &[Covered] = &[
     ),
     ("TestStatefulSetPodSubdomain", &["stateful_pods_and_claims_have_what_their_templates_say"]),
 ];
+
+pub static JOB: &[Covered] = &[
+    (
+        "TestJobPodFailurePolicy",
+        &[
+            "job_failure_policy_fails_the_job",
+            "job_failure_policy_ignores_a_disruption",
+            "job_failure_policy_counts_a_failure",
+        ],
+    ),
+    ("TestSuccessPolicy", &["job_success_policy_by_count", "job_success_policy_by_indexes"]),
+    ("TestDelayTerminalPhaseCondition", &["job_exceeds_its_backoff_limit", "job_success_policy_by_count"]),
+    (
+        "TestBackoffLimitPerIndex",
+        &[
+            "job_indexes_fail_by_their_limit",
+            "job_too_many_indexes_fail",
+            "job_indexes_all_end_and_some_have_failed",
+            "job_failure_policy_fails_the_index",
+        ],
+    ),
+    ("TestBackoffLimitPerIndex_DelayedPodDeletion", &["job_pod_of_an_index_is_deleted_by_a_user"]),
+    ("TestManagedBy", &["job_is_managed_by_another_controller"]),
+    ("TestImmediateJobRecreation", &["job_is_created_again_under_its_name"]),
+    ("TestNonParallelJob", &["job_of_one_pod_completes", "job_pod_fails_and_is_replaced"]),
+    ("TestParallelJob", &["job_is_a_work_queue"]),
+    ("TestParallelJobChangingParallelism", &["job_parallelism_changes"]),
+    ("TestParallelJobWithCompletions", &["job_runs_pods_in_parallel"]),
+    ("TestIndexedJob", &["job_indexes_complete", "job_pod_of_an_index_fails_and_is_replaced"]),
+    ("TestElasticIndexedJob", &["job_indexes_grow_and_shrink"]),
+    (
+        "TestJobPodReplacementPolicy",
+        &["job_replaces_pods_that_have_failed_only", "job_replaces_terminating_pods"],
+    ),
+    (
+        "TestOrphanPodsFinalizersClearedWithGC",
+        &["job_is_deleted_in_the_background", "job_is_deleted_and_its_pods_stay"],
+    ),
+    ("TestFinalizersClearedWhenBackoffLimitExceeded", &["job_exceeds_its_backoff_limit"]),
+    (
+        "TestOrphanPodsFinalizersClearedOnRestart",
+        &["tests/cluster/jobs/finalizers.rs::a_job_that_is_deleted_while_no_daemon_runs_leaves_no_finalizer"],
+    ),
+    ("TestSuspendJob", &["job_is_suspended_and_resumed", "job_is_created_suspended"]),
+    ("TestSuspendJobWithZeroCompletions", &["job_is_suspended_without_completions_to_reach"]),
+    (
+        "TestJobPodsCreatedWithExponentialBackoff",
+        &[
+            "tests/cluster/jobs/failure.rs::failed_pods_are_replaced_after_10_20_40_seconds_until_the_limit_is_exceeded",
+        ],
+    ),
+];
+
+pub static CRON_JOB: &[Covered] =
+    &[("TestCronJobLaunchesPodAndCleansUp", &["cron_jobs_run_each_minute", "cron_histories_have_limits"])];
+
+pub static POD_GC: &[Covered] = &[
+    ("TestPodGcOrphanedPodsWithFinalizer", &["podgc_pods_of_a_node_that_is_gone"]),
+    ("TestTerminatingOnOutOfServiceNode", &["podgc_node_out_of_service"]),
+    ("TestPodGcForPodsWithDuplicatedFieldKeys", &["podgc_pod_with_a_variable_twice"]),
+];

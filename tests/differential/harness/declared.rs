@@ -2,9 +2,17 @@
 //! are here; those of one workload are beside the workload.
 
 use super::rows::{
-    AVAILABLE_BEFORE_THE_FIRST_REPLICA_SET, LOST_REPLIES, RECREATE_DEADLINE, ROLLBACK_DEADLINE, Row,
+    AVAILABLE_BEFORE_THE_FIRST_REPLICA_SET, LOST_REPLIES, RECREATE_DEADLINE, ROLLBACK_DEADLINE,
     SEQUENCE_OF_NAMES, STATEFUL_CLAIM_OWNERS, STATEFUL_CLAIM_WARNING, STATEFUL_DELETIONS, THROTTLED_STATUS,
 };
+
+/// An intended difference, as users read it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Row {
+    pub upstream: &'static str,
+    pub windlass: &'static str,
+    pub why: &'static str,
+}
 
 /// The place of a difference in a play. Texts are patterns, in which `*` stands for anything.
 #[derive(Debug)]

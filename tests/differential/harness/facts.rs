@@ -329,6 +329,12 @@ impl Reader<'_> {
             object["status"]["observedGeneration"] =
                 format!("generation - {behind}").replace(" - 0", "").into();
         }
+        if let Some(active) = object["status"]["active"].as_array_mut() {
+            for job in active.iter_mut().filter_map(Value::as_object_mut) {
+                job.remove("resourceVersion");
+                job.remove("namespace");
+            }
+        }
         if kind != "Pod"
             && let Some(conditions) = object["status"]["conditions"].as_array()
         {

@@ -157,6 +157,26 @@ impl Stage {
         self.pod_status(pod, &ended("Succeeded", None)).await;
     }
 
+    /// The pod's container ends with this code.
+    pub async fn exit(&self, pod: &Pod, code: i64) {
+        self.bind_if_needed(pod).await;
+        let mut status = ended(if code == 0 { "Succeeded" } else { "Failed" }, None);
+        let terminated =
+            json!({"exitCode": code, "reason": "Ended", "startedAt": ago(1), "finishedAt": ago(0)});
+        status["status"]["containerStatuses"] = json!([{"name": "app", "image": "app", "imageID": "", "ready": false,
+            "restartCount": 0, "started": false, "state": {"terminated": terminated}}]);
+        self.pod_status(pod, &status).await;
+    }
+
+    /// The pod fails by a disruption.
+    pub async fn disrupt(&self, pod: &Pod) {
+        self.bind_if_needed(pod).await;
+        let mut status = ended("Failed", None);
+        let conditions = status["status"]["conditions"].as_array_mut().unwrap();
+        conditions.push(condition("DisruptionTarget", true, 0));
+        self.pod_status(pod, &status).await;
+    }
+
     /// Ends a pod that is being deleted, or deletes another one by force.
     pub async fn end(&self, pod: &Pod) {
         let options = json!({

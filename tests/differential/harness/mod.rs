@@ -2,6 +2,7 @@
 //!
 //! - `play` starts etcd, an API server and the controllers, and plays the workloads.
 //! - `stage` is the interface of a workload's script; `kubelet` simulates pods, and `nodes` has those of DaemonSets.
+//! - `batches` has minutes, and the ends of Jobs.
 //! - `consistency` says when the statuses are correct, so that the script may go on.
 //! - `recording` keeps what a watch shows; `canonical` replaces random values, such as names.
 //! - `facts` turns a recording into facts; `compare` compares the facts of two plays.
@@ -12,6 +13,7 @@
 #![allow(dead_code)] // The play uses one part of this, the tests of the rules another.
 
 pub mod admission;
+pub mod batches;
 pub mod canonical;
 pub mod compare;
 pub mod consistency;
@@ -28,4 +30,5 @@ pub mod rows;
 pub mod stage;
 pub mod table;
 pub mod ties;
+pub mod unseen;
 pub mod workloads;

@@ -57,6 +57,15 @@ pub fn stateful_set(name: &str) -> Object {
     }))
 }
 
+/// A Job of one pod.
+pub fn job(name: &str) -> Object {
+    let mut template = template(name);
+    template["spec"]["restartPolicy"] = "Never".into();
+    Object(json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": {"template": template},
+    }))
+}
+
 /// A PersistentVolumeClaim.
 pub fn claim(name: &str) -> Object {
     Object(json!({

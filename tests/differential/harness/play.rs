@@ -36,19 +36,26 @@ pub enum Compared {
     Workloads,
     /// The garbage collector and the namespace controller.
     Cluster,
+    /// Those of CronJobs, of Jobs that have ended, and of pods that are left behind. They run for their own scripts alone: others
+    /// have pods on nodes that do not exist.
+    Batches,
 }
 
 impl Compared {
-    const BOTH: [Compared; 2] = [Compared::Workloads, Compared::Cluster];
+    /// Those that run in each play.
+    const EVERYWHERE: [Compared; 2] = [Compared::Workloads, Compared::Cluster];
 
     /// Their names.
     fn names(self) -> &'static str {
         match self {
             Compared::Workloads => {
                 "deployment-controller,replicaset-controller,replicationcontroller-controller,daemonset-controller,\
-                 statefulset-controller"
+                 statefulset-controller,job-controller"
             }
             Compared::Cluster => "garbage-collector-controller,namespace-controller",
+            Compared::Batches => {
+                "cronjob-controller,ttl-after-finished-controller,pod-garbage-collector-controller"
+            }
         }
     }
 }
@@ -126,7 +133,9 @@ fn start_controllers(
     let config = server.kubeconfig(TOKEN);
     let alone = ["--leader-elect=false"];
     let is_upstreams = |it: &Compared| side == Side::Upstream || *it != compared;
-    let upstream = Compared::BOTH.into_iter().filter(is_upstreams).map(Compared::names);
+    let own = (compared == Compared::Batches).then_some(compared);
+    let all = Compared::EVERYWHERE.into_iter().chain(own);
+    let upstream = all.filter(is_upstreams).map(Compared::names);
     let upstream = upstream.chain([REST]).collect::<Vec<_>>().join(",");
     let log_of = |side: Side| log(&format!("{}.log", side.name()));
     let mut processes =

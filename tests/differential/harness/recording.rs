@@ -12,13 +12,15 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 /// The kinds whose objects users look at, and where they are.
-pub const KINDS: [(&str, &str); 11] = [
+pub const KINDS: [(&str, &str); 13] = [
     ("Deployment", "/apis/apps/v1/deployments"),
     ("ReplicaSet", "/apis/apps/v1/replicasets"),
     ("ReplicationController", "/api/v1/replicationcontrollers"),
     ("DaemonSet", "/apis/apps/v1/daemonsets"),
     ("StatefulSet", "/apis/apps/v1/statefulsets"),
     ("ControllerRevision", "/apis/apps/v1/controllerrevisions"),
+    ("CronJob", "/apis/batch/v1/cronjobs"),
+    ("Job", "/apis/batch/v1/jobs"),
     ("Pod", "/api/v1/pods"),
     ("PersistentVolumeClaim", "/api/v1/persistentvolumeclaims"),
     ("ConfigMap", "/api/v1/configmaps"),

@@ -1,12 +1,6 @@
 //! The rows of the table "otherwise than upstream".
 
-/// An intended difference, as users read it.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Row {
-    pub upstream: &'static str,
-    pub windlass: &'static str,
-    pub why: &'static str,
-}
+pub use super::declared::Row;
 
 /// Declares the rows, and the list of all of them in the order of the table.
 macro_rules! rows {
@@ -44,7 +38,7 @@ rows! {
     }
     THROTTLED_STATUS {
         "Each sync writes the status, so that intermediate conditions and numbers are visible for milliseconds",
-        "One status write per sync, and rising numbers at most once a second: intermediate conditions may not be visible",
+        "One status write per sync, and rising numbers at most once a second, those of a rolling update of a StatefulSet every five: intermediate conditions may not be visible",
         "Fewer writes. The final conditions and numbers are the same"
     }
     LIVE_READS {
@@ -347,137 +341,144 @@ rows! {
         "The conditions count the pods, and the finalizers on them",
         "A user can see what the namespace waits for"
     }
+    JOB_COUNTING {
+        "Remembers in memory what it has written: after a restart with an old cache a pod may be counted twice, or created too many (kubernetes#105200, #130103)",
+        "Each status carries the resourceVersion that it was computed from, and nothing is decided on a cache that is older than the own writes. A UID is listed in one sync and counted in the next",
+        "Each pod counts exactly once, with two leaders too"
+    }
+    JOB_BACKOFF {
+        "The failures since the last success are kept in memory: a restart replaces failed pods at once (kubernetes#114650)",
+        "The failed pods that exist count as well, and the timer is set again",
+        "A restart is no reason to hurry"
+    }
+    JOB_COUNTED_AT_ONCE {
+        "While a failed pod of a Job waits for its backoff and others are ready, the API server refuses each status (no active pods, and some that are ready): nothing is counted, and no finalizer goes",
+        "The failure is counted at once",
+        "A user sees why the Job waits"
+    }
+    JOB_LOST_FINALIZER {
+        "An active pod that lost the finalizer is never counted",
+        "It gets the finalizer back, or is deleted if it is not wanted",
+        "No success is lost"
+    }
+    JOB_FAILS_BY_DELETION {
+        "A pod that is deleted for a suspension or as one too many fails the Job if a rule of the failure policy matches how it ends",
+        "It counts neither way, by the policy either",
+        "Who suspends a Job does not want it to fail"
+    }
+    JOB_FATE_FIRST {
+        "Pods are deleted in the sync that decides the fate of a Job. If the write of that fate is lost, the pods count as failed, and a success becomes `BackoffLimitExceeded`",
+        "The fate is written first, and its pods are deleted next",
+        "A Job that has succeeded stays so"
+    }
+    JOB_FREED_BY_DELETION {
+        "A pod whose label was changed keeps its finalizer while its Job is deleted in the foreground, and each waits for the other",
+        "The finalizer goes from all pods of a Job that is being deleted",
+        "A deletion ends"
+    }
+    JOB_SELECTS_ALL {
+        "A Job with an empty selector takes every pod of its namespace that has no controller",
+        "It does not act, and an event says why",
+        "As a Deployment. Pods of others must not be counted and deleted"
+    }
+    JOB_DELETION_COST {
+        "`pod-deletion-cost` has no say in which pods of a Job go when its parallelism falls",
+        "The cheapest go first, as of a ReplicaSet",
+        "The annotation means one thing for every controller"
+    }
+    JOB_ENDED_INDEX {
+        "A second pod of an index that has ended runs on, and the Job waits for it",
+        "It is deleted",
+        "The Job ends, and its place is free for another index"
+    }
+    JOB_INDEX_FAILURES {
+        "The failures of an index are forgotten when its next pod is deleted for a suspension, or because parallelism falls",
+        "The failed pods that exist still tell of them",
+        "`backoffLimitPerIndex` holds"
+    }
+    JOB_INDEX_BACKOFF {
+        "An index that waits for its backoff keeps the next ones waiting where parallelism is used up",
+        "Another index runs meanwhile",
+        "Nothing waits for a pod that is not there"
+    }
+    JOB_LEFT_OVER {
+        "When a Job is deleted or finished, its pods are scanned for finalizers once; a failed write is not retried (kubernetes#141346)",
+        "Each such pod is a key with its own retry",
+        "No pod stays for ever"
+    }
+    JOB_MEMORY {
+        "A Job that is created again waits for what its namesake expected (kubernetes#131917, #142142)",
+        "All memory is by UID",
+        "The new Job starts at once"
+    }
+    JOB_REFUSED_STATUS {
+        "A pod whose phase changes after it was listed comes into both lists, and an index may succeed and fail: the API server refuses the status for ever (kubernetes#125410, #111646)",
+        "A UID stays in its list whatever the phase becomes; an index that has succeeded has not failed",
+        "The Job goes on"
+    }
+    JOB_START_TIME {
+        "A Job that ends while it is suspended has no start time, and its last status is refused",
+        "The last status has the creation of its first pod as the start time",
+        "The Job finishes"
+    }
+    CRON_OWNER {
+        "Jobs are matched to a CronJob by the name of their controller, whatever its kind (kubernetes#120181)",
+        "By namespace, API group, kind and UID",
+        "A CronJob must not count and delete the Jobs of others"
+    }
+    CRON_CRASH {
+        "After a crash between the creation of a Job and the write of the status, the Job is not in `status.active`, so that `Forbid` starts another and `Replace` deletes none; each sync records `UnexpectedJob`",
+        "It is listed again, `lastScheduleTime` is repaired, and one event tells of it",
+        "Runs never overlap where they must not"
+    }
+    CRON_PROOF {
+        "The history limits and `ttlSecondsAfterFinished` delete a finished Job before `lastScheduleTime` shows its run, and the run is repeated",
+        "Such a Job stays until the status shows the run",
+        "One Job for a time"
+    }
+    CRON_NAME {
+        "A run whose name a foreign Job has ends the sync without a timer",
+        "The event `FailedCreate`, once, and the next time runs",
+        "The CronJob goes on"
+    }
+    CRON_MISSED {
+        "Nothing tells of missed runs (kubernetes#111223), and `JobAlreadyActive` is recorded at each sync",
+        "`MissSchedule` once for a stretch of missed times, with their number and the cause; `JobAlreadyActive` once for the Job that blocks; other events about what lasts once, too",
+        "A user can see what was missed, and why"
+    }
+    CRON_UNEVEN {
+        "The latest missed time is estimated by the first interval: of uneven schedules such as `0-1 0 1 1 *` it may not be found, of others it is searched minute by minute",
+        "It is found in some thirty steps",
+        "No run is lost, and no sync takes seconds"
+    }
+    CRON_FUTURE {
+        "A `lastScheduleTime` in the future keeps a CronJob from running until then",
+        "An event, and runs go on, if it is an hour ahead, and further than the next time",
+        "A clock that was wrong once holds nothing up"
+    }
+    CRON_EVERY_DEADLINE {
+        "An `@every` schedule with an interval above `startingDeadlineSeconds` never runs",
+        "It runs",
+        "The deadline bounds how late a run begins, and not whether"
+    }
+    CRON_MINUTE {
+        "`@every 30s` tries to create two Jobs of one name in a minute, and then waits for another event",
+        "One run a minute, and one event about it",
+        "The CronJob goes on"
+    }
+    CRON_ZONE {
+        "A schedule without `timeZone` is in the zone of kube-controller-manager's machine",
+        "In UTC, or in the zone that the environment variable `TZ` names",
+        "Two replicas agree"
+    }
+    TTL_RAISED {
+        "A `ttlSecondsAfterFinished` that is raised just before the deletion is lost",
+        "The deletion carries the resourceVersion that was read",
+        "What a user wants to keep is kept"
+    }
+    POD_GC {
+        "The pod garbage collector deletes pods by name, and ended pods whose finalizer of Jobs is left, every 20 seconds",
+        "By UID; pods that a Job has yet to count stay; at most 500 in a pass, which a change starts",
+        "A new pod of a StatefulSet under the name of the old one lives"
+    }
 }
-
-/// Rows that no workload can show, and the test that does, as `file::function`.
-pub static UNSEEN: &[(&Row, &str)] = &[
-    (&DEAD_API, "tests/real_server/dead_api.rs::an_operator_goes_on_beside_an_api_that_is_down"),
-    (&LATE_DEPENDENTS, "tests/real_server/dead_api.rs::an_operator_goes_on_beside_an_api_that_is_down"),
-    (
-        &LOST_REPLIES,
-        "tests/process/chaos.rs::with_a_third_of_the_replies_lost_and_watches_three_seconds_late_exactly_200_pods_are_created",
-    ),
-    (
-        &SEQUENCE_OF_NAMES,
-        "tests/cluster/pod_names.rs::pods_that_are_deleted_by_force_are_replaced_under_new_names",
-    ),
-    (
-        &QUOTA_RETRY,
-        "tests/cluster/replica_sets.rs::pods_that_a_quota_refused_are_created_as_soon_as_the_quota_allows",
-    ),
-    (
-        &LIVE_READS,
-        "tests/cluster/replica_set_races.rs::a_sync_waits_for_a_stale_cache_and_runs_as_soon_as_it_has_caught_up",
-    ),
-    (&SHRINKING_REPLICA_SETS, "tests/planner/planning.rs::a_status_of_an_earlier_generation_frees_no_budget"),
-    (
-        &REPLICA_SETS_BY_PODS,
-        "tests/planner/planning.rs::a_replica_set_whose_status_counts_deleted_pods_does_not_free_the_budget",
-    ),
-    (
-        &RECREATED_CHILDREN,
-        "src/engine/recreate_guard.rs::a_creation_is_a_repetition_for_the_same_generation_within_a_minute",
-    ),
-    (&ONE_PLAN, "tests/planner/rollout.rs::surge_of_one_and_no_unavailability"),
-    (
-        &CURRENT_MESSAGES,
-        "src/engine/status_throttle.rs::the_text_of_a_failure_is_updated_every_30_seconds_and_a_new_reason_at_once",
-    ),
-    (
-        &RETRIED_FOR_EVER,
-        "src/runtime/worker.rs::a_failed_sync_is_retried_with_growing_delays_until_it_succeeds",
-    ),
-    (
-        &INVALID_SELECTORS,
-        "tests/planner/planning.rs::an_invalid_selector_is_refused_with_an_event_and_nothing_is_released",
-    ),
-    (
-        &DELETED_BY_UID,
-        "tests/cluster/replica_set_races/preconditions.rs::a_late_deletion_does_not_delete_a_new_pod_with_the_same_name",
-    ),
-    (
-        &TOTAL_ORDER,
-        "tests/planner/replicaset_tables.rs::pods_that_differ_only_in_their_uid_have_a_total_order",
-    ),
-    (
-        &UNANSWERED_GENERATION,
-        "src/controllers/replicas.rs::nothing_more_of_a_batch_is_sent_where_there_is_no_answer",
-    ),
-    (
-        &GENERATION_TOO_HIGH,
-        "tests/cluster/statuses.rs::an_observed_generation_raised_by_another_writer_is_corrected",
-    ),
-    (
-        &UNANSWERED_REQUESTS,
-        "tests/cluster/pod_names.rs::a_creation_whose_reply_is_lost_is_sent_once_and_found",
-    ),
-    (&RETRY_AFTER, "src/runtime/retry_after.rs::a_request_waits_for_at_most_a_minute_and_at_most_ten_times"),
-    (
-        &LOST_REPLICA_SET,
-        "tests/cluster/faults/refusals.rs::a_replica_set_whose_creation_got_no_response_is_reported_once_as_created",
-    ),
-    (
-        &TERMINATING_NAMESPACE,
-        "tests/cluster/faults.rs::a_terminating_namespace_gets_one_request_and_not_one_per_missing_pod",
-    ),
-    (
-        &OWNERS,
-        "tests/cluster/owners.rs::a_pod_whose_owner_reference_has_a_wrong_name_counts_and_its_deletion_is_handled_at_once",
-    ),
-    (&CO_LOCATION, "tests/planner/replicaset_tables.rs::pods_counted_on_the_same_node"),
-    (
-        &SILENT_WATCH,
-        "tests/cluster/faults/frozen.rs::work_continues_over_new_connections_within_45_seconds_after_all_froze",
-    ),
-    (&TEMPLATE_HASH, "src/model/template.rs::hashes_are_the_same_in_every_release"),
-    (
-        &DAEMON_NAMES,
-        "tests/cluster/daemon_sets/faults.rs::lost_replies_cause_no_surplus_pod_and_no_surplus_revision",
-    ),
-    (
-        &DAEMON_NODES,
-        "tests/cluster/daemon_sets/defects.rs::an_unbound_pod_is_deleted_when_its_node_becomes_unsuitable_or_is_deleted",
-    ),
-    (
-        &DAEMON_DUPLICATES,
-        "tests/cluster/daemon_sets/defects.rs::pods_of_older_templates_are_not_relabelled_and_are_updated",
-    ),
-    (
-        &DAEMON_GENERATION,
-        "tests/cluster/daemon_sets/defects.rs::an_adopted_pod_of_another_template_is_not_new_because_of_its_generation",
-    ),
-    (
-        &DAEMON_FAILED,
-        "tests/cluster/daemon_sets/refusals.rs::a_failed_pod_stays_until_its_replacement_was_refused_twice",
-    ),
-    (
-        &DAEMON_REVISION_REFUSED,
-        "tests/cluster/daemon_sets/refusals.rs::a_quota_of_revisions_lets_the_history_make_room_for_the_next_revision",
-    ),
-    (
-        &HISTORY_PROTECTED,
-        "tests/cluster/faults/one_of_several.rs::a_replica_set_that_cannot_be_deleted_does_not_let_the_history_grow",
-    ),
-    (
-        &DAEMON_STATUS,
-        "tests/planner/daemonset/defects.rs::a_deleting_pod_is_not_ready_and_a_node_with_an_available_new_pod_is_up_to_date",
-    ),
-    (
-        &DAEMON_PODS_WITHOUT_NODE,
-        "tests/planner/daemonset/defects.rs::a_pod_of_ours_without_a_node_is_deleted",
-    ),
-    (
-        &DAEMON_SURGE,
-        "tests/cluster/daemon_sets/defects.rs::the_deletion_of_a_node_does_not_block_a_surge_on_other_nodes",
-    ),
-    (
-        &DAEMON_REVISIONS,
-        "src/model/controllerrevision.rs::a_revision_holds_its_number_its_hash_and_what_its_template_means",
-    ),
-    (
-        &LATE_NAMES,
-        "src/plan/replicaset/mod.rs::a_place_is_kept_for_a_late_request_unless_its_pod_exists_or_its_name_is_requested_again",
-    ),
-    (&LARGE_SELECTORS, "src/model/selector.rs::a_selector_keeps_its_order_up_to_sixteen_and_is_sorted_above"),
-    (&UNREADABLE_OBJECTS, "tests/cluster/unreadable.rs::pods_of_an_odd_shape_are_not_created_again"),
-];

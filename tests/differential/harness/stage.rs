@@ -23,6 +23,10 @@ const QUIET: Duration = Duration::from_millis(500);
 /// At rest, whatever the statuses say. Longer than Windlass gathers numbers before it writes them.
 const VERY_QUIET: Duration = Duration::from_millis(1700);
 
+/// The same two times with a Job. Both controllers gather the changes of its pods for a second, and Windlass its numbers for
+/// another; upstream waits a second and more where its cache is behind.
+const QUIET_WITH_JOBS: (Duration, Duration) = (Duration::from_millis(3500), Duration::from_secs(9));
+
 /// A namespace that does not settle in this time is a finding.
 const RESTLESS: Duration = Duration::from_secs(40);
 
@@ -128,7 +132,9 @@ impl Stage {
             "ReplicationController" => ("api/v1", "replicationcontrollers"),
             "DaemonSet" => ("apis/apps/v1", "daemonsets"),
             "StatefulSet" => ("apis/apps/v1", "statefulsets"),
+            "Job" => ("apis/batch/v1", "jobs"),
             "ControllerRevision" => ("apis/apps/v1", "controllerrevisions"),
+            "CronJob" => ("apis/batch/v1", "cronjobs"),
             "Pod" => ("api/v1", "pods"),
             "PersistentVolumeClaim" => ("api/v1", "persistentvolumeclaims"),
             "ResourceQuota" => ("api/v1", "resourcequotas"),
@@ -289,12 +295,14 @@ impl Stage {
         let begin = Instant::now();
         loop {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            let (quiet, consistent) = {
+            let (quiet, consistent, has_jobs) = {
                 let history = self.history.lock().unwrap();
                 let since = history.active.max(begin);
-                (since.elapsed(), is_consistent(&history))
+                let has_jobs = history.changes.iter().any(|change| change.kind == "Job");
+                (since.elapsed(), is_consistent(&history), has_jobs)
             };
-            if quiet > VERY_QUIET || (quiet > QUIET && consistent) {
+            let (short, long) = if has_jobs { QUIET_WITH_JOBS } else { (QUIET, VERY_QUIET) };
+            if quiet > long || (quiet > short && consistent) {
                 break;
             }
             if begin.elapsed() > RESTLESS {

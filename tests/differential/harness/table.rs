@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::declared::GENERAL;
-use super::rows::{ALL, Row, UNSEEN};
+use super::rows::{ALL, Row};
+use super::unseen::UNSEEN;
 use super::workloads;
 
 pub const BEGIN: &str = "<!-- differences -->\n";

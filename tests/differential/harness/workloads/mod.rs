@@ -3,9 +3,14 @@
 mod adoption;
 mod cascades;
 mod controllers;
+mod cron_jobs;
 mod daemon_sets;
 mod deadlines;
+mod ended_jobs_and_pods;
 mod history;
+mod job_indexes;
+mod job_policies;
+mod jobs;
 mod namespaces;
 mod order;
 mod ownership;
@@ -60,9 +65,14 @@ pub fn of_the_cluster() -> Vec<&'static Workload> {
     [cascades::WORKLOADS, namespaces::WORKLOADS].into_iter().flatten().collect()
 }
 
+/// Those of CronJobs, of Jobs that have ended, and of pods that are left behind.
+pub fn of_batches() -> Vec<&'static Workload> {
+    [cron_jobs::WORKLOADS, ended_jobs_and_pods::WORKLOADS].into_iter().flatten().collect()
+}
+
 /// All of them.
 pub fn all() -> Vec<&'static Workload> {
-    [of_workloads(), of_the_cluster()].concat()
+    [of_workloads(), of_the_cluster(), of_batches()].concat()
 }
 
 /// Those of the workload controllers.
@@ -85,6 +95,9 @@ pub fn of_workloads() -> Vec<&'static Workload> {
         stateful_set_updates::WORKLOADS,
         stateful_set_claims::WORKLOADS,
         stateful_set_ownership::WORKLOADS,
+        jobs::WORKLOADS,
+        job_indexes::WORKLOADS,
+        job_policies::WORKLOADS,
     ];
     modules.into_iter().flatten().collect()
 }

@@ -1,0 +1,192 @@
+//! Rows that no workload can show.
+
+use super::rows::*;
+
+/// Rows that no workload can show, and the test that does, as `file::function`.
+pub static UNSEEN: &[(&Row, &str)] = &[
+    (&DEAD_API, "tests/real_server/dead_api.rs::an_operator_goes_on_beside_an_api_that_is_down"),
+    (&LATE_DEPENDENTS, "tests/real_server/dead_api.rs::an_operator_goes_on_beside_an_api_that_is_down"),
+    (
+        &LOST_REPLIES,
+        "tests/process/chaos.rs::with_a_third_of_the_replies_lost_and_watches_three_seconds_late_exactly_200_pods_are_created",
+    ),
+    (
+        &SEQUENCE_OF_NAMES,
+        "tests/cluster/pod_names.rs::pods_that_are_deleted_by_force_are_replaced_under_new_names",
+    ),
+    (
+        &QUOTA_RETRY,
+        "tests/cluster/replica_sets.rs::pods_that_a_quota_refused_are_created_as_soon_as_the_quota_allows",
+    ),
+    (
+        &LIVE_READS,
+        "tests/cluster/replica_set_races.rs::a_sync_waits_for_a_stale_cache_and_runs_as_soon_as_it_has_caught_up",
+    ),
+    (&SHRINKING_REPLICA_SETS, "tests/planner/planning.rs::a_status_of_an_earlier_generation_frees_no_budget"),
+    (
+        &REPLICA_SETS_BY_PODS,
+        "tests/planner/planning.rs::a_replica_set_whose_status_counts_deleted_pods_does_not_free_the_budget",
+    ),
+    (
+        &RECREATED_CHILDREN,
+        "src/engine/recreate_guard.rs::a_creation_is_a_repetition_for_the_same_generation_within_a_minute",
+    ),
+    (&ONE_PLAN, "tests/planner/rollout.rs::surge_of_one_and_no_unavailability"),
+    (
+        &CURRENT_MESSAGES,
+        "src/engine/status_throttle.rs::the_text_of_a_failure_is_updated_every_30_seconds_and_a_new_reason_at_once",
+    ),
+    (
+        &RETRIED_FOR_EVER,
+        "src/runtime/worker.rs::a_failed_sync_is_retried_with_growing_delays_until_it_succeeds",
+    ),
+    (
+        &INVALID_SELECTORS,
+        "tests/planner/planning.rs::an_invalid_selector_is_refused_with_an_event_and_nothing_is_released",
+    ),
+    (
+        &DELETED_BY_UID,
+        "tests/cluster/replica_set_races/preconditions.rs::a_late_deletion_does_not_delete_a_new_pod_with_the_same_name",
+    ),
+    (
+        &TOTAL_ORDER,
+        "tests/planner/replicaset_tables.rs::pods_that_differ_only_in_their_uid_have_a_total_order",
+    ),
+    (
+        &UNANSWERED_GENERATION,
+        "src/controllers/replicas.rs::nothing_more_of_a_batch_is_sent_where_there_is_no_answer",
+    ),
+    (
+        &GENERATION_TOO_HIGH,
+        "tests/cluster/statuses.rs::an_observed_generation_raised_by_another_writer_is_corrected",
+    ),
+    (
+        &UNANSWERED_REQUESTS,
+        "tests/cluster/pod_names.rs::a_creation_whose_reply_is_lost_is_sent_once_and_found",
+    ),
+    (&RETRY_AFTER, "src/runtime/retry_after.rs::a_request_waits_for_at_most_a_minute_and_at_most_ten_times"),
+    (
+        &LOST_REPLICA_SET,
+        "tests/cluster/faults/refusals.rs::a_replica_set_whose_creation_got_no_response_is_reported_once_as_created",
+    ),
+    (
+        &TERMINATING_NAMESPACE,
+        "tests/cluster/faults.rs::a_terminating_namespace_gets_one_request_and_not_one_per_missing_pod",
+    ),
+    (
+        &OWNERS,
+        "tests/cluster/owners.rs::a_pod_whose_owner_reference_has_a_wrong_name_counts_and_its_deletion_is_handled_at_once",
+    ),
+    (&CO_LOCATION, "tests/planner/replicaset_tables.rs::pods_counted_on_the_same_node"),
+    (
+        &SILENT_WATCH,
+        "tests/cluster/faults/frozen.rs::work_continues_over_new_connections_within_45_seconds_after_all_froze",
+    ),
+    (&TEMPLATE_HASH, "src/model/template.rs::hashes_are_the_same_in_every_release"),
+    (
+        &DAEMON_NAMES,
+        "tests/cluster/daemon_sets/faults.rs::lost_replies_cause_no_surplus_pod_and_no_surplus_revision",
+    ),
+    (
+        &DAEMON_NODES,
+        "tests/cluster/daemon_sets/defects.rs::an_unbound_pod_is_deleted_when_its_node_becomes_unsuitable_or_is_deleted",
+    ),
+    (
+        &DAEMON_DUPLICATES,
+        "tests/cluster/daemon_sets/defects.rs::pods_of_older_templates_are_not_relabelled_and_are_updated",
+    ),
+    (
+        &DAEMON_GENERATION,
+        "tests/cluster/daemon_sets/defects.rs::an_adopted_pod_of_another_template_is_not_new_because_of_its_generation",
+    ),
+    (
+        &DAEMON_FAILED,
+        "tests/cluster/daemon_sets/refusals.rs::a_failed_pod_stays_until_its_replacement_was_refused_twice",
+    ),
+    (
+        &DAEMON_REVISION_REFUSED,
+        "tests/cluster/daemon_sets/refusals.rs::a_quota_of_revisions_lets_the_history_make_room_for_the_next_revision",
+    ),
+    (
+        &HISTORY_PROTECTED,
+        "tests/cluster/faults/one_of_several.rs::a_replica_set_that_cannot_be_deleted_does_not_let_the_history_grow",
+    ),
+    (
+        &DAEMON_STATUS,
+        "tests/planner/daemonset/defects.rs::a_deleting_pod_is_not_ready_and_a_node_with_an_available_new_pod_is_up_to_date",
+    ),
+    (
+        &DAEMON_PODS_WITHOUT_NODE,
+        "tests/planner/daemonset/defects.rs::a_pod_of_ours_without_a_node_is_deleted",
+    ),
+    (
+        &DAEMON_SURGE,
+        "tests/cluster/daemon_sets/defects.rs::the_deletion_of_a_node_does_not_block_a_surge_on_other_nodes",
+    ),
+    (
+        &DAEMON_REVISIONS,
+        "src/model/controllerrevision.rs::a_revision_holds_its_number_its_hash_and_what_its_template_means",
+    ),
+    (
+        &LATE_NAMES,
+        "src/plan/replicaset/mod.rs::a_place_is_kept_for_a_late_request_unless_its_pod_exists_or_its_name_is_requested_again",
+    ),
+    (&LARGE_SELECTORS, "src/model/selector.rs::a_selector_keeps_its_order_up_to_sixteen_and_is_sorted_above"),
+    (&UNREADABLE_OBJECTS, "tests/cluster/unreadable.rs::pods_of_an_odd_shape_are_not_created_again"),
+    (
+        &JOB_COUNTING,
+        "tests/cluster/jobs/leaders.rs::two_daemons_at_once_count_each_pod_once_and_the_later_status_is_refused",
+    ),
+    (&JOB_BACKOFF, "tests/cluster/jobs/failure.rs::the_backoff_outlives_the_daemon"),
+    (
+        &JOB_LOST_FINALIZER,
+        "tests/cluster/jobs/finalizers.rs::an_active_pod_that_lost_the_finalizer_gets_it_back",
+    ),
+    (
+        &JOB_FAILS_BY_DELETION,
+        "src/plan/job/fate.rs::a_failed_pod_that_a_rule_matches_fails_the_job_before_the_limit_does",
+    ),
+    (&JOB_FATE_FIRST, "src/plan/job/tests.rs::no_pod_is_deleted_for_a_fate_that_is_not_written"),
+    (
+        &JOB_FREED_BY_DELETION,
+        "src/plan/job/tests.rs::a_job_that_is_deleted_lets_its_pods_go_whatever_its_selector_says_of_them",
+    ),
+    (&JOB_SELECTS_ALL, "src/plan/job/tests.rs::a_job_that_selects_every_pod_says_so_and_is_left_alone"),
+    (&JOB_DELETION_COST, "src/plan/job/tests.rs::the_cheapest_pod_goes_first_when_parallelism_falls"),
+    (&JOB_ENDED_INDEX, "src/plan/job/tests.rs::a_second_pod_of_an_index_that_has_succeeded_is_deleted"),
+    (
+        &JOB_INDEX_FAILURES,
+        "src/plan/job/tests.rs::an_index_keeps_its_failures_when_its_replacement_is_deleted_and_has_not_failed",
+    ),
+    (&JOB_INDEX_BACKOFF, "src/plan/job/tests.rs::an_index_that_waits_lets_the_next_one_run"),
+    (
+        &JOB_MEMORY,
+        "src/plan/job/untrack.rs::a_job_that_was_created_anew_under_the_name_does_not_count_the_pod",
+    ),
+    (&JOB_REFUSED_STATUS, "src/plan/job/counting.rs::a_uid_stays_in_its_list_whatever_the_phase_becomes"),
+    (&JOB_START_TIME, "src/plan/job/status.rs::a_job_that_ends_while_it_is_suspended_gets_a_start_time"),
+    (&CRON_OWNER, "src/plan/cronjob/tests.rs::a_users_job_is_told_of_once_and_neither_listed_nor_replaced"),
+    (
+        &CRON_CRASH,
+        "tests/cluster/cron_jobs/crashes.rs::a_crash_before_the_status_is_written_repeats_no_run_and_breaks_no_policy",
+    ),
+    (&CRON_PROOF, "tests/cluster/cron_jobs/crashes.rs::a_finished_job_stays_while_it_alone_proves_its_run"),
+    (
+        &CRON_NAME,
+        "tests/cluster/cron_jobs/policies.rs::a_foreign_job_with_the_name_is_left_alone_and_the_next_time_runs",
+    ),
+    (
+        &CRON_MISSED,
+        "tests/cluster/cron_jobs/missed.rs::after_a_long_downtime_the_latest_missed_time_runs_once",
+    ),
+    (&CRON_UNEVEN, "src/plan/cronjob/due.rs::the_latest_of_uneven_times_is_found"),
+    (&CRON_FUTURE, "src/plan/cronjob/tests.rs::a_last_run_in_the_future_holds_nothing_up"),
+    (&CRON_EVERY_DEADLINE, "src/plan/cronjob/due.rs::an_interval_above_the_deadline_runs"),
+    (&CRON_MINUTE, "src/plan/cronjob/tests.rs::two_runs_of_one_minute_are_one"),
+    (&CRON_ZONE, "src/app.rs::schedules_without_a_zone_are_in_utc_or_in_that_of_tz"),
+    (
+        &TTL_RAISED,
+        "tests/cluster/ttl_after_finished.rs::a_raised_or_removed_ttl_wins_and_one_that_is_set_later_counts",
+    ),
+    (&POD_GC, "src/plan/pod_gc.rs::pods_that_a_job_has_yet_to_count_stay_and_count"),
+];
