@@ -2,7 +2,7 @@
 //! next to it the typed form of k8s-openapi. `cargo bench --bench memory`.
 //!
 //! The figures are counted, not sampled, and do not depend on the machine's load. The run fails if a
-//! cached pod costs more than the target.
+//! cached pod, StatefulSet or claim costs more than its target.
 
 mod support;
 
@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
-use k8s_openapi::api::apps::v1::ReplicaSet as TypedReplicaSet;
-use k8s_openapi::api::core::v1::Pod as TypedPod;
+use k8s_openapi::api::apps::v1::{ReplicaSet as TypedReplicaSet, StatefulSet as TypedStatefulSet};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim as TypedClaim, Pod as TypedPod};
 use kube::client::Body;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 use windlass::metrics::Metrics;
-use windlass::model::{Interner, Pod, Record, ReplicaSet};
+use windlass::model::{Interner, PersistentVolumeClaim, Pod, Record, ReplicaSet, StatefulSet};
 use windlass::runtime::api::Api;
 use windlass::runtime::informer::{Informer, InformerOptions};
 use windlass::runtime::rate_limiter::RateLimiter;
@@ -26,8 +26,14 @@ static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 
 /// The most that a cached pod may cost, in bytes of heap, indexes included.
 const TARGET: usize = 600;
+/// The same for a StatefulSet without its templates, which are kept compressed.
+const STATEFUL_SET_TARGET: usize = 1_300;
+/// The same for a claim.
+const CLAIM_TARGET: usize = 400;
 const PODS: usize = 3_000;
 const REPLICA_SETS: usize = 600;
+const STATEFUL_SETS: usize = 600;
+const CLAIMS: usize = 3_000;
 const TYPED: usize = 100;
 
 fn live() -> usize {
@@ -159,25 +165,48 @@ fn typed<
     ((live() - before) / TYPED, full)
 }
 
+/// The bytes of the templates of a StatefulSet, compressed.
+fn packed_templates(json: &str) -> usize {
+    let set: serde_json::Value = serde_json::from_str(json).unwrap();
+    let packed =
+        |field: &str| lz4_flex::compress_prepend_size(set["spec"][field].to_string().as_bytes()).len();
+    packed("template") + packed("volumeClaimTemplates")
+}
+
 #[tokio::main(flavor = "current_thread")]
 #[allow(clippy::print_stdout)] // The table is what it is for.
 async fn main() {
     let _profiler = dhat::Profiler::builder().testing().build();
     let pod = cached::<Pod>(PODS, support::pod).await;
     let replica_set = cached::<ReplicaSet>(REPLICA_SETS, support::replica_set).await;
-    let (slim_pod, full_pod) = typed::<TypedPod>(support::pod);
-    let (slim_replica_set, full_replica_set) = typed::<TypedReplicaSet>(support::replica_set);
+    let stateful_set = cached::<StatefulSet>(STATEFUL_SETS, support::stateful_set).await;
+    let claim = cached::<PersistentVolumeClaim>(CLAIMS, support::claim).await;
     println!(
         "| bytes of heap per object | JSON | windlass, indexes included | k8s-openapi, managedFields dropped | k8s-openapi |"
     );
     println!("|---|---|---|---|---|");
-    println!("| pod | {} | {pod} | {slim_pod} | {full_pod} |", support::pod(0).len());
-    println!(
-        "| ReplicaSet | {} | {replica_set} | {slim_replica_set} | {full_replica_set} |",
-        support::replica_set(0).len()
+    let row = |name: &str, json: String, ours: usize, (slim, full): (usize, usize)| {
+        println!("| {name} | {} | {ours} | {slim} | {full} |", json.len());
+    };
+    row("pod", support::pod(0), pod, typed::<TypedPod>(support::pod));
+    row("ReplicaSet", support::replica_set(0), replica_set, typed::<TypedReplicaSet>(support::replica_set));
+    row(
+        "StatefulSet",
+        support::stateful_set(0),
+        stateful_set,
+        typed::<TypedStatefulSet>(support::stateful_set),
     );
+    row("claim", support::claim(0), claim, typed::<TypedClaim>(support::claim));
+    let packed = packed_templates(&support::stateful_set(0));
+    println!("of each StatefulSet, its compressed templates: {packed}");
     let largest = largest();
     println!("the largest ReplicaSets: at most {largest:.2} bytes of heap for each byte of JSON");
     assert!(largest <= 2.0, "a large ReplicaSet costs {largest:.2} times its size");
     assert!(pod <= TARGET, "a cached pod costs {pod} bytes; the target is {TARGET}");
+    let bare = stateful_set.saturating_sub(packed);
+    assert!(
+        bare <= STATEFUL_SET_TARGET,
+        "a cached StatefulSet costs {bare} bytes; the target is {STATEFUL_SET_TARGET}"
+    );
+    assert!(claim <= CLAIM_TARGET, "a cached claim costs {claim} bytes; the target is {CLAIM_TARGET}");
 }

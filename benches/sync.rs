@@ -130,7 +130,7 @@ fn event(kind: &str, object: &Value) -> Bytes {
 }
 
 /// The kinds of which there are no objects.
-const SILENT: [&str; 7] = [
+const SILENT: [&str; 9] = [
     "/apis/apps/v1/deployments",
     "/api/v1/replicationcontrollers",
     "/apis/apps/v1/daemonsets",
@@ -138,6 +138,8 @@ const SILENT: [&str; 7] = [
     "/apis/apps/v1/controllerrevisions",
     "/api/v1/persistentvolumeclaims",
     "/api/v1/nodes",
+    "/apis/batch/v1/jobs",
+    "/apis/batch/v1/cronjobs",
 ];
 
 /// All objects are older than this, and every change is newer.

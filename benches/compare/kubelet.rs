@@ -1,6 +1,6 @@
 //! The pods of the benchmark: a watch that counts them, and a kubelet that follows a script.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,6 +90,8 @@ pub struct Pods {
     client: Client,
     seen: Arc<Mutex<BTreeMap<String, Seen>>>,
     delays: Arc<Mutex<Delays>>,
+    /// Namespaces whose pods succeed as soon as they are ready.
+    succeed: Arc<Mutex<BTreeSet<String>>>,
     turns: Arc<Semaphore>,
     changed: Arc<Notify>,
 }
@@ -101,6 +103,7 @@ impl Pods {
             client,
             seen: Arc::default(),
             delays: Arc::default(),
+            succeed: Arc::default(),
             turns: Arc::new(Semaphore::new(AT_ONCE)),
             changed: Arc::default(),
         };
@@ -111,6 +114,11 @@ impl Pods {
     /// Makes the pods of a namespace become ready after so many milliseconds.
     pub fn become_ready_after(&self, namespace: &str, delay: RangeInclusive<u64>) {
         self.delays.lock().insert(namespace.to_owned(), delay);
+    }
+
+    /// Makes the pods of a namespace succeed as soon as they are ready.
+    pub fn succeed(&self, namespace: &str) {
+        self.succeed.lock().insert(namespace.to_owned());
     }
 
     /// How many pods there are of this kind.
@@ -171,7 +179,9 @@ impl Pods {
             is_ready: is_ready && !is_leaving,
         };
         let delay = self.delays.lock().get(&seen.namespace).cloned().unwrap_or(0..=0);
+        let succeeds = self.succeed.lock().contains(&seen.namespace);
         let before = self.seen.lock().insert(pod.metadata.uid.clone(), seen);
+        let becomes_ready = is_ready && before.as_ref().is_none_or(|before| !before.is_ready);
         let (is_new, pods) = (before.is_none(), self.clone());
         if is_leaving && before.is_none_or(|before| before.is_ready || !is_ready) {
             tokio::spawn(async move {
@@ -184,6 +194,8 @@ impl Pods {
                 tokio::time::sleep(delay).await;
                 pods.report_ready(&pod).await;
             });
+        } else if succeeds && becomes_ready {
+            tokio::spawn(async move { pods.report_success(&pod).await });
         }
     }
 
@@ -194,7 +206,7 @@ impl Pods {
     }
 
     async fn report_ready(&self, pod: &Pod) {
-        let now = jiff::Timestamp::from_second(Clock::System.now().as_second()).unwrap().to_string();
+        let now = now();
         let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now});
         let running = |container: &Container| {
             json!({"name": "app", "image": container.image, "imageID": format!("sha256:{:064x}", 7), "ready": true,
@@ -210,11 +222,31 @@ impl Pods {
         self.call(Method::PATCH, &format!("{}/status", path_of(&pod.metadata)), &status).await;
     }
 
+    async fn report_success(&self, pod: &Pod) {
+        let now = now();
+        let ended = |container: &Container| {
+            json!({"name": "app", "image": container.image, "imageID": format!("sha256:{:064x}", 7), "ready": false,
+                   "restartCount": 0, "started": false, "containerID": format!("containerd://{:064x}", 7),
+                   "state": {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now}}})
+        };
+        let not_ready = |kind: &str| json!({"type": kind, "status": "False", "reason": "PodCompleted", "lastTransitionTime": now});
+        let status = json!({"status": {
+            "phase": "Succeeded", "conditions": [not_ready("ContainersReady"), not_ready("Ready")],
+            "containerStatuses": pod.spec.containers.iter().take(1).map(ended).collect::<Vec<_>>(),
+        }});
+        self.call(Method::PATCH, &format!("{}/status", path_of(&pod.metadata)), &status).await;
+    }
+
     async fn end(&self, pod: &Meta) {
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,
                              "preconditions": {"uid": pod.uid}});
         self.call(Method::DELETE, &path_of(pod), &options).await;
     }
+}
+
+/// As the API writes it, in whole seconds.
+fn now() -> String {
+    jiff::Timestamp::from_second(Clock::System.now().as_second()).unwrap().to_string()
 }
 
 fn path_of(pod: &Meta) -> String {

@@ -13,12 +13,13 @@
 
 mod cluster;
 mod garbage;
+mod jobs;
 mod kubelet;
 mod rows;
 mod stateful_sets;
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -48,8 +49,17 @@ pub struct Options {
     /// StatefulSets of ten pods in the rows about them.
     #[arg(long, default_value_t = 100)]
     pub stateful_sets: usize,
-    /// The rows: cpu, calls, statefulset, restart, takeover, garbage.
-    #[arg(long, value_delimiter = ',', default_value = "cpu,calls,statefulset,restart,takeover,garbage")]
+    /// Completions of the large Job in the rows about Jobs.
+    #[arg(long, default_value_t = 5000)]
+    pub completions: usize,
+    /// Jobs of ten pods in them.
+    #[arg(long, default_value_t = 500)]
+    pub jobs: usize,
+    /// CronJobs in them, of which a tenth is due.
+    #[arg(long, default_value_t = 2000)]
+    pub cron_jobs: usize,
+    /// The rows: cpu, calls, statefulset, job, restart, takeover, garbage.
+    #[arg(long, value_delimiter = ',', default_value = "cpu,calls,statefulset,job,restart,takeover,garbage")]
     pub rows: Vec<String>,
     /// Only Windlass: for profiles, and to compare two builds of it.
     #[arg(long)]
@@ -104,23 +114,13 @@ fn main() -> ExitCode {
 async fn measure(options: &Options, assets: PathBuf) -> Figures {
     let mut figures = Figures::default();
     if options.wants("cpu") || options.wants("calls") {
-        // A server of its own for each round and side, so that leftovers of one do not cost the other.
-        for round in 0..options.rounds {
-            for side in sides(options, round) {
-                let cluster = Cluster::start(&assets, options.keep.clone()).await;
-                rows::small(options, &cluster, side, &mut figures).await;
-            }
-            say(&format!("round {} of {}\n{}", round + 1, options.rounds, figures.table()));
-        }
+        alone(options, &assets, &mut figures, rows::small).await;
     }
     if options.wants("statefulset") {
-        for round in 0..options.rounds {
-            for side in sides(options, round) {
-                let cluster = Cluster::start(&assets, options.keep.clone()).await;
-                stateful_sets::measure(options, &cluster, side, &mut figures).await;
-            }
-            say(&format!("round {} of {}\n{}", round + 1, options.rounds, figures.table()));
-        }
+        alone(options, &assets, &mut figures, stateful_sets::measure).await;
+    }
+    if options.wants("job") {
+        alone(options, &assets, &mut figures, jobs::measure).await;
     }
     if options.wants("restart") || options.wants("takeover") || options.wants("garbage") {
         let cluster = Cluster::start(&assets, options.keep.clone()).await;
@@ -144,4 +144,20 @@ async fn measure(options: &Options, assets: PathBuf) -> Figures {
         }
     }
     figures
+}
+
+/// Measures with a server of its own for each round and side, so that leftovers of one do not cost the other.
+async fn alone(
+    options: &Options,
+    assets: &Path,
+    figures: &mut Figures,
+    measure: impl AsyncFn(&Options, &Cluster, Side, &mut Figures),
+) {
+    for round in 0..options.rounds {
+        for side in sides(options, round) {
+            let cluster = Cluster::start(assets, options.keep.clone()).await;
+            measure(options, &cluster, side, figures).await;
+        }
+        say(&format!("round {} of {}\n{}", round + 1, options.rounds, figures.table()));
+    }
 }

@@ -106,3 +106,55 @@ pub fn replica_set(n: usize) -> String {
     })
     .to_string()
 }
+
+/// The pods, and so the claims, of each StatefulSet.
+const PODS_PER_STATEFUL_SET: usize = 10;
+
+fn claim_spec() -> Value {
+    json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "100Gi"}},
+           "storageClassName": "standard", "volumeMode": "Filesystem"})
+}
+
+/// A StatefulSet of ten pods with a claim each, about 10 KB with its managed fields.
+pub fn stateful_set(n: usize) -> String {
+    let labels = json!({"app": format!("store-{n}"), "tier": "data"});
+    let revision = format!("store-{n}-{n:010x}");
+    json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": {
+            "name": format!("store-{n}"), "namespace": format!("team-{}", n / 100), "uid": uuid(4, n),
+            "resourceVersion": (n + 1).to_string(), "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": labels, "annotations": {"example.com/owner": "data"}, "managedFields": managed_fields(6),
+        },
+        "spec": {"replicas": PODS_PER_STATEFUL_SET, "serviceName": format!("store-{n}"), "podManagementPolicy": "OrderedReady",
+                 "revisionHistoryLimit": 10, "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
+                 "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+                 "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod_spec()},
+                 "volumeClaimTemplates": [{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
+                                           "spec": claim_spec(), "status": {"phase": "Pending"}}]},
+        "status": {"replicas": 10, "readyReplicas": 10, "availableReplicas": 10, "currentReplicas": 10, "updatedReplicas": 10,
+                   "currentRevision": revision, "updateRevision": revision, "collisionCount": 0, "observedGeneration": 1},
+    })
+    .to_string()
+}
+
+/// The claim of a pod of the StatefulSet number `n / 10`, bound, about 5 KB with its managed fields.
+pub fn claim(n: usize) -> String {
+    let (stateful_set, ordinal) = (n / PODS_PER_STATEFUL_SET, n % PODS_PER_STATEFUL_SET);
+    let mut spec = claim_spec();
+    spec["volumeName"] = format!("pvc-{}", uuid(5, n)).into();
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": format!("data-store-{stateful_set}-{ordinal}"), "namespace": format!("team-{}", stateful_set / 100),
+            "uid": uuid(5, n), "resourceVersion": (n + 1).to_string(), "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"app": format!("store-{stateful_set}"), "tier": "data"},
+            "annotations": {"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes",
+                            "volume.kubernetes.io/storage-provisioner": "example.com/disk"},
+            "finalizers": ["kubernetes.io/pvc-protection"], "managedFields": managed_fields(4),
+        },
+        "spec": spec,
+        "status": {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "100Gi"}},
+    })
+    .to_string()
+}
