@@ -117,7 +117,7 @@ REFUSED = [
     ("authentication: {enabled: false}\nmetrics: {serviceMonitor: {enabled: true}}", "authentication.enabled=false"),
     ("authentication: {enabled: false}\nmetrics: {readers: [{kind: User, name: a}]}", "authentication.enabled=false"),
     ("tls: {secretName: a}\nmetrics: {serviceMonitor: {enabled: true, namespace: b}}", "serviceMonitor.namespace=b"),
-    ("controllers: ['*', -deployment, -replicaset, -replicationcontroller, -daemonset, -statefulset]",
+    ("controllers: ['*', -deployment, -replicaset, -replicationcontroller, -daemonset, -statefulset, -job, -cronjob, -ttl-after-finished]",
      "none of deployment-controller"),
     ("controllers: [namespace]\nscope: {namespace: a}", "namespace-controller needs all namespaces"),
     ("garbageCollection: {resources: [Pods]}", "at '/garbageCollection/resources/0'"),
@@ -185,8 +185,11 @@ COLLECTED = [
 
 # The controllers, and the kind of the bootstrap.
 BOOTSTRAPS = [
-    (["*"], "Job"),
+    (["*"], "Pod"),
+    (["*", "-job"], "Job"),
     (["statefulset"], "Job"),
+    (["job", "statefulset"], "Pod"),
+    (["job"], "StatefulSet"),
     (["*", "-statefulset"], "StatefulSet"),
     (["deployment", "replicaset-controller"], "StatefulSet"),
 ]
@@ -396,6 +399,14 @@ def check_bootstrap():
     check(bootstrap({"replicas": 5})["metadata"]["name"] == name, "the name of the Job depends on more than its template")
     other = bootstrap({"image": {"tag": "other"}})["metadata"]["name"]
     check(other != name, f"two templates have one Job {name}")
+    # A bare pod is the pod that the Job would have made, but for what a Job does not take.
+    values = {"podLabels": {"team": "a"}, "podAnnotations": {"note": "n"}}
+    bare, of_job = bootstrap(values | {"controllers": ["*"]}), bootstrap(values | {"controllers": ["*", "-job"]})["spec"]["template"]
+    labels, annotations = bare["metadata"]["labels"], bare["metadata"]["annotations"]
+    check(of_job["metadata"]["labels"].items() <= labels.items(), f"labels of the bare pod: {labels}")
+    check(of_job["metadata"]["annotations"].items() <= annotations.items(), f"annotations of the bare pod: {annotations}")
+    specs = [spec | {"restartPolicy": None, "containers": None} for spec in (bare["spec"], of_job["spec"])]
+    check(specs[0] == specs[1], f"the bare pod is {specs[0]}, and that of the Job {specs[1]}")
 
 
 def check_peers():

@@ -74,19 +74,20 @@ def manager(flags, labels=None, in_shell=False):
 
 
 OFF = ("-deployment-controller,-replicaset-controller,-replicationcontroller-controller,-daemonset-controller,"
-       "-statefulset-controller")
+       "-statefulset-controller,-cronjob-controller,-ttl-after-finished-controller")
 # The flags of a kube-controller-manager, the values of the chart, and what the error contains; None: not refused.
 BESIDE = [
     ([], {}, "deployment-controller, replicaset-controller, replicationcontroller-controller, daemonset-controller, "
-     "statefulset-controller"),
+     "statefulset-controller, cronjob-controller, ttl-after-finished-controller"),
     (["--controllers=*,bootstrapsigner,tokencleaner"], {}, "runs deployment-controller"),
     (["--controllers=*,-deployment,-replicaset"], {}, "runs replicationcontroller-controller, daemonset-controller, statefulset-controller"),
     (["--controllers", "*,-deployment,-daemonset", "--controllers=-replicaset,-statefulset"], {},
      "runs replicationcontroller-controller"),
     (["--controllers=*,-deployment,-replicaset,-replicationcontroller,-statefulset"], {}, "runs daemonset-controller"),
     (["--controllers=*,-deployment,-replicaset,-replicationcontroller,-daemonset"], {}, "runs statefulset-controller"),
+    ([f"--controllers=*,{OFF}"], {"controllers": ["*"]}, "runs job-controller"),
     (["--controllers=*,-deployment,-replicaset"],
-     {"controllers": ["*", "-replicationcontroller", "-daemonset", "-statefulset"]}, None),
+     {"controllers": ["*", "-replicationcontroller", "-daemonset", "-statefulset", "-job", "-cronjob", "-ttl-after-finished"]}, None),
     (["--controllers=deployment,-deployment,namespace"], {}, "runs deployment-controller"),
     (["--controllers=namespace,garbagecollector"], {}, None),
     ([f"--controllers=*,bootstrapsigner,tokencleaner,{OFF}"], {}, None),

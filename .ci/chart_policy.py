@@ -43,8 +43,9 @@ def claim(owners=(), name="data-db-0", storage="1Gi", **metadata):
 
 REPLICA_SET, DEPLOYMENT, STATEFUL_SET = owner("ReplicaSet"), owner("Deployment"), owner("StatefulSet")
 DAEMON_SET, POD = owner("DaemonSet"), owner("Pod", "v1")
-# Somebody else's.
+# Somebody else's, unless Windlass runs Jobs.
 JOB = owner("Job", "batch/v1")
+CRON_JOB = owner("CronJob", "batch/v1")
 LABELED = {"labels": {"app": "a"}, "annotations": {"note": "n"}, "finalizers": ["example.com/f"]}
 
 
@@ -294,6 +295,49 @@ OF_THE_COLLECTOR = [
      pod(name="other", namespace="kube-system") | {"spec": {"renewTime": "now"}}, ONLY_REFERENCES),
 ]
 
+TRACKED = {"finalizers": ["batch.kubernetes.io/job-tracking"]}
+
+
+def job(owners=(), ttl=None, **metadata):
+    """A Job."""
+    return pod(owners, **metadata) | {"spec": {} if ttl is None else {"ttlSecondsAfterFinished": ttl}}
+
+
+# Where CronJobs and expired Jobs are looked after, as by default.
+OF_SCHEDULES = [
+    ("creates a Job of a CronJob", "jobs", None, job([CRON_JOB]), None),
+    ("creates a bare Job", "jobs", None, job(), ONLY_CONTROLLED),
+    ("creates a Job of a Deployment", "jobs", None, job([DEPLOYMENT]), ONLY_CONTROLLED),
+    ("deletes a Job of a CronJob", "jobs", job([CRON_JOB]), None, None),
+    ("deletes a Job that may expire", "jobs", job(ttl=0), None, None),
+    ("deletes a Job that never expires", "jobs", job(), None, ONLY_CONTROLLED),
+    ("writes the status of a CronJob", "cronjobs/status", pod(**LABELED), pod(**LABELED) | {"status": {}}, None),
+    ("labels a CronJob by its status", "cronjobs/status", pod(), pod(**LABELED), BY_STATUS),
+]
+# Where Jobs are run.
+OF_JOBS = [
+    ("creates a pod of a Job", "pods", None, pod([JOB], **TRACKED), None),
+    ("deletes a pod of a Job", "pods", pod([JOB]), None, None),
+    ("deletes a bare pod", "pods", pod(), None, ONLY_CONTROLLED),
+    ("adopts a pod for a Job", "pods", pod(**LABELED), pod([JOB], **labeled(finalizers=["example.com/f", *TRACKED["finalizers"]])), None),
+    ("counts a pod of a Job", "pods", pod([JOB], **TRACKED), pod([JOB]), None),
+    ("releases a pod of a Job", "pods", pod([JOB], **TRACKED), pod(), None),
+    ("takes the mark off an orphan", "pods", pod(**TRACKED), pod(), None),
+    ("takes another finalizer off an orphan", "pods", pod(**LABELED), pod(**labeled(finalizers=[])), ONLY_CONTROLLED),
+    ("takes the mark off an orphan and changes its spec", "pods", pod(**TRACKED), pod() | {"spec": {}}, ONLY_OWNERS),
+    ("takes the mark and the owner off a pod of somebody else", "pods", pod([owner("Workflow", "example.com/v1")], **TRACKED),
+     pod(), ONLY_CONTROLLED),
+    ("writes the status of a Job", "jobs/status", job(), job() | {"status": {}}, None),
+    ("gives a Job an owner by its status", "jobs/status", job(), job([CRON_JOB]), BY_STATUS),
+]
+# Where the pod garbage collector runs.
+OF_THE_POD_COLLECTOR = [
+    ("deletes a bare pod", "pods", pod(), None, None),
+    ("marks a pod as failed", "pods/status", pod(), pod() | {"status": {"phase": "Failed"}}, None),
+    ("labels a pod by its status", "pods/status", pod(), pod(**LABELED), BY_STATUS),
+    ("creates a bare pod", "pods", None, pod(), ONLY_CONTROLLED),
+]
+
 # Objects that the controllers of a test bed write, beside the garbage collector.
 OF_A_TEST_BED = [
     ("protects a claim", "persistentvolumeclaims", claim(name="data"), claim(name="data", **PROTECTED), None),
@@ -346,7 +390,7 @@ OF_ROLLING_UPDATES = [
 
 # The API groups of the resources in these tests; the others are in the core group.
 GROUPS = {"apps": ("replicasets", "controllerrevisions", "deployments", "daemonsets", "statefulsets"),
-          "batch": ("jobs",), "coordination.k8s.io": ("leases",), "rbac.authorization.k8s.io": ("clusterroles",)}
+          "batch": ("jobs", "cronjobs"), "coordination.k8s.io": ("leases",), "rbac.authorization.k8s.io": ("clusterroles",)}
 
 
 def requested(resource, before, after, user):
@@ -427,8 +471,14 @@ TEST_BED = ["serviceaccount-controller", "root-ca-certificate-publisher-controll
             "persistentvolumeclaim-protection-controller", "persistentvolume-protection-controller",
             "clusterrole-aggregation-controller"]
 NAMESPACE, GARBAGE, ROLLING = "namespace-controller", "garbage-collector-controller", "rollingupdate-controller"
-# Controllers beside those of the workloads, and what they must be able and unable to do.
+JOBS, POD_GARBAGE = "job-controller", "pod-garbage-collector-controller"
+# Controllers beside those of the workloads without Jobs, and what they must be able and unable to do.
 SETS = [
+    ([], OF_SCHEDULES + dying(OF_SCHEDULES)),
+    ([JOBS], OF_SCHEDULES + OF_JOBS + dying(OF_JOBS)),
+    ([JOBS, GARBAGE], allowed(OF_SCHEDULES) + allowed(OF_JOBS)),
+    ([POD_GARBAGE], OF_THE_POD_COLLECTOR),
+    ([POD_GARBAGE, GARBAGE], allowed(OF_THE_POD_COLLECTOR)),
     ([], REQUESTS + ALONE + OF_STATUS + dying(REQUESTS + ALONE)),
     ([NAMESPACE], REQUESTS + OF_STATUS + dying(REQUESTS) + IN_NAMESPACES + CONNECTIONS),
     ([GARBAGE], allowed(REQUESTS) + OF_STATUS + dying(REQUESTS) + OF_THE_COLLECTOR + CONNECTIONS),
@@ -446,7 +496,8 @@ def check_all(rendered, check_that):
     """`rendered` gives the objects of the chart for a list of controllers."""
     count = 0
     for controllers, requests in SETS:
-        policies = [found for found in rendered(["*", *controllers]) if found["kind"] == "ValidatingAdmissionPolicy"]
+        without = [] if JOBS in controllers else ["-" + JOBS]
+        policies = [found for found in rendered(["*", *without, *controllers]) if found["kind"] == "ValidatingAdmissionPolicy"]
         check(policies, ", ".join(controllers) or "workloads", requests, check_that)
         count += len(requests)
     return count

@@ -83,11 +83,21 @@ permissions are in rbac.yaml. The policy of the garbage collector, which applies
 {{- if or (has "replicationcontroller-controller" $running) (has "rollingupdate-controller" $running) }}
 {{- $status = append $status " replicationcontrollers" }}
 {{- end }}
+{{- range list "job" "cronjob" }}
+{{- if has (printf "%s-controller" .) $running }}{{ $status = append $status (printf "batch %ss" .) }}{{ end }}
+{{- end }}
+{{- if has "pod-garbage-collector-controller" $running }}{{ $status = append $status " pods" }}{{ end }}
 {{- if has "rollingupdate-controller" $running }}{{ $core = append $core "replicationcontrollers" }}{{ end }}
 {{- if or (has "statefulset-controller" $running) (has "persistentvolumeclaim-protection-controller" $running) }}{{ $core = append $core "persistentvolumeclaims" }}{{ end }}
 {{- if has "persistentvolume-protection-controller" $running }}{{ $core = append $core "persistentvolumes" }}{{ end -}}
 {{- if has "rollingupdate-controller" $running -}}
 request.operation == 'DELETE' && request.resource.group == '' && request.resource.resource == 'replicationcontrollers' ||
+{{ end -}}
+{{- if or (has "cronjob-controller" $running) (has "ttl-after-finished-controller" $running) -}}
+request.operation == 'DELETE' && request.resource.group == 'batch' && request.resource.resource == 'jobs' ||
+{{ end -}}
+{{- if has "pod-garbage-collector-controller" $running -}}
+request.operation == 'DELETE' && request.resource.group == '' && request.resource.resource == 'pods' ||
 {{ end -}}
 request.operation == 'UPDATE' && (request.?subResource.orValue('') == ''
 ? (request.resource.group == '' && request.resource.resource in ['{{ join "', '" $core }}']

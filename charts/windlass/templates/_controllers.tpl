@@ -25,8 +25,8 @@ is the name, or the name after a '-', decides; otherwise '*' does.
 {{/* The controllers of this release, separated by commas. */}}
 {{- define "windlass.running" -}}
 {{- $running := list -}}
-{{- $off := list "garbage-collector-controller" "namespace-controller" "serviceaccount-controller" "root-ca-certificate-publisher-controller" "persistentvolumeclaim-protection-controller" "persistentvolume-protection-controller" "clusterrole-aggregation-controller" "rollingupdate-controller" -}}
-{{- range list "deployment-controller" "replicaset-controller" "replicationcontroller-controller" "daemonset-controller" "statefulset-controller" "garbage-collector-controller" "namespace-controller" "serviceaccount-controller" "root-ca-certificate-publisher-controller" "persistentvolumeclaim-protection-controller" "persistentvolume-protection-controller" "clusterrole-aggregation-controller" "rollingupdate-controller" -}}
+{{- $off := list "garbage-collector-controller" "namespace-controller" "serviceaccount-controller" "root-ca-certificate-publisher-controller" "persistentvolumeclaim-protection-controller" "persistentvolume-protection-controller" "clusterrole-aggregation-controller" "pod-garbage-collector-controller" "rollingupdate-controller" -}}
+{{- range list "deployment-controller" "replicaset-controller" "replicationcontroller-controller" "daemonset-controller" "statefulset-controller" "job-controller" "cronjob-controller" "ttl-after-finished-controller" "garbage-collector-controller" "namespace-controller" "serviceaccount-controller" "root-ca-certificate-publisher-controller" "persistentvolumeclaim-protection-controller" "persistentvolume-protection-controller" "clusterrole-aggregation-controller" "pod-garbage-collector-controller" "rollingupdate-controller" -}}
 {{- $offByDefault := has . $off -}}
 {{- if eq "true" (include "windlass.runs" (dict "name" . "controllers" $.Values.controllers "offByDefault" $offByDefault)) -}}
 {{- if and $offByDefault $.Values.scope.namespace (not (has . (list "garbage-collector-controller" "rollingupdate-controller"))) -}}
@@ -39,11 +39,19 @@ is the name, or the name after a '-', decides; otherwise '*' does.
 {{- end }}
 
 {{/*
-The kind of the bootstrap, which must be one that this release leaves to kube-controller-manager. A Job always is; a
-StatefulSet keeps the name of its pod.
+The kind of the bootstrap, which must be one that this release leaves to kube-controller-manager, or needs no controller.
+The pod of a StatefulSet keeps its name, and nothing replaces a bare pod once it is deleted; so a Job comes first, but
+without both a StatefulSet does, as before Windlass ran Jobs.
 */}}
 {{- define "windlass.bootstrapKind" -}}
-{{- has "statefulset-controller" (splitList "," (include "windlass.running" .)) | ternary "Job" "StatefulSet" -}}
+{{- $running := splitList "," (include "windlass.running" .) -}}
+{{- if not (has "statefulset-controller" $running) -}}
+StatefulSet
+{{- else if has "job-controller" $running -}}
+Pod
+{{- else -}}
+Job
+{{- end -}}
 {{- end }}
 
 {{/*
