@@ -222,6 +222,16 @@ equals "a job has its selector and defaults" '6 NonIndexed Never' k get job hell
 says "create cronjob" 'cronjob.batch/nightly created' k create cronjob nightly --image=busybox --schedule='0 3 * * *'
 refuse "create cronjob with a wrong schedule" 'expected exactly 5 fields, found 1: \[often\]' \
   k create cronjob odd --image=busybox --schedule=often
+refuse "a time zone that does not exist" 'unknown time zone Mars/Olympus' \
+  k patch cronjob nightly -p '{"spec": {"timeZone": "Mars/Olympus"}}'
+refuse "a time zone that differs on each machine" 'must be an explicit time zone' \
+  k patch cronjob nightly -p '{"spec": {"timeZone": "Local"}}'
+check "a time zone that exists" k patch cronjob nightly -p '{"spec": {"timeZone": "Europe/Berlin"}}'
+says "get cronjobs" '^nightly +0 3 \* \* \* +Europe/Berlin +False +0 +<none> ' k get cj nightly --no-headers
+says "create job --from a cronjob" 'job.batch/by-hand created' k create job by-hand --from=cronjob/nightly
+equals "the job belongs to the cronjob" 'nightly manual' k get job by-hand \
+  -o 'jsonpath={.metadata.ownerReferences[0].name} {.metadata.annotations.cronjob\.kubernetes\.io/instantiate}'
+check "the job completes" k wait --for=condition=Complete job/by-hand --timeout=30s
 says "create ingress" 'ingress.networking.k8s.io/side created' k create ingress side --rule='a.example.com/=web:80'
 equals "an ingress has its host and port" 'a.example.com 80' k get ingress side \
   -o 'jsonpath={.spec.rules[0].host} {.spec.rules[0].http.paths[0].backend.service.port.number}'
@@ -275,6 +285,29 @@ says "what kubectl apply created can be applied by the server" 'serverside-appli
   bash -c 'kubectl create configmap ssa --from-literal=a=1 --dry-run=client -o yaml >"$0/ssa.yaml" &&
     kubectl apply -f "$0/ssa.yaml" && kubectl apply --server-side -f "$0/ssa.yaml"' "$work"
 check "delete what was applied" k delete deploy/applied configmap/ssa
+# A default that the server adds within one field is a change of that field.
+cat >"$work/creator.yaml" <<YAML
+apiVersion: v1
+kind: Pod
+metadata: {name: creator}
+spec:
+  containers: [{name: c, image: "img:1", env: [{name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]}]
+YAML
+for how in 'create kubectl-create' 'apply kubectl-client-side-apply'; do
+  read -r verb manager <<<"$how"
+  check "$verb" k "$verb" -f "$work/creator.yaml"
+  refuse "the creator is named without a time" \
+    "conflict with \"$manager\" using v1: .spec.containers\[name=\"c\"\].env\[name=\"NODE\"\].valueFrom.fieldRef\$" \
+    k apply --server-side -f "$work/creator.yaml"
+  check "delete what was created" k delete pod creator --grace-period=0 --force
+done
+
+echo "# no process"
+for what in nodes pods; do
+  refuse "top $what says why there is nothing" 'are simulated: there is no process whose usage could be measured' k top "$what"
+done
+says "the group of metrics is listed for nobody else" "^0$" \
+  bash -c 'timeout 60 kubectl api-versions | grep -c metrics || true'
 
 echo "# watch"
 timeout 60 kubectl get deploy web -w >"$work/watch" 2>&1 &

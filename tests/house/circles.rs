@@ -99,6 +99,7 @@ const LARGEST: &[(&str, usize)] = &[
 const LARGER: &[(&str, usize)] = &[
     ("plan::daemonset", 8),
     ("plan::deployment", 12),
+    ("plan::job", 6),
     ("plan::statefulset", 7),
     ("controllers::garbage", 13),
 ];

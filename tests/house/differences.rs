@@ -8,13 +8,16 @@ use std::path::Path;
 
 use harness::canonical::Canonical;
 use harness::compare::{ABSENT, compare};
-use harness::coverage::{DEPLOYMENT, REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET};
+use harness::coverage::{
+    CRON_JOB, DEPLOYMENT, JOB, POD_GC, REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET,
+};
 use harness::declared::{GENERAL, NOISE, differs, fits};
 use harness::facts::{ALL_STEPS, Facts, Key, facts};
 use harness::recording::{Change, What};
-use harness::rows::{ALL, THROTTLED_STATUS, UNSEEN};
+use harness::rows::{ALL, THROTTLED_STATUS};
 use harness::stage::{Script, Step};
 use harness::ties::ties;
+use harness::unseen::UNSEEN;
 use harness::{table, workloads};
 use serde_json::{Value, json};
 
@@ -263,14 +266,14 @@ fn each_row_of_the_table_names_an_existing_workload_or_test() {
 #[test]
 fn each_integration_test_of_upstream_has_an_existing_counterpart() {
     let names: BTreeSet<&str> = workloads::all().iter().map(|workload| workload.name).collect();
-    let all = [DEPLOYMENT, REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET];
+    let all = [DEPLOYMENT, REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET, JOB, CRON_JOB, POD_GC];
     for (upstream, here) in all.into_iter().flatten() {
         assert!(!here.is_empty(), "{upstream}");
         for place in *here {
             assert!(names.contains(place) || exists(place), "{upstream}: {place}");
         }
     }
-    assert_eq!(all.map(<[_]>::len), [17, 14, 11, 9], "of Kubernetes 1.36");
+    assert_eq!(all.map(<[_]>::len), [17, 14, 11, 9, 20, 1, 3], "of Kubernetes 1.36");
 }
 
 /// Whether there is such a test, written as `file::function`.

@@ -36,11 +36,25 @@ impl Installation {
         self.objects.iter().filter(move |object| object["kind"] == kind)
     }
 
-    /// The templates of its own pods, by kind and name of what makes them.
+    /// The templates of its own pods, by kind and name of what makes them; the bootstrap may be a pod itself.
     fn templates(&self) -> BTreeMap<String, &Value> {
         let workloads = ["Deployment", "StatefulSet", "Job"].into_iter().flat_map(|kind| self.of(kind));
-        workloads.map(|it| (title(it), &it["spec"]["template"])).collect()
+        let templates = workloads.map(|it| (title(it), &it["spec"]["template"]));
+        templates.chain(self.bootstrap_pods().map(|pod| (title(pod), pod))).collect()
     }
+
+    fn bootstrap_pods(&self) -> impl Iterator<Item = &Value> {
+        self.of("Pod").filter(|pod| !is_test(pod))
+    }
+
+    fn test_pods(&self) -> impl Iterator<Item = &Value> {
+        self.of("Pod").filter(|pod| is_test(pod))
+    }
+}
+
+/// Whether `helm test` runs the pod.
+fn is_test(pod: &Value) -> bool {
+    pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
 }
 
 fn title(object: &Value) -> String {
@@ -109,7 +123,7 @@ fn breaches_of_restricted(spec: &Value) -> Vec<String> {
 #[test]
 fn every_pod_is_restricted() {
     for installation in installations() {
-        let test = installation.of("Pod").map(|pod| (title(pod), pod));
+        let test = installation.test_pods().map(|pod| (title(pod), pod));
         let tested = installation
             .of("ConfigMap")
             .filter_map(|it| it["data"]["deployment.yaml"].as_str())
@@ -154,11 +168,14 @@ fn the_bootstrap_is_not_of_a_kind_that_windlass_itself_runs() {
         let (_, template) = installation.templates().pop_first().unwrap();
         let arguments = template["spec"]["containers"][0]["args"].as_array().unwrap();
         let controllers = arguments[0].as_str().unwrap().strip_prefix("--controllers=").unwrap();
-        let mut list = controllers.split(',');
-        let runs_stateful_sets = list.clone().all(|name| !name.starts_with("-statefulset"))
-            && list.any(|name| name == "*" || name.starts_with("statefulset"));
+        let runs = |name: &str| {
+            let mut list = controllers.split(',');
+            list.clone().all(|other| !other.starts_with(&format!("-{name}")))
+                && list.any(|other| other == "*" || other.starts_with(name))
+        };
+        let (runs_stateful_sets, runs_jobs) = (runs("statefulset"), runs("job"));
         for job in installation.of("Job") {
-            assert!(runs_stateful_sets, "{origin}: {}", title(job));
+            assert!(runs_stateful_sets && !runs_jobs, "{origin}: {}", title(job));
             let spec = &job["spec"];
             for field in ["completions", "backoffLimit"] {
                 assert_eq!(spec[field], i32::MAX, "{origin}: {field}");
@@ -169,7 +186,14 @@ fn the_bootstrap_is_not_of_a_kind_that_windlass_itself_runs() {
         for set in installation.of("StatefulSet") {
             assert!(!runs_stateful_sets, "{origin}: {}", title(set));
         }
-        let number = installation.of("Job").chain(installation.of("StatefulSet")).count();
+        // A bare pod is created by whoever installs it.
+        for pod in installation.bootstrap_pods() {
+            assert!(runs_stateful_sets && runs_jobs, "{origin}: {}", title(pod));
+            // Always, if nothing is said.
+            assert!([Value::Null, json!("Always")].contains(&pod["spec"]["restartPolicy"]), "{origin}");
+        }
+        let others = installation.of("Job").chain(installation.of("StatefulSet"));
+        let number = others.chain(installation.bootstrap_pods()).count();
         assert_eq!(number, usize::from(!origin.starts_with("least")), "{origin}");
     }
 }
@@ -210,7 +234,7 @@ fn pod_selectors_match_only_the_pods_of_this_installation() {
                     let is_wanted = takes_bootstrap || title.starts_with("Deployment/");
                     assert_eq!(selects(selector, labels), is_wanted, "{origin}: {kind}, {title}");
                 }
-                for test in installation.of("Pod") {
+                for test in installation.test_pods() {
                     assert!(
                         !selects(selector, &test["metadata"]["labels"]),
                         "{origin}: {kind} takes the test's"
@@ -404,7 +428,7 @@ fn the_version_is_the_same_everywhere() {
 
 #[test]
 fn the_example_clusters_disable_the_controllers_that_windlass_runs() {
-    let off = "-deployment-controller,-replicaset-controller,-replicationcontroller-controller,-daemonset-controller,-statefulset-controller";
+    let off = "-deployment-controller,-replicaset-controller,-replicationcontroller-controller,-daemonset-controller,-statefulset-controller,-cronjob-controller,-ttl-after-finished-controller";
     let kind: Value = manifests::object(&read("deploy/clusters/kind.yaml"));
     let patch: Value = manifests::object(kind["kubeadmConfigPatches"][0].as_str().unwrap());
     let controllers = patch["controllerManager"]["extraArgs"]["controllers"].as_str().unwrap();
