@@ -320,6 +320,8 @@ impl World {
         let Some(mut is_busy) = self.carry_out(&set, &plan) else {
             self.say("controller", "crashes");
             self.memory = StatefulSetMemory::default();
+            // The backoff of ended pods is in the memory of the process: SS24 holds between its deletions only.
+            self.replaced.clear();
             return true;
         };
         looks.extend(plan.requeue_after.map(|wait| self.now.saturating_add(wait).unwrap()));
