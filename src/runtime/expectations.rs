@@ -38,6 +38,9 @@ pub trait CacheView {
     /// Whether this object is absent from the cache, or being deleted there.
     fn is_gone_or_deleting(&self, resource: Resource, key: &ObjectKey, uid: &Uid) -> bool;
 
+    /// Whether this object is in the cache, being deleted or not.
+    fn holds(&self, resource: Resource, key: &ObjectKey, uid: &Uid) -> bool;
+
     /// How many lists the cache of this kind has begun and completed.
     fn lists(&self, resource: Resource) -> Lists;
 
@@ -111,6 +114,10 @@ impl CacheView for Caches {
         self.of(resource).is_none_or(|store| store.is_gone_or_deleting(resource, key, uid))
     }
 
+    fn holds(&self, resource: Resource, key: &ObjectKey, uid: &Uid) -> bool {
+        self.of(resource).is_some_and(|store| store.holds(resource, key, uid))
+    }
+
     fn lists(&self, resource: Resource) -> Lists {
         self.of(resource).map_or_else(Lists::default, |store| store.lists(resource))
     }
@@ -131,6 +138,10 @@ impl<T: Record> CacheView for Store<T> {
 
     fn is_gone_or_deleting(&self, _: Resource, key: &ObjectKey, uid: &Uid) -> bool {
         Store::is_gone_or_deleting(self, key, uid)
+    }
+
+    fn holds(&self, _: Resource, key: &ObjectKey, uid: &Uid) -> bool {
+        self.get(key).is_some_and(|object| object.meta().uid == *uid)
     }
 
     fn lists(&self, _: Resource) -> Lists {
@@ -223,6 +234,8 @@ struct Pending {
 struct Deletion {
     key: ObjectKey,
     position: Option<u64>,
+    /// The object is gone: that it is being deleted does not show it.
+    is_gone: bool,
 }
 
 impl fmt::Debug for Expectations {
@@ -272,9 +285,20 @@ impl Expectations {
         uid: &Uid,
         resource_version: Option<u64>,
     ) {
+        let deletion = Deletion { key: object.clone(), position: resource_version, is_gone: false };
+        self.expect(owner, resource, uid, deletion);
+    }
+
+    /// Records that an object was found to be gone: the cache must no longer show it, not even as one that is being deleted.
+    /// A Job would count a pod again whose finalizer has let it go.
+    pub fn expect_absence(&self, owner: &Uid, resource: Resource, object: &ObjectKey, uid: &Uid) {
+        let deletion = Deletion { key: object.clone(), position: None, is_gone: true };
+        self.expect(owner, resource, uid, deletion);
+    }
+
+    fn expect(&self, owner: &Uid, resource: Resource, uid: &Uid, deletion: Deletion) {
         let mut owners = self.shared.owners.lock();
         let pending = owners.entry(owner.clone()).or_default();
-        let deletion = Deletion { key: object.clone(), position: resource_version };
         pending.deletions.insert((resource, uid.clone()), deletion);
         pending.start_over();
     }
@@ -405,7 +429,10 @@ impl Pending {
         positions.retain(|&resource, awaited| view.position(resource) < *awaited && !settled(resource));
         deletions.retain(|(resource, uid), deletion| {
             let reached = deletion.position.is_some_and(|awaited| view.position(*resource) >= awaited);
-            let gone = view.is_gone_or_deleting(*resource, &deletion.key, uid);
+            let gone = match deletion.is_gone {
+                true => !view.holds(*resource, &deletion.key, uid),
+                false => view.is_gone_or_deleting(*resource, &deletion.key, uid),
+            };
             !reached && !gone && !settled(*resource)
         });
         lists.retain(|&resource, number| view.lists(resource).completed < *number && !settled(resource));
@@ -492,6 +519,18 @@ mod tests {
         assert!(!is_fresh(&expectations, "o", &store));
         store.bookmark(14);
         assert!(is_fresh(&expectations, "o", &store), "the position is past the deletion");
+    }
+
+    #[test]
+    fn an_object_that_was_found_to_be_gone_is_awaited_though_the_cache_shows_its_deletion() {
+        let (expectations, store) = (expectations(), store_at(10));
+        let mut deleting = thing("a", "1", 12);
+        deleting.meta.deletion = Some(deleting.meta.created);
+        store.put(deleting);
+        expectations.expect_absence(&uid("o"), THINGS, &key("a"), &uid("1"));
+        assert!(!is_fresh(&expectations, "o", &store));
+        store.put(thing("a", "2", 13));
+        assert!(is_fresh(&expectations, "o", &store), "another object has the name now");
     }
 
     #[test]
