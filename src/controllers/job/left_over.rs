@@ -1,4 +1,5 @@
-//! Takes the finalizer of Jobs off pods that no Job counts: theirs is gone or finished, or they have no controller.
+//! Takes the finalizer of Jobs off pods that no Job counts: theirs is gone or finished, or they have no controller. A pod
+//! that was created while its Job finished is deleted first.
 //!
 //! Each such pod is a key with its own retry. Upstream scans the pods of a Job once, when it is deleted, and does not
 //! retry (kubernetes#141346).
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use serde_json::json;
 
 use super::ENTRY;
 use crate::controllers::patch;
@@ -16,7 +18,7 @@ use crate::engine::context::Context;
 use crate::engine::entry::{ControllerEntry, Worker};
 use crate::engine::error::SyncError;
 use crate::model::{Job, ObjectKey, Pod, Record, Resource, Uid};
-use crate::plan::job::untrack::{is_left_over, may_be_left_over};
+use crate::plan::job::untrack::{came_too_late, is_left_over, may_be_left_over};
 use crate::runtime::request::PatchType;
 use crate::runtime::store::Store;
 use crate::runtime::worker::{Next, WorkQueue, run_workers};
@@ -99,6 +101,16 @@ impl LeftOver {
                     Err(error) => return Err(error),
                 }
             }
+        }
+        if let Some(job) = job.as_ref().filter(|job| came_too_late(&pod, Some(job))) {
+            // Its deletion changes it, so that the finalizer goes next.
+            let exactly =
+                json!({"uid": pod.meta.uid, "resourceVersion": pod.meta.resource_version.to_string()});
+            let deleted = self.context.delete_while(&**job, &*pod, exactly, || true).await;
+            deleted.map_err(|error| SyncError::api(format!("deleting pod {key}"), error))?;
+            self.context.metrics.workloads.pods_deleted.inc();
+            tracing::info!(pod = %key, "deleted a pod that was created while its Job finished");
+            return Ok(Next::Settled);
         }
         let what = || format!("taking the finalizer of Jobs off pod {key}");
         let query = [self.context.field_manager()];

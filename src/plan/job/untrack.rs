@@ -18,6 +18,12 @@ pub fn is_left_over(pod: &Pod, fresh: Option<&Job>) -> bool {
     may_be_left_over(pod, fresh.filter(|job| job.controls(&pod.meta)))
 }
 
+/// Whether a pod came too late: its creation was under way when its Job finished, so that it runs for nobody. Upstream
+/// takes its finalizer off and lets it run.
+pub fn came_too_late(pod: &Pod, job: Option<&Job>) -> bool {
+    pod.is_active() && job.is_some_and(|job| job.controls(&pod.meta)) && may_be_left_over(pod, job)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{job, pod};
@@ -33,6 +39,18 @@ mod tests {
         assert!(!may_be_left_over(&pod_of_job, Some(&job("", ""))));
         assert!(!may_be_left_over(&pod("p").untracked().build(), None));
         assert!(may_be_left_over(&pod("p").orphaned().build(), None));
+    }
+
+    #[test]
+    fn only_an_active_pod_with_the_finalizer_came_too_late_for_its_finished_job() {
+        let finished = job("", COMPLETE);
+        assert!(came_too_late(&pod("p").build(), Some(&finished)));
+        assert!(!came_too_late(&pod("p").succeeded().build(), Some(&finished)));
+        assert!(!came_too_late(&pod("p").untracked().build(), Some(&finished)));
+        assert!(!came_too_late(&pod("p").build(), Some(&job("", ""))));
+        assert!(!came_too_late(&pod("p").build(), None));
+        let managed = job(r#""managedBy":"example.com/queue""#, COMPLETE);
+        assert!(!came_too_late(&pod("p").build(), Some(&managed)));
     }
 
     #[test]

@@ -93,3 +93,30 @@ async fn a_finalizer_on_a_pod_of_a_finished_job_goes_within_5_seconds() {
     assert_eq!(number(&cluster, "succeeded"), 1);
     daemon.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_creation_arrives_after_its_job_has_finished_is_deleted() {
+    let cluster = Cluster::new().await;
+    let daemon = start(&cluster, 1);
+    create(&cluster, "exit:0,after:1s", json!({})).await;
+    finished(&cluster, 10).await;
+    let mut late = cluster.objects("Pod")[0].clone();
+    let name = late["metadata"]["name"].as_str().unwrap().to_owned();
+    let metadata = json!({
+        "name": "j-late", "finalizers": [TRACKING],
+        "labels": late["metadata"]["labels"], "ownerReferences": late["metadata"]["ownerReferences"],
+    });
+    late["metadata"] = metadata;
+    late["metadata"]["annotations"] = json!({"windlass.dev/pod-outcome": "after:never"});
+    late["spec"].as_object_mut().unwrap().remove("nodeName");
+    late.as_object_mut().unwrap().remove("status");
+    cluster.call(Method::POST, PODS, &late).await;
+    assert_eq!(cluster.objects("Pod").len(), 2);
+    eventually(&cluster, 60, "only the pod that was counted is left", |c| {
+        let pods = c.objects("Pod");
+        pods.len() == 1 && pods[0]["metadata"]["name"] == *name
+    })
+    .await;
+    assert_eq!(number(&cluster, "succeeded"), 1);
+    daemon.stop().await;
+}
