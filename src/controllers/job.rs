@@ -188,6 +188,14 @@ impl Controller for JobController {
         !plan.writes.is_empty()
     }
 
+    fn may_count_again(&self, job: &Job, plan: &Plan) -> bool {
+        plan.counts() && self.memory.is_counted_elsewhere(&job.meta.uid, job.status.counted())
+    }
+
+    fn was_read(&self, job: &Job) {
+        self.memory.pods_read(&job.meta.uid, job.status.counted());
+    }
+
     fn children(&self, job: &Job) -> Vec<Children> {
         let selector = job.selector.clone();
         let is_asked = selector.defect().is_none() && !selector.selects_everything();
@@ -246,6 +254,11 @@ impl Controller for JobController {
     }
 
     fn reported(&self, observed: &Observed<'_>, _: &Plan, settled: &Settled<JobStatus>) {
+        let job = observed.job;
+        // That of a finished Job is forgotten.
+        if !settled.status.is_finished() {
+            self.memory.counted(&job.meta.uid, job.status.counted(), settled.status.counted());
+        }
         self.measure_status(observed, &settled.status);
         for event in status::events(observed.job, &settled.status) {
             self.context.record_event(ENTRY.component, observed.job, event);

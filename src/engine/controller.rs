@@ -65,6 +65,15 @@ pub trait Controller: Send + Sync + 'static {
         false
     }
 
+    /// Whether a plan counts what another process may have counted: the object and its children are then read past the
+    /// caches first.
+    fn may_count_again(&self, _object: &Self::Object, _plan: &Self::Plan) -> bool {
+        false
+    }
+
+    /// The object and its children were read past the caches, because the plan might have counted something again.
+    fn was_read(&self, _object: &Self::Object) {}
+
     /// Whether a plan writes anything.
     fn writes(&self, _plan: &Self::Plan) -> bool {
         true

@@ -10,6 +10,7 @@
 //! | | a cache is behind our own writes (S23) | wait for it |
 //! | [`Gate::before_write`] | the plan cannot be executed on an incomplete cache | wait |
 //! | | a cache may be older than this process' leadership | read the object and its children past the caches |
+//! | | another process may have counted what the plan counts | read the object and its children past the caches |
 //! | | children were created for the same generation a moment ago | read the object ([`super::recreate_guard`]) |
 //!
 //! Writes whose replies were lost are resolved before ([`Controller::resolve`]).
@@ -119,6 +120,11 @@ impl<'a, C: Controller> Gate<'a, C> {
             if !matches!(pass, Pass::Open) {
                 return Ok(pass);
             }
+        }
+        if controller.may_count_again(object, plan) {
+            let goes_on = self.driver.read_past_caches(object).await?;
+            controller.was_read(object);
+            return Ok(if goes_on { Pass::Again } else { Pass::Wait(Next::Settled) });
         }
         let repeats = || context.recreate_guard.was_just_created(object.meta(), Instant::now());
         if self.has_asked || !controller.creates(plan) || !repeats() {

@@ -18,7 +18,7 @@ use super::wire::{MetaWire, Text};
 pub use policies::{FailureAction, FailureMatch, FailureRule, SuccessRule};
 use policies::{FailurePolicyWire, SuccessPolicyWire};
 use status::StatusWire;
-pub use status::{JobStatus, Uncounted};
+pub use status::{Counted, JobStatus, Uncounted};
 
 /// `spec.managedBy` of a Job that this controller reconciles; any other value but an absent one means another controller.
 pub const OURSELVES: &str = "kubernetes.io/job-controller";
@@ -110,7 +110,7 @@ impl Job {
 
     /// Whether it is finished: Complete or Failed.
     pub fn is_finished(&self) -> bool {
-        self.status.is_true("Complete") || self.status.is_true("Failed")
+        self.status.is_finished()
     }
 
     /// When it finished: the transition of Complete or Failed.

@@ -115,11 +115,11 @@ async fn a_settled_cluster_costs_a_new_leader_one_small_list_for_each_kind() {
     );
 }
 
-/// Shows what a watch has sent three seconds later.
-fn with_slow_watches(router: axum::Router) -> axum::Router {
-    let slow = |request: axum::extract::Request, next: axum::middleware::Next| async move {
+/// Shows what a watch of these objects has sent three seconds later.
+pub fn with_slow_watches(router: axum::Router, of: &'static str) -> axum::Router {
+    let slow = move |request: axum::extract::Request, next: axum::middleware::Next| async move {
         let uri = request.uri().to_string();
-        let is_slow = uri.contains("watch=true");
+        let is_slow = uri.contains("watch=true") && uri.contains(of);
         let response = next.run(request).await;
         if !is_slow {
             return response;
@@ -154,7 +154,7 @@ async fn a_new_leader_whose_watches_are_seconds_behind_waits_for_them_and_lists_
     let client = |router| kube::Client::new(router, "default");
     let own = client(tag(rig.cluster.sandbox.router(), B)).into();
     let election = Candidacy { client: own, options: options(B), thread: None };
-    let slow = client(with_slow_watches(tag(rig.cluster.sandbox.router(), B)));
+    let slow = client(with_slow_watches(tag(rig.cluster.sandbox.router(), B), ""));
     let _b = Daemon::start_with(rig.cluster.parts(slow, 2, Some(election)), unlimited());
     let _unrest = rig.unrest().await;
     tokio::time::sleep(60 * S).await;

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::engine::owner_memory::Forget;
+use crate::model::job::Counted;
 use crate::model::{Job, Pod, Uid};
 use crate::plan::job::JobPods;
 use crate::plan::job::backoff::Record;
@@ -28,6 +29,8 @@ struct Known {
     ends: BTreeMap<Uid, Timestamp>,
     /// The generation that an event tells of.
     noted: Option<i64>,
+    /// The last status that this process has counted, or after which it has read the pods past the caches.
+    counted: Counted,
 }
 
 impl Forget for JobMemory {
@@ -95,6 +98,24 @@ impl JobMemory {
         }
     }
 
+    /// A status was written, or needs no write, where there was another `before`.
+    pub fn counted(&self, owner: &Uid, before: Counted, now: Counted) {
+        if before != now && !self.is_counted_elsewhere(owner, before) {
+            self.pods_read(owner, now);
+        }
+    }
+
+    /// The pods were read past the caches after a status.
+    pub fn pods_read(&self, owner: &Uid, after: Counted) {
+        self.0.lock().entry(owner.clone()).or_default().counted = after;
+    }
+
+    /// Whether another process has written what a status counts. The cache of pods may not show yet that their finalizers
+    /// are off, which `uncountedTerminatedPods` no longer tells.
+    pub fn is_counted_elsewhere(&self, owner: &Uid, status: Counted) -> bool {
+        self.0.lock().get(owner).map_or(Counted::default(), |known| known.counted) != status
+    }
+
     /// Whether an event about this generation is due: it is recorded once.
     pub fn is_news(&self, owner: &Uid, generation: i64) -> bool {
         let mut all = self.0.lock();
@@ -125,6 +146,20 @@ mod tests {
         assert_eq!(*memory.of(&job.meta.uid).1, [(2, 2)].into());
         memory.forget(&job.meta.uid);
         assert!(memory.is_empty());
+    }
+
+    #[test]
+    fn a_status_that_another_process_has_written_is_known_after_a_read() {
+        let (memory, owner) = (JobMemory::default(), Uid::new("u"));
+        let counted = |pods, listed| Counted { pods, listed };
+        assert!(!memory.is_counted_elsewhere(&owner, counted(0, 0)));
+        memory.counted(&owner, counted(0, 0), counted(2, 2));
+        assert!(!memory.is_counted_elsewhere(&owner, counted(2, 2)));
+        assert!(memory.is_counted_elsewhere(&owner, counted(2, 0)), "another has taken their finalizers off");
+        memory.counted(&owner, counted(2, 0), counted(3, 1));
+        assert!(memory.is_counted_elsewhere(&owner, counted(3, 1)), "a write on top of that proves nothing");
+        memory.pods_read(&owner, counted(3, 1));
+        assert!(!memory.is_counted_elsewhere(&owner, counted(3, 1)));
     }
 
     #[test]

@@ -48,10 +48,30 @@ pub struct Uncounted {
     pub failed: Vec<Uid>,
 }
 
+/// How far a status counts. Each step of a pod changes it: into a list, and from there into a number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// The pods, or succeeded indexes, in the numbers and the lists.
+    pub pods: i64,
+    /// Those in the lists.
+    pub listed: usize,
+}
+
 impl JobStatus {
     /// Whether the condition of this type is True.
     pub fn is_true(&self, kind: &str) -> bool {
         condition::find(&self.conditions, kind).is_some_and(Condition::is_true)
+    }
+
+    /// Whether it is that of a finished Job: Complete or Failed.
+    pub fn is_finished(&self) -> bool {
+        self.is_true("Complete") || self.is_true("Failed")
+    }
+
+    /// How far it counts.
+    pub fn counted(&self) -> Counted {
+        let listed = self.uncounted.as_ref().map_or(0, |lists| lists.succeeded.len() + lists.failed.len());
+        Counted { pods: i64::from(self.succeeded) + i64::from(self.failed) + listed as i64, listed }
     }
 
     pub(super) fn heap_bytes(&self) -> usize {

@@ -181,6 +181,13 @@ impl Plan {
         self.writes.iter().any(|write| matches!(write, Write::Create(_)))
     }
 
+    /// Whether it counts pods that the status does not count yet.
+    pub fn counts(&self) -> bool {
+        let Report::All(account) = &self.report else { return false };
+        let Links { new_succeeded, new_failed, failed_if_deleted, .. } = &account.links;
+        [new_succeeded, new_failed, failed_if_deleted].into_iter().any(|pods| !pods.is_empty())
+    }
+
     fn idle(reason: PlanReason) -> Self {
         Plan { reasons: vec![reason], ..Plan::default() }
     }

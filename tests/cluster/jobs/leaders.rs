@@ -1,5 +1,6 @@
 //! Lost replies, caches that are behind, and two daemons at once: no pod too many, and each counted once.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -37,11 +38,12 @@ fn start_behind(cluster: &Cluster, seed: u64, conflicts: &Conflicts) -> Daemon {
 }
 
 /// The names of pods that the daemons asked for, and those that exist.
-fn names(cluster: &Cluster) -> (Vec<String>, Vec<String>) {
-    let asked = cluster.writes().into_iter().filter(|write| write.starts_with("create Pod/"));
-    let pods = cluster.objects("Pod");
+fn names(cluster: &Cluster) -> (BTreeSet<String>, Vec<String>) {
     let name = |pod: &Value| pod["metadata"]["name"].as_str().unwrap().to_owned();
-    (asked.collect(), pods.iter().map(name).collect())
+    let log = cluster.log.lock().unwrap();
+    let creations = log.iter().filter(|request| is_request(request, "create", "Pod"));
+    let asked = creations.map(|request| name(&serde_json::from_slice(&request.body).unwrap()));
+    (asked.collect(), cluster.objects("Pod").iter().map(name).collect())
 }
 
 #[tokio::test(start_paused = true)]
@@ -59,6 +61,22 @@ async fn two_daemons_at_once_count_each_pod_once_and_the_later_status_is_refused
     assert_eq!(counted, [count("Succeeded"), count("Failed")].map(|count| count as i64));
     assert_eq!(count("Succeeded"), 12);
     for daemon in daemons {
+        daemon.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_sees_pods_late_counts_none_that_another_has_counted() {
+    let cluster = Cluster::new().await;
+    let config = ControllerConfig { enabled: Enabled::all(), root_ca: "pem".into(), ..unlimited() };
+    let late = cluster.start_with(1, config, |router| crate::takeover::with_slow_watches(router, "/pods"));
+    let daemon = start(&cluster, 2);
+    create(&cluster, "exit:0,after:2s", json!({"completions": 24, "parallelism": 4})).await;
+    finished(&cluster, 4000).await;
+    // Both may ask for the same pod. One that succeeded just before the end may be deleted with the last.
+    let (asked, _) = names(&cluster);
+    assert_eq!((number(&cluster, "succeeded"), asked.len()), (24, 24), "{asked:?}");
+    for daemon in [late, daemon] {
         daemon.stop().await;
     }
 }
@@ -88,7 +106,6 @@ async fn a_lost_reply_creates_no_second_pod_of_an_index_or_of_a_place() {
         is_on.store(false, Ordering::Relaxed);
         tokio::time::sleep(Duration::from_secs(60)).await;
         let (asked, there) = names(&cluster);
-        let asked: std::collections::BTreeSet<String> = asked.into_iter().collect();
         assert_eq!((there.len(), active(&cluster)), (4, 4), "{spec}: {there:?}");
         assert!(asked.len() <= 4, "{spec}: {asked:?}");
         daemon.stop().await;
