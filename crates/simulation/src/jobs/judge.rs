@@ -50,6 +50,8 @@ pub(super) struct Ledger {
     released: BTreeSet<String>,
     /// Pods whose owner, labels, index or finalizer somebody else has changed.
     touched: BTreeSet<String>,
+    /// The indexes of those pods: a failure of theirs may have been seen with the Job, or never.
+    touched_indexes: BTreeSet<i64>,
     /// When a pod last succeeded.
     last_success: Option<Timestamp>,
     /// The failures of each index that counted, by the pods that ended.
@@ -187,6 +189,7 @@ impl Judge {
                 let ledger = self.ledgers.entry(uid(job).to_owned()).or_default();
                 ledger.counted.remove(uid(pod));
                 ledger.touched.insert(uid(pod).to_owned());
+                ledger.touched_indexes.extend(index(job, pod));
             }
         }
         let pod = commit.after.or(commit.before);

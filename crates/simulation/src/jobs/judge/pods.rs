@@ -86,6 +86,9 @@ impl Judge {
             }
             false => {
                 let wanted = index(job, pod);
+                if wanted.is_some_and(|index| ledger.touched_indexes.contains(&index)) {
+                    return Ok(());
+                }
                 let held = failed().filter(|other| is_tracked(other) && index(job, other) == wanted);
                 let count = |pod: &Value| failures_before(pod).0 + failures_before(pod).1 + 1;
                 let last = held.max_by_key(|pod| count(pod));
@@ -165,6 +168,10 @@ impl Judge {
             return commit.breach("JB15", "another controller manages the Job");
         }
         let is_released = owner(after) != owner(before);
+        if is_tracked(after) && !is_tracked(before) && is_live(before) {
+            // The deletion that was to follow was refused: the pod counts again.
+            self.ledgers.entry(uid(job).to_owned()).or_default().released.remove(uid(before));
+        }
         if is_released || !is_tracked(before) || is_finished(job) || is_deleting(job) {
             return Ok(());
         }
