@@ -446,6 +446,11 @@ rows! {
         "`MissSchedule` once for a stretch of missed times, with their number and the cause; `JobAlreadyActive` once for the Job that blocks; other events about what lasts once, too",
         "A user can see what was missed, and why"
     }
+    CRON_ENDED_ONCE {
+        "A sync that reads its CronJob before its own last status is in the cache records `SawCompletedJob` for a Job again, and `MissingJob` for one that a history limit has deleted meanwhile",
+        "`SawCompletedJob` once for each Job",
+        "An event is about something that happened"
+    }
     CRON_UNEVEN {
         "The latest missed time is estimated by the first interval: of uneven schedules such as `0-1 0 1 1 *` it may not be found, of others it is searched minute by minute",
         "It is found in some thirty steps",

@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 
 use super::super::declared::{Declared, differs, may_differ};
 use super::super::objects::{Object, quota};
-use super::super::rows::{CRON_CRASH, CRON_MISSED, CRON_NAME, CRON_OWNER};
+use super::super::rows::{CRON_CRASH, CRON_ENDED_ONCE, CRON_MISSED, CRON_NAME, CRON_OWNER};
 use super::super::stage::Stage;
 
 super::workloads! {
     cron_jobs_run_each_minute,
     cron_job_body,
-    cron_runs_overlap_by_default,
+    cron_runs_overlap_by_default: TOLD_AGAIN,
     cron_run_is_made_up_when_the_one_before_ends: BLOCKED,
     cron_run_replaces_the_one_before,
-    cron_histories_have_limits,
-    cron_histories_of_none,
+    cron_histories_have_limits: TOLD_AGAIN,
+    cron_histories_of_none: TOLD_AGAIN,
     cron_jobs_are_suspended_and_resumed: SUSPENDED,
     cron_deadline_has_passed: TOO_LATE,
     cron_deadline_of_zero_never_runs: NEVER_IN_TIME,
@@ -36,7 +36,12 @@ const TICK: &str = "CronJob/tick";
 
 static BLOCKED: &[Declared] = &[
     may_differ(&CRON_MISSED, ["events", TICK, "Normal JobAlreadyActive from *"], "*", "1"),
-    may_differ(&CRON_MISSED, ["events", TICK, "Normal SawCompletedJob from *"], "2", "1"),
+    may_differ(&CRON_ENDED_ONCE, ["events", TICK, "Normal SawCompletedJob from *"], "2", "1"),
+];
+
+static TOLD_AGAIN: &[Declared] = &[
+    may_differ(&CRON_ENDED_ONCE, ["events", TICK, "Normal SawCompletedJob from *"], "*", "*"),
+    may_differ(&CRON_ENDED_ONCE, ["events", TICK, "Normal MissingJob from *"], "*", "absent"),
 ];
 
 static SUSPENDED: &[Declared] =
