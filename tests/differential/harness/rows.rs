@@ -356,6 +356,16 @@ rows! {
         "The failure is counted at once",
         "A user sees why the Job waits"
     }
+    JOB_LATE_POD {
+        "A pod whose creation arrives after its Job has finished runs for nobody",
+        "It is deleted",
+        "No pod too many"
+    }
+    JOB_COUNTED_ELSEWHERE {
+        "A pod that another process has counted counts again if the cache of Jobs shows that status before the cache of pods shows that the finalizer is off",
+        "Before it counts on top of a status that another process has written, it reads the pods past its cache",
+        "Each pod is counted once"
+    }
     JOB_LOST_FINALIZER {
         "An active pod that lost the finalizer is never counted",
         "It gets the finalizer back, or is deleted if it is not wanted",

@@ -170,6 +170,14 @@ pub static UNSEEN: &[(&Row, &str)] = &[
         &CRON_CRASH,
         "tests/cluster/cron_jobs/crashes.rs::a_crash_before_the_status_is_written_repeats_no_run_and_breaks_no_policy",
     ),
+    (
+        &JOB_LATE_POD,
+        "tests/cluster/jobs/finalizers.rs::a_pod_whose_creation_arrives_after_its_job_has_finished_is_deleted",
+    ),
+    (
+        &JOB_COUNTED_ELSEWHERE,
+        "tests/cluster/jobs/leaders.rs::a_daemon_that_sees_pods_late_counts_none_that_another_has_counted",
+    ),
     (&CRON_PROOF, "tests/cluster/cron_jobs/crashes.rs::a_finished_job_stays_while_it_alone_proves_its_run"),
     (
         &CRON_NAME,
