@@ -67,8 +67,10 @@ pub struct Judge {
     staleness: Duration,
     /// When the specification was last changed.
     edited: Option<Duration>,
-    /// When others last changed whose pods are whose, or deleted one.
+    /// When others last changed whose pods are whose, or created or deleted one.
     disturbed: Option<Duration>,
+    /// The same without deletions.
+    joined: Option<Duration>,
     /// When a pod last ended.
     ended: Option<Duration>,
     /// The daemons that run.
@@ -113,6 +115,11 @@ impl Judge {
     /// Whether others have changed pods so lately that a decision may not know it.
     fn is_disturbed(&self, commit: &Commit<'_>) -> bool {
         self.is_edited(commit) || self.is_recent(self.disturbed, commit.at)
+    }
+
+    /// Whether so lately pods may have become the Job's that a decision may not know of.
+    fn is_joined(&self, commit: &Commit<'_>) -> bool {
+        self.is_edited(commit) || self.is_recent(self.joined, commit.at)
     }
 
     /// A daemon's caches may lag until then.
@@ -172,14 +179,17 @@ impl Judge {
             (owner(pod).to_owned(), metadata["labels"].clone(), index, is_tracked(pod))
         };
         let is_moved = commit.before.map(state) != commit.after.map(state);
+        let is_gone = commit.after.is_none();
         if !is_daemon && is_moved {
             self.disturbed = Some(commit.at);
+            self.joined = if is_gone { self.joined } else { Some(commit.at) };
         }
         // A leader that is gone, or another one, may have created or deleted pods that this one does not know of.
         let is_known = is_daemon && !commit.call.abandoned && self.running.len() < 2;
         let goes = |pod: Option<&Value>| pod.is_none_or(is_deleting);
         if !is_known && goes(commit.before) != goes(commit.after) {
             self.disturbed = Some(commit.at);
+            self.joined = if goes(commit.after) { self.joined } else { Some(commit.at) };
         }
         if !is_daemon && is_moved {
             // Nothing in the API says that a pod without the finalizer was counted: one that a user gives it, or takes from the

@@ -39,7 +39,9 @@ impl Judge {
         if has_fate || is_finished(job) || (has_failed && !self.is_recent(self.ended, commit.at)) {
             return commit.breach("JB8", format!("the Job has ended, with {account:?}"));
         }
-        if self.is_disturbed(commit) {
+        // A deletion changes nothing where terminating pods count as the active ones do.
+        let is_disturbed = self.is_disturbed(commit);
+        if if replaces_failed_only(job) { self.is_joined(commit) } else { is_disturbed } {
             return Ok(());
         }
         let wanted = match job["spec"]["completions"].as_i64() {
@@ -62,7 +64,7 @@ impl Judge {
                 return commit.breach("JB2", format!("{index} has ended, or has {:?}", twin.map(name)));
             }
         }
-        self.judge_backoff(commit, job, pod)
+        if is_disturbed { Ok(()) } else { self.judge_backoff(commit, job, pod) }
     }
 
     /// JB10, JB11.
@@ -121,6 +123,14 @@ impl Judge {
         if is_foreign(job) {
             return commit.breach("JB15", "another controller manages the Job");
         }
+        let is_fated = condition(job, "SuccessCriteriaMet").or(condition(job, "FailureTarget")).is_some();
+        let touched = self.ledgers.get(uid(job)).is_some_and(|ledger| ledger.touched.contains(uid(pod)));
+        // Another leader may have given the pod the finalizer back.
+        let is_alone = !commit.call.abandoned && self.running.len() < 2;
+        if !is_fated && is_live(pod) && is_tracked(pod) && !touched && is_alone {
+            return commit
+                .breach("JB9", format!("{} has the finalizer, and will count as failed", name(pod)));
+        }
         if self.is_disturbed(commit) || self.is_recent(self.ended, commit.at) || is_deleting(job) {
             return Ok(());
         }
@@ -133,13 +143,9 @@ impl Judge {
             same.count() > 1
         };
         let is_stray = is_indexed(job) && index(job, pod).is_none_or(|index| ended(&index) || is_twin());
-        let has_fate = condition(job, "SuccessCriteriaMet").or(condition(job, "FailureTarget")).is_some()
-            || REASONS.iter().any(|reason| may_be(job, &commit.pods, commit.now, reason));
+        let has_fate =
+            is_fated || REASONS.iter().any(|reason| may_be(job, &commit.pods, commit.now, reason));
         let is_surplus = account.active > wanted(job, &account);
-        if !has_fate && is_live(pod) && is_tracked(pod) {
-            return commit
-                .breach("JB9", format!("{} has the finalizer, and will count as failed", name(pod)));
-        }
         match job["spec"]["suspend"] == true || is_stray || has_fate || is_surplus {
             true => Ok(()),
             false => commit.breach("JB17", format!("{} is wanted: {account:?}", name(pod))),
