@@ -163,6 +163,21 @@ impl game::Actors<Act> for Actors {
                 tokio::time::sleep(Duration::from_secs((*seconds).into())).await;
                 self.daemons.start();
             }
+            Act::Outage(seconds, ends_jobs) => {
+                self.cluster.kill_at(1, true);
+                for _ in 0..260 {
+                    if !self.cluster.with_judge(|judge| judge.has_daemon()) {
+                        break;
+                    }
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
+                self.daemons.end();
+                if *ends_jobs {
+                    self.finish_all(true).await;
+                }
+                tokio::time::sleep(Duration::from_secs((*seconds).into())).await;
+                self.daemons.start();
+            }
             Act::Second(seconds) => self.daemons.second(Duration::from_secs((*seconds).into())),
             Act::Skew(seconds) => self.skew(*seconds),
         }

@@ -176,6 +176,11 @@ impl Judge {
         self.skew = (self.skew.0.min(ahead), self.skew.1.max(ahead));
     }
 
+    /// Whether a daemon runs.
+    pub fn has_daemon(&self) -> bool {
+        !self.running.is_empty()
+    }
+
     /// The clocks of all daemons are right again.
     pub fn clocks_are_right(&mut self) {
         self.skew = Default::default();

@@ -96,6 +96,8 @@ pub enum Act {
     Kill(u32, bool),
     /// No daemon runs for so many seconds.
     Down(u32),
+    /// The daemon is killed with its next write, and none runs for so many seconds. Jobs may end meanwhile.
+    Outage(u32, bool),
     /// Another daemon is started. The first ends after so many seconds.
     Second(u32),
     /// The clocks of daemons that start from now on are ahead by so many seconds.
@@ -211,7 +213,10 @@ fn any(rng: &mut fastrand::Rng) -> Act {
         89 => Act::Compact,
         90..93 => Act::Crash,
         93..97 => Act::Kill(rng.u32(1..6), rng.bool()),
-        97..99 => Act::Down(rng.u32(1..900)),
+        97..99 => match rng.u32(1..900) {
+            seconds if seconds % 2 == 0 => Act::Outage(seconds, seconds % 4 == 0),
+            seconds => Act::Down(seconds),
+        },
         99..102 => Act::Second(rng.u32(1..200)),
         _ => Act::Skew(rng.choice([-20, -3, 0, 3, 20]).unwrap_or(0)),
     }
