@@ -143,8 +143,7 @@ impl Judge {
             same.count() > 1
         };
         let is_stray = is_indexed(job) && index(job, pod).is_none_or(|index| ended(&index) || is_twin());
-        let has_fate =
-            is_fated || REASONS.iter().any(|reason| may_be(job, &commit.pods, commit.now, reason));
+        let has_fate = is_fated || REASONS.iter().any(|reason| may_be(job, &commit.pods, commit.now, reason));
         let is_surplus = account.active > wanted(job, &account);
         match job["spec"]["suspend"] == true || is_stray || has_fate || is_surplus {
             true => Ok(()),
