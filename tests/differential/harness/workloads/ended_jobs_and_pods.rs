@@ -58,13 +58,13 @@ async fn ttl_of_zero(s: &Stage) {
 }
 
 async fn ttl_is_raised_and_removed(s: &Stage) {
-    s.create(job(json!(8))).await;
+    s.create(job(json!(20))).await;
     s.rest().await;
     s.end_jobs(true).await;
-    set(s, json!(16)).await;
-    s.wait(9).await;
+    set(s, json!(40)).await;
+    s.wait(21).await;
     set(s, Value::Null).await;
-    s.wait(9).await;
+    s.wait(20).await;
 }
 
 async fn ttl_is_set_after_the_end(s: &Stage) {
