@@ -121,6 +121,7 @@ impl Controller for CronJobController {
             taken: others.map(|job| job.meta.key.name.clone()).collect(),
             unreadable_jobs: self.jobs.unreadable_of(&owner).len(),
             last_run: self.memory.last_run(&cron_job.meta.uid),
+            rescheduled: self.memory.rescheduled(cron_job, self.context.now()),
             zones: &settings.time_zones,
             local_zone: &settings.local_time_zone,
             now: self.context.now(),

@@ -1,12 +1,13 @@
 //! The memory of each CronJob between syncs: its last run, and which events its users have seen.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::engine::owner_memory::Forget;
-use crate::model::Uid;
+use crate::model::{CronJob, Uid};
 use crate::plan::EventNote;
 use crate::plan::cronjob::Note;
 
@@ -18,6 +19,8 @@ pub(super) struct CronJobMemory(Mutex<BTreeMap<Uid, Known>>);
 struct Known {
     last_run: Option<Timestamp>,
     noted: BTreeSet<String>,
+    /// The fingerprint of the schedule and the zone, and when they were first seen after others.
+    schedule: Option<(u64, Option<Timestamp>)>,
 }
 
 impl Forget for CronJobMemory {
@@ -39,6 +42,23 @@ impl CronJobMemory {
         let known = all.entry(owner.clone()).or_default();
         known.last_run = Some(time);
         known.noted.insert(about);
+    }
+
+    /// When the schedule and the zone that a CronJob has now were first seen, if there were others before.
+    pub fn rescheduled(&self, cron_job: &CronJob, now: Timestamp) -> Option<Timestamp> {
+        let mut hasher = DefaultHasher::new();
+        (&cron_job.schedule, &cron_job.time_zone).hash(&mut hasher);
+        let seen = hasher.finish();
+        let mut all = self.0.lock();
+        let known = &mut all.entry(cron_job.meta.uid.clone()).or_default().schedule;
+        match *known {
+            Some((schedule, since)) if schedule == seen => since,
+            other => {
+                let since = other.map(|_| now);
+                *known = Some((seen, since));
+                since
+            }
+        }
     }
 
     /// Of the notes of a plan those that the plan before did not have.

@@ -59,6 +59,8 @@ pub struct Observed<'a> {
     pub unreadable_jobs: usize,
     /// The time of the last run that this process knows of.
     pub last_run: Option<Timestamp>,
+    /// When this process first saw the schedule or the zone that it has now, if it has seen another before.
+    pub rescheduled: Option<Timestamp>,
     /// The time zones.
     pub zones: &'a TimeZoneDatabase,
     /// The zone of a CronJob that names none.
@@ -270,8 +272,15 @@ fn last_run(observed: &Observed<'_>) -> Option<Timestamp> {
     proofs.chain(last_run.filter(|time| time <= now)).max()
 }
 
-/// Runs later than this are considered.
+/// Runs later than this are considered. A new schedule begins when it is written: at noon, 5 o'clock is not a time that was missed
+/// because it was 3 o'clock before (upstream: `updateCronJob`). A process that starts later cannot know that.
 fn earliest(observed: &Observed<'_>, timetable: &Timetable) -> Timestamp {
+    let unchanged = earliest_of_one_schedule(observed, timetable);
+    let since = observed.rescheduled.filter(|since| *since <= observed.now);
+    since.map_or(unchanged, |since| unchanged.max(timetable.due_before(since)))
+}
+
+fn earliest_of_one_schedule(observed: &Observed<'_>, timetable: &Timetable) -> Timestamp {
     let Observed { cron_job, last_run: remembered, now, .. } = observed;
     let shown = cron_job.status.last_schedule;
     let is_credible = |last: &Timestamp| !is_in_future(*last, timetable, *now);

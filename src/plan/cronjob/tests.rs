@@ -19,6 +19,7 @@ struct Case {
     jobs: Vec<Value>,
     taken: Vec<String>,
     last_run: Option<Timestamp>,
+    rescheduled: Option<Timestamp>,
 }
 
 fn case(spec: Value) -> Case {
@@ -31,7 +32,7 @@ fn case(spec: Value) -> Case {
     for (field, value) in spec.as_object().unwrap() {
         cron_job["spec"][field] = value.clone();
     }
-    Case { cron_job, jobs: Vec::new(), taken: Vec::new(), last_run: None }
+    Case { cron_job, jobs: Vec::new(), taken: Vec::new(), last_run: None, rescheduled: None }
 }
 
 impl Case {
@@ -95,6 +96,7 @@ impl Case {
             taken: self.taken.iter().map(|name| name.as_str().into()).collect(),
             unreadable_jobs: 0,
             last_run: self.last_run,
+            rescheduled: self.rescheduled,
             zones: &ZONES,
             local_zone: &UTC,
             now: at(minute),
@@ -210,6 +212,15 @@ fn a_run_that_the_status_does_not_list_blocks_forbid_and_is_listed_again() {
 }
 
 #[test]
+fn a_new_schedule_begins_when_it_is_written() {
+    let rescheduled = |minute| Case { rescheduled: Some(at(minute)), ..case(json!({})).last(0) };
+    assert_eq!(starts(&case(json!({})).last(0).plan(7)), Some(5), "missed");
+    assert_eq!(starts(&rescheduled(7).plan(7)), None, "not a time of this schedule");
+    assert_eq!(starts(&rescheduled(7).plan(10)), Some(10));
+    assert_eq!(starts(&rescheduled(100_000).plan(7)), Some(5), "by a clock that was wrong");
+}
+
+#[test]
 fn replace_deletes_unfinished_runs_first() {
     let case =
         case(json!({"concurrencyPolicy": "Replace"})).last(0).active(&format!("u-{}", name(0))).job(0, None);
@@ -279,6 +290,7 @@ fn two_runs_of_one_minute_are_one() {
             taken,
             unreadable_jobs: 0,
             last_run: None,
+            rescheduled: None,
             zones,
             local_zone,
             now,

@@ -97,3 +97,17 @@ async fn a_users_job_is_told_of_once_and_counts_in_the_history_only() {
     assert_eq!(jobs(&cluster), [10].into());
     daemon.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_schedule_that_is_changed_makes_up_no_time_before_the_change() {
+    let cluster = Cluster::new().await;
+    let daemon = start(&cluster, 1);
+    create(&cluster, "exit:0,after:1s", json!({"schedule": "0 0 1 6 *"})).await;
+    minutes(7).await;
+    patch(&cluster, json!({"spec": {"schedule": "*/5 * * * *"}})).await;
+    minutes(2).await;
+    assert_eq!(cluster.count("create Job"), 0, "that of minute 5 was none of this CronJob then");
+    minutes(2).await;
+    assert_eq!(cluster.count("create Job"), 1, "that of minute 10");
+    daemon.stop().await;
+}

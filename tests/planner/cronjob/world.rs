@@ -169,6 +169,7 @@ impl World {
             taken: others.iter().map(|job| job.meta.key.name.clone()).collect(),
             unreadable_jobs: 0,
             last_run: self.last_run,
+            rescheduled: None,
             zones: &TimeZoneDatabase::bundled(),
             local_zone: &TimeZone::UTC,
             now: self.now,
