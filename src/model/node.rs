@@ -1,13 +1,18 @@
-//! A node: its name, labels and taints. Decisions depend on nothing else.
+//! A node: its name, labels and taints; and for the endpoints of Services its CPUs.
 
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::intern::Interner;
 use super::meta::Meta;
+use super::quantity::{self, NANOS};
 use super::record::{self, Record, Resource};
 use super::wire::{MetaWire, Text};
+
+/// The label with the zone of a node.
+const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// The fields of a node that the controllers use.
 ///
@@ -20,6 +25,8 @@ pub struct Node {
     pub taints: Box<[Taint]>,
     /// The condition `Ready`, for explanations only. Unknown also where the node does not have it.
     pub ready: Ready,
+    /// `status.allocatable.cpu`, in thousandths; 0 where it is not known.
+    pub allocatable_cpu: i64,
 }
 
 /// The status of a node's condition `Ready`.
@@ -109,6 +116,23 @@ struct TaintWire<'a> {
 struct StatusWire<'a> {
     #[serde(borrow, default)]
     conditions: Option<Vec<ConditionWire<'a>>>,
+    #[serde(borrow, default)]
+    allocatable: Option<AllocatableWire<'a>>,
+}
+
+#[derive(Deserialize)]
+struct AllocatableWire<'a> {
+    #[serde(borrow, default)]
+    cpu: Option<&'a RawValue>,
+}
+
+impl AllocatableWire<'_> {
+    /// The CPUs in thousandths, rounded up.
+    fn cpu(&self) -> Option<i64> {
+        let nanos = quantity::nanos(self.cpu?.get().trim_matches('"'))?;
+        let thousandth = NANOS / 1000;
+        i64::try_from((nanos / thousandth).saturating_add(i128::from(nanos % thousandth > 0))).ok()
+    }
 }
 
 #[derive(Deserialize)]
@@ -131,14 +155,16 @@ impl Record for Node {
             effect: Effect::read(taint.effect.as_str()),
         });
         let taints = taints.collect();
-        let conditions = status.unwrap_or_default().conditions.unwrap_or_default();
+        let StatusWire { conditions, allocatable } = status.unwrap_or_default();
+        let allocatable_cpu = allocatable.and_then(|allocatable| allocatable.cpu()).unwrap_or(0).max(0);
+        let conditions = conditions.unwrap_or_default();
         let ready = conditions.iter().find(|condition| condition.kind.as_str() == "Ready");
         let ready = match ready.map(|condition| condition.status.as_str()) {
             Some("True") => Ready::True,
             Some("False") => Ready::False,
             _ => Ready::Unknown,
         };
-        Ok(Node { taints, ready, meta: metadata.into_meta(interner)? })
+        Ok(Node { taints, ready, allocatable_cpu, meta: metadata.into_meta(interner)? })
     }
 
     fn meta(&self) -> &Meta {
@@ -152,6 +178,11 @@ impl Record for Node {
 }
 
 impl Node {
+    /// The zone that it is in, if its label names one.
+    pub fn zone(&self) -> Option<&str> {
+        self.meta.labels.get(ZONE).filter(|zone| !zone.is_empty())
+    }
+
     /// Whether no DaemonSet can decide differently about the two: a heartbeat, or an image that was pulled, changes
     /// neither labels nor taints.
     pub fn places_pods_as(&self, other: &Node) -> bool {
@@ -185,6 +216,22 @@ mod tests {
         let taints: Vec<_> = node.taints.iter().map(|t| (&*t.key, &*t.value, t.effect.as_str())).collect();
         assert_eq!(taints, [("a", "b", "NoExecute"), ("c", "", "NoSchedule"), ("d", "", "unknown")]);
         assert_eq!(node.ready, Ready::True);
+    }
+
+    #[test]
+    fn the_zone_and_the_cpus_of_a_node_are_read() {
+        let cpu = |cpu: &str| {
+            let json = format!(
+                r#"{{"metadata":{{"name":"n1","uid":"u","resourceVersion":"1","labels":{{"{ZONE}":"z1"}}}},
+                    "status":{{"allocatable":{{"cpu":{cpu},"memory":"1Gi"}}}}}}"#
+            );
+            let node = Node::decode(&json, &mut Interner::default()).unwrap();
+            assert_eq!(node.zone(), Some("z1"));
+            node.allocatable_cpu
+        };
+        let read = [r#""4""#, r#""1930m""#, r#""100u""#, "2", "null", r#""-1""#, r#""many""#, "[]"].map(cpu);
+        assert_eq!(read, [4000, 1930, 1, 2000, 0, 0, 0, 0]);
+        assert_eq!(node("{}", "{}", "True").zone(), None);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub mod claims;
 pub mod job;
+pub mod network;
 mod protobuf;
 mod target;
 
@@ -19,6 +20,7 @@ use super::record::{Record, Resource, own_bytes};
 use super::wire::{MetaWire, Text, Time};
 use claims::{Claims, VolumesWire};
 use job::JobPod;
+use network::Network;
 use target::AffinityWire;
 
 /// The annotation that ranks pods for deletion (KEP-2255).
@@ -67,6 +69,8 @@ pub struct Pod {
     pub claims: Claims,
     /// The part that Jobs read, of their pods.
     pub job: Option<Box<JobPod>>,
+    /// The part that its Services publish.
+    pub network: Network,
 }
 
 /// How often containers were restarted, each time that of the container that restarted most. Compared as
@@ -117,18 +121,43 @@ struct SpecWire<'a> {
     #[serde(borrow, default)]
     affinity: Option<AffinityWire<'a>>,
     #[serde(borrow, default)]
-    init_containers: Option<Vec<InitContainerWire<'a>>>,
+    containers: Option<Vec<ContainerWire<'a>>>,
+    #[serde(borrow, default)]
+    init_containers: Option<Vec<ContainerWire<'a>>>,
     #[serde(borrow, default)]
     volumes: VolumesWire<'a>,
+    #[serde(borrow, default)]
+    hostname: Text<'a>,
+    #[serde(borrow, default)]
+    subdomain: Text<'a>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct InitContainerWire<'a> {
+struct ContainerWire<'a> {
     #[serde(borrow, default)]
     name: Text<'a>,
     #[serde(borrow, default)]
     restart_policy: Text<'a>,
+    #[serde(borrow, default)]
+    ports: Option<Vec<PortWire<'a>>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PortWire<'a> {
+    #[serde(borrow, default)]
+    name: Text<'a>,
+    #[serde(default)]
+    container_port: Option<i32>,
+    #[serde(borrow, default)]
+    protocol: Text<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct AddressWire<'a> {
+    #[serde(borrow, default)]
+    ip: Text<'a>,
 }
 
 #[derive(Default, Deserialize)]
@@ -142,6 +171,10 @@ struct StatusWire<'a> {
     message: Text<'a>,
     #[serde(borrow, default)]
     start_time: Moment<'a>,
+    #[serde(borrow, default, rename = "podIP")]
+    pod_ip: Text<'a>,
+    #[serde(borrow, default, rename = "podIPs")]
+    pod_ips: Option<Vec<AddressWire<'a>>>,
     #[serde(borrow, default)]
     conditions: Option<Vec<PodConditionWire<'a>>>,
     #[serde(borrow, default)]
@@ -273,7 +306,10 @@ impl Record for Pod {
     }
 
     fn heap_bytes(&self) -> usize {
-        own_bytes(self) + self.claims.heap_bytes() + self.job.as_ref().map_or(0, |job| job.heap_bytes())
+        own_bytes(self)
+            + self.claims.heap_bytes()
+            + self.job.as_ref().map_or(0, |job| job.heap_bytes())
+            + self.network.heap_bytes()
     }
 }
 
@@ -305,6 +341,7 @@ impl PodWire<'_> {
         let is_bound = bound.is_some();
         let is_shut_down = self.metadata.is_shut_down();
         let job = JobPod::of(&self.metadata, &status, interner);
+        let network = Network::of(spec.serving(), (&spec.hostname, &spec.subdomain), &status, interner);
         let meta = self.metadata.into_meta(interner)?;
         Ok(Pod {
             has_started: status.containers().any(ContainerStatusWire::has_started),
@@ -324,12 +361,26 @@ impl PodWire<'_> {
             waiting,
             claims: spec.volumes.claims(&meta.key.name, is_shut_down),
             job,
+            network,
             meta,
         })
     }
 }
 
+impl<'a> SpecWire<'a> {
+    /// The containers that may serve: the regular ones, and after them the restartable init containers (sidecars).
+    fn serving(&self) -> impl Iterator<Item = &ContainerWire<'a>> {
+        let init = self.init_containers.iter().flatten();
+        let sidecars = init.filter(|container| container.restart_policy.as_str() == "Always");
+        self.containers.iter().flatten().chain(sidecars)
+    }
+}
+
 impl StatusWire<'_> {
+    fn ready_condition(&self) -> Option<&PodConditionWire<'_>> {
+        self.conditions.iter().flatten().find(|condition| condition.kind.as_str() == "Ready")
+    }
+
     fn containers(&self) -> impl Iterator<Item = &ContainerStatusWire<'_>> {
         self.init_container_statuses.iter().chain(&self.container_statuses).flatten()
     }
@@ -496,6 +547,13 @@ impl Pod {
         !self.is_terminal() && self.meta.is_deleting()
     }
 
+    /// When it last became ready or unready; `None` where that is not known, and of a pod without an address that is not
+    /// ready.
+    pub fn ready_transition(&self) -> Option<Timestamp> {
+        let ready = self.ready_since.filter(|since| *since != Timestamp::UNIX_EPOCH);
+        ready.or_else(|| self.network.unready_since())
+    }
+
     /// The reason for not running, unless it is one that every pod gives while it starts.
     pub fn startup_failure(&self) -> Option<&Waiting> {
         self.waiting.as_deref().filter(|waiting| !is_starting(&waiting.reason))
@@ -597,6 +655,7 @@ mod tests {
             bool,
             Claims,
             Option<Box<JobPod>>,
+            Network,
         );
         assert_eq!(size_of::<Pod>(), size_of::<WithoutTarget>());
     }

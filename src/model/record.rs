@@ -148,8 +148,9 @@ pub(super) fn own_bytes<T: Record>(record: &T) -> usize {
 mod tests {
     use super::*;
     use crate::model::{
-        ClusterRole, ConfigMap, ControllerRevision, DaemonSet, Deployment, Namespace, Node, PersistentVolume,
-        PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController, ServiceAccount,
+        ClusterRole, ConfigMap, ControllerRevision, DaemonSet, Deployment, EndpointSlice, Namespace, Node,
+        PersistentVolume, PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController, Service,
+        ServiceAccount,
     };
 
     /// Half a megabyte of entries of a list or map.
@@ -258,6 +259,19 @@ mod tests {
         check_sizes::<PersistentVolumeClaim>();
         check_sizes::<ControllerRevision>();
         check_sizes::<ClusterRole>();
+        check_sizes::<Service>();
+        check_sizes::<EndpointSlice>();
+        check_size::<Service>(r#""spec":{"selector":{|}}"#, |n| format!(r#""k{n}":"""#));
+        let port = |n: usize| format!(r#"{{"name":"p{n}","port":80,"protocol":"TCP","targetPort":"p{n}"}}"#);
+        check_json::<Service>("ports", &object(r#""spec":{"ports":[|]}"#, &half_a_megabyte(port)));
+        let endpoints = half_a_megabyte(|n| {
+            format!(
+                r#"{{"addresses":["{n}"],"conditions":{{"ready":true}},"hints":{{"forZones":[{{"name":"z{n}"}}]}}}}"#
+            )
+        });
+        check_json::<EndpointSlice>("endpoints", &object(r#""endpoints":[|]"#, &endpoints));
+        let ports = half_a_megabyte(|n| format!(r#"{{"name":"p{n}","containerPort":80,"protocol":"TCP"}}"#));
+        check_json::<Pod>("ports", &object(r#""spec":{"containers":[{"ports":[|]}]}"#, &ports));
         let finalizer = |n: usize| format!(r#""a/{n}""#);
         check_size::<PersistentVolume>("finalizers", finalizer);
         check_size::<PersistentVolumeClaim>("finalizers", finalizer);

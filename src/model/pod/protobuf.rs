@@ -6,8 +6,8 @@ use serde::de::IgnoredAny;
 use super::claims::{SourceWire, VolumeWire};
 use super::target::{AffinityWire, FieldWire, NodeAffinityWire, NodeSelectorWire, TermWire};
 use super::{
-    ContainerStatusWire, InitContainerWire, Moment, PodConditionWire, PodWire, ReasonWire, SpecWire,
-    StateWire, StatusWire, TerminatedWire,
+    AddressWire, ContainerStatusWire, ContainerWire, Moment, PodConditionWire, PodWire, PortWire, ReasonWire,
+    SpecWire, StateWire, StatusWire, TerminatedWire,
 };
 use crate::model::protobuf::{Fields, Malformed};
 use crate::model::wire::{MetaWire, Time};
@@ -33,13 +33,19 @@ impl<'a> SpecWire<'a> {
         for field in Fields(message) {
             match field? {
                 (1, value) => spec.volumes.push(VolumeWire::from_protobuf(value.bytes()?)?),
+                (2, value) => {
+                    let container = ContainerWire::from_protobuf(value.bytes()?)?;
+                    spec.containers.get_or_insert_default().push(container);
+                }
                 (10, value) => spec.node_name = value.text()?,
+                (16, value) => spec.hostname = value.text()?,
+                (17, value) => spec.subdomain = value.text()?,
                 // The affinity of a bound pod is not needed.
                 (18, value) if spec.node_name.as_str().is_empty() => {
                     spec.affinity = Some(AffinityWire::from_protobuf(value.bytes()?)?);
                 }
                 (20, value) => {
-                    let container = InitContainerWire::from_protobuf(value.bytes()?)?;
+                    let container = ContainerWire::from_protobuf(value.bytes()?)?;
                     spec.init_containers.get_or_insert_default().push(container);
                 }
                 _ => {}
@@ -153,17 +159,48 @@ impl<'a> FieldWire<'a> {
     }
 }
 
-impl<'a> InitContainerWire<'a> {
+impl<'a> ContainerWire<'a> {
     fn from_protobuf(message: &'a [u8]) -> Result<Self, Malformed> {
-        let mut container = InitContainerWire::default();
+        let mut container = ContainerWire::default();
         for field in Fields(message) {
             match field? {
                 (1, value) => container.name = value.text()?,
+                (6, value) => {
+                    let port = PortWire::from_protobuf(value.bytes()?)?;
+                    container.ports.get_or_insert_default().push(port);
+                }
                 (24, value) => container.restart_policy = value.text()?,
                 _ => {}
             }
         }
         Ok(container)
+    }
+}
+
+impl<'a> PortWire<'a> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self, Malformed> {
+        let mut port = PortWire::default();
+        for field in Fields(message) {
+            match field? {
+                (1, value) => port.name = value.text()?,
+                (3, value) => port.container_port = Some(value.int32()?),
+                (4, value) => port.protocol = value.text()?,
+                _ => {}
+            }
+        }
+        Ok(port)
+    }
+}
+
+impl<'a> AddressWire<'a> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self, Malformed> {
+        let mut address = AddressWire::default();
+        for field in Fields(message) {
+            if let (1, value) = field? {
+                address.ip = value.text()?;
+            }
+        }
+        Ok(address)
     }
 }
 
@@ -179,6 +216,7 @@ impl<'a> StatusWire<'a> {
                 }
                 (3, value) => status.message = value.text()?,
                 (4, value) => status.reason = value.text()?,
+                (6, value) => status.pod_ip = value.text()?,
                 (7, value) => status.start_time = Moment::Known(value.time()?),
                 (8, value) => {
                     let container = ContainerStatusWire::from_protobuf(value.bytes()?)?;
@@ -187,6 +225,10 @@ impl<'a> StatusWire<'a> {
                 (10, value) => {
                     let container = ContainerStatusWire::from_protobuf(value.bytes()?)?;
                     status.init_container_statuses.get_or_insert_default().push(container);
+                }
+                (12, value) => {
+                    let address = AddressWire::from_protobuf(value.bytes()?)?;
+                    status.pod_ips.get_or_insert_default().push(address);
                 }
                 _ => {}
             }
@@ -335,6 +377,28 @@ mod tests {
         assert_eq!(target(&pod("", &[])), None);
         let bound = pod("n3", &["n1"]);
         assert_eq!((target(&bound).as_deref(), bound.node().is_some()), (Some("n3"), true));
+    }
+
+    #[test]
+    fn addresses_named_ports_and_the_hostname_are_read() {
+        let number = |field: u8, value: u8| vec![field << 3, value];
+        let port = message(&[field(1, b"http"), number(3, 80), field(4, b"TCP")]);
+        let sidecar_port = message(&[field(1, b"http"), number(3, 81), field(4, b"TCP")]);
+        let container = message(&[field(1, b"c"), field(6, &port)]);
+        let sidecar = message(&[field(1, b"s"), field(6, &sidecar_port), field(24, b"Always")]);
+        let spec = message(&[field(20, &sidecar), field(2, &container), field(16, b"h"), field(17, b"web")]);
+        let status = message(&[
+            field(6, b"10.0.0.1"),
+            field(12, &field(1, b"10.0.0.1")),
+            field(12, &field(1, b"fd00::1")),
+        ]);
+        let metadata = message(&[field(1, b"p"), field(5, b"u"), field(6, b"7")]);
+        let pod = message(&[field(1, &metadata), field(2, &spec), field(3, &status)]);
+        let pod = Pod::decode_protobuf(&pod, &mut Interner::default()).unwrap();
+        let addresses: Vec<String> = pod.network.addresses().map(|address| address.to_string()).collect();
+        assert_eq!(addresses, ["10.0.0.1", "fd00::1"]);
+        assert_eq!((pod.network.port("http", "TCP"), pod.network.port("http", "UDP")), (Some(80), None));
+        assert_eq!((pod.network.hostname(), pod.network.subdomain()), (Some("h"), Some("web")));
     }
 
     #[test]
