@@ -1,0 +1,385 @@
+//! The EndpointSlices of a Service: which endpoints it has, how they are packed, and what to write.
+//!
+//! A slice holds endpoints of one address type and of one list of ports. Slices are never rebalanced: few writes count more than
+//! few slices, since every node watches all of them.
+
+mod body;
+mod endpoints;
+mod names;
+mod packing;
+mod topology;
+mod trigger;
+mod wakes;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+pub use names::base as name_base;
+pub use topology::{CpuShares, is_concerned as topology_is_concerned};
+pub use trigger::TriggerTimes;
+pub use wakes::{Affected, NodeChange, affected, node_change, services_of_slice};
+
+use super::EventNote;
+use crate::model::service::{Families, Service};
+use crate::model::{AddressType, EndpointSlice, Node, Pod};
+use endpoints::{Group, lost_nodes, ports_of_none};
+use packing::{PackedSlice, State};
+use topology::Hinted;
+
+/// The reason of the event about slices that could not be written.
+pub const FAILED: &str = "FailedToUpdateEndpointSlices";
+
+/// The input of a plan.
+#[derive(Clone, Debug)]
+pub struct Observed<'a> {
+    /// The Service.
+    pub service: &'a Service,
+    /// The pods that it selects.
+    pub pods: Vec<Arc<Pod>>,
+    /// The nodes of these pods, as far as they are known.
+    pub nodes: BTreeMap<Arc<str>, Arc<Node>>,
+    /// Its slices that this controller manages and that are not being deleted, in the order of their names.
+    pub slices: Vec<Arc<EndpointSlice>>,
+    /// The names in its namespace that begin as those of its slices do.
+    pub taken: BTreeSet<Arc<str>>,
+    /// The shares of the zones in the CPUs, if the Service asks for hints by them, and they are known.
+    pub shares: Option<Arc<CpuShares>>,
+    /// The outcome of the last sync that has succeeded.
+    pub memory: Memory,
+    /// The limits.
+    pub limits: Limits,
+}
+
+/// The limits that the flags set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most endpoints of a slice that is written.
+    pub endpoints_per_slice: usize,
+    /// Whether slices are deleted whose Service has lost its selector, or became a name.
+    pub deletes_left_over: bool,
+}
+
+/// The part of a sync that the next one depends on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Memory {
+    /// When its pods became ready or unready; `None` before the first sync.
+    pub trigger_times: Option<Arc<TriggerTimes>>,
+    /// The address types whose endpoints have hints by the CPUs of zones.
+    pub hinted: BTreeSet<AddressType>,
+    /// The last report of each address type about such hints.
+    pub reports: BTreeMap<AddressType, String>,
+    /// The pods that were left out because their nodes were unknown, in words.
+    pub lost: Vec<String>,
+    /// What there is.
+    pub counts: Counts,
+}
+
+/// Numbers for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Endpoints that the Service should have.
+    pub endpoints: usize,
+    /// Its slices after the writes.
+    pub slices: usize,
+    /// How many slices there would be if each but the last was full.
+    pub ideal: usize,
+    /// Endpoints that slices gain.
+    pub added: usize,
+    /// Endpoints that slices lose.
+    pub removed: usize,
+}
+
+/// The writes, and what to remember of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// The writes for each address type. A refusal ends those of its type only.
+    pub by_type: Vec<Writes>,
+    /// The slices of address types that the Service does not have, to be deleted last.
+    pub left_over: Vec<Arc<EndpointSlice>>,
+    /// Events, to be recorded after the writes.
+    pub events: Vec<EventNote>,
+    /// What to remember once all is written.
+    pub memory: Memory,
+}
+
+/// The writes for one address type, in their order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Writes {
+    /// New slices.
+    pub creates: Vec<Create>,
+    /// Changes of slices.
+    pub updates: Vec<Update>,
+    /// Slices to delete.
+    pub deletes: Vec<Arc<EndpointSlice>>,
+}
+
+/// A new slice.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Create {
+    /// Its name.
+    pub name: String,
+    /// The object.
+    pub body: Value,
+}
+
+/// A change of a slice.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Update {
+    /// The slice as it was observed.
+    pub slice: Arc<EndpointSlice>,
+    /// The merge patch.
+    pub body: Value,
+}
+
+impl Writes {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.creates.len() + self.updates.len() + self.deletes.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Plan {
+    /// How many slices are written.
+    pub fn len(&self) -> usize {
+        self.by_type.iter().map(Writes::len).sum::<usize>() + self.left_over.len()
+    }
+
+    /// Whether nothing is written.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The address types of the endpoints of a Service.
+fn address_types(families: Families) -> impl Iterator<Item = AddressType> {
+    let ipv4 = families.ipv4.then_some(AddressType::Ipv4);
+    ipv4.into_iter().chain(families.ipv6.then_some(AddressType::Ipv6))
+}
+
+/// Plans the slices of a Service.
+pub fn plan(observed: &Observed<'_>) -> Plan {
+    let service = observed.service;
+    if service.pods().is_none() {
+        return without_pods(observed);
+    }
+    let (trigger_times, trigger) =
+        TriggerTimes::after(observed.memory.trigger_times.as_deref(), service.meta.created, &observed.pods);
+    let lost = lost_nodes(observed);
+    let mut plan = Plan::default();
+    if !lost.is_empty() && lost != observed.memory.lost {
+        plan.events.push(EventNote::warning(FAILED, lost_message(service, &lost)));
+    }
+    plan.memory.lost = lost;
+    plan.memory.trigger_times = Some(Arc::new(trigger_times));
+    for address_type in address_types(service.families) {
+        let mut writer = TypePlanner { observed, address_type, annotation: body::annotation(trigger) };
+        let writes = writer.plan(&mut plan);
+        plan.by_type.push(writes);
+    }
+    let has_type = |slice: &&Arc<EndpointSlice>| {
+        address_types(service.families).any(|address_type| address_type == slice.address_type)
+    };
+    plan.left_over = observed.slices.iter().filter(|slice| !has_type(slice)).cloned().collect();
+    plan.memory.counts.slices += plan.left_over.len();
+    plan
+}
+
+/// The plan for a Service whose endpoints others write. Slices from before are of no use, and point to pods that may be anyone's
+/// by now; upstream leaves them (kubernetes#118376, kubernetes#105987).
+fn without_pods(observed: &Observed<'_>) -> Plan {
+    let is_ours =
+        |slice: &&Arc<EndpointSlice>| observed.limits.deletes_left_over && controls(observed.service, slice);
+    Plan { left_over: observed.slices.iter().filter(is_ours).cloned().collect(), ..Plan::default() }
+}
+
+/// Whether a Service owns a slice.
+fn controls(service: &Service, slice: &EndpointSlice) -> bool {
+    use crate::model::Record as _;
+    service.controls(&slice.meta)
+}
+
+/// The message of the event about pods whose nodes are unknown, as upstream words it.
+fn lost_message(service: &Service, lost: &[String]) -> String {
+    let key = &service.meta.key;
+    let reasons = match lost {
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
+    };
+    format!("Error updating Endpoint Slices for Service {key}: {reasons}")
+}
+
+/// The planner of the slices of one address type.
+struct TypePlanner<'a> {
+    observed: &'a Observed<'a>,
+    address_type: AddressType,
+    /// The annotation of each slice that is written.
+    annotation: Value,
+}
+
+impl<'a> TypePlanner<'a> {
+    fn plan(&mut self, plan: &mut Plan) -> Writes {
+        let service = self.observed.service;
+        let labels = body::labels(service);
+        let is_of_type = |slice: &&Arc<EndpointSlice>| slice.address_type == self.address_type;
+        let existing: Vec<&Arc<EndpointSlice>> = self.observed.slices.iter().filter(is_of_type).collect();
+        let (owned, foreign): (Vec<_>, Vec<_>) =
+            existing.iter().copied().partition(|slice| controls(service, slice));
+        let mut groups: Vec<Group<'a>> = endpoints::groups(self.observed, self.address_type);
+        let mut deletes: Vec<&Arc<EndpointSlice>> = foreign;
+        let mut packed = Vec::new();
+        for (at, group) in groups.iter().enumerate() {
+            let of_group = owned.iter().copied().filter(|slice| slice.ports == group.hash);
+            let rules = packing::Rules {
+                most: self.observed.limits.endpoints_per_slice,
+                labels: &labels,
+                compares_hints: !service.is_topology_auto,
+            };
+            let result = packing::pack(at, group, of_group.collect(), &rules);
+            plan.memory.counts.added += result.added;
+            plan.memory.counts.removed += result.removed;
+            let (emptied, kept): (Vec<_>, Vec<_>) =
+                result.slices.into_iter().partition(|slice| slice.state == State::Emptied);
+            deletes.extend(emptied.into_iter().filter_map(|slice| slice.slice));
+            packed.extend(kept);
+        }
+        let is_unwanted = |slice: &&Arc<EndpointSlice>| groups.iter().all(|group| group.hash != slice.ports);
+        deletes.extend(owned.iter().copied().filter(is_unwanted));
+        self.add_placeholder(&mut groups, &mut packed, &mut deletes, &labels);
+        self.count(&groups, packed.len(), plan);
+        self.hint(&mut groups, &mut packed, plan);
+        self.writes(&groups, packed, deletes, &labels)
+    }
+
+    /// Where no slice would be left, one without endpoints and ports shows that the Service was looked at.
+    fn add_placeholder(
+        &self,
+        groups: &mut Vec<Group<'a>>,
+        packed: &mut Vec<PackedSlice<'a>>,
+        deletes: &mut Vec<&'a Arc<EndpointSlice>>,
+        labels: &body::Labels<'_>,
+    ) {
+        if !packed.is_empty() {
+            return;
+        }
+        let is_placeholder = |slice: &&Arc<EndpointSlice>| {
+            controls(self.observed.service, slice)
+                && slice.endpoints.is_empty()
+                && slice.ports == ports_of_none()
+                && body::has_labels(slice, labels)
+        };
+        match deletes.iter().position(is_placeholder) {
+            Some(at) => {
+                let slice = deletes.remove(at);
+                packed.push(PackedSlice::placeholder(Some(slice), groups.len()));
+            }
+            None => packed.push(PackedSlice::placeholder(None, groups.len())),
+        }
+        groups.push(Group::empty());
+    }
+
+    fn count(&self, groups: &[Group<'_>], slices: usize, plan: &mut Plan) {
+        let most = self.observed.limits.endpoints_per_slice.max(1);
+        let ideal: usize = groups.iter().map(|group| group.endpoints.len().div_ceil(most)).sum();
+        let counts = &mut plan.memory.counts;
+        counts.endpoints += groups.iter().map(|group| group.endpoints.len()).sum::<usize>();
+        counts.slices += slices;
+        counts.ideal += ideal.max(1);
+    }
+
+    /// Hints by the CPUs of zones, if the Service asks for them. Hints by the traffic distribution are part of the endpoints
+    /// already.
+    fn hint(&self, groups: &mut [Group<'a>], packed: &mut [PackedSlice<'a>], plan: &mut Plan) {
+        let (before, at) = (&self.observed.memory, self.address_type);
+        let was_hinted = before.hinted.contains(&at);
+        if !self.observed.service.is_topology_auto {
+            if was_hinted {
+                let message = topology::with_type(topology::DISABLED, at);
+                plan.events.push(EventNote::warning(topology::DISABLED_REASON, message));
+            }
+            return;
+        }
+        let outcome = topology::add_hints(self.observed.shares.as_deref(), groups, packed);
+        match outcome {
+            Hinted::Yes => {
+                plan.memory.hinted.insert(at);
+                if !was_hinted {
+                    let message = topology::with_type(topology::ENABLED, at);
+                    plan.events.push(EventNote::normal(topology::ENABLED_REASON, message));
+                }
+            }
+            Hinted::No(reason) => {
+                let message = topology::with_type(&reason, at);
+                if before.reports.get(&at) != Some(&message) {
+                    plan.events.push(EventNote::warning(topology::DISABLED_REASON, message.clone()));
+                }
+                plan.memory.reports.insert(at, message);
+            }
+        }
+    }
+
+    /// The bodies of the writes. Of a slice to delete and one to create, the one is changed into the other: that is one event
+    /// for each node instead of two.
+    fn writes(
+        &self,
+        groups: &[Group<'_>],
+        packed: Vec<PackedSlice<'a>>,
+        mut deletes: Vec<&'a Arc<EndpointSlice>>,
+        labels: &body::Labels<'_>,
+    ) -> Writes {
+        let service = self.observed.service;
+        let mut writes = Writes::default();
+        let mut names = names::Names::new(service, self.address_type, &self.observed.taken);
+        for PackedSlice { slice, group: at, endpoints, state } in packed {
+            let Some(group) = groups.get(at) else { continue };
+            let endpoints: Vec<_> = endpoints.iter().filter_map(|at| group.endpoints.get(*at)).collect();
+            let update = |slice: &Arc<EndpointSlice>, content: body::Content<'_>| Update {
+                slice: slice.clone(),
+                body: body::patch(slice, labels, &self.annotation, &content),
+            };
+            match (slice, state) {
+                (_, State::Unchanged | State::Emptied) => {}
+                (Some(slice), State::Relabeled) => {
+                    writes.updates.push(update(slice, body::Content::default()));
+                }
+                (Some(slice), State::Changed) => {
+                    let content = body::Content { endpoints: Some(&endpoints), ports: None };
+                    writes.updates.push(update(slice, content));
+                }
+                (None, _) => {
+                    let recycled = deletes.iter().position(|slice| controls(service, slice));
+                    if let Some(at) = recycled {
+                        let content =
+                            body::Content { endpoints: Some(&endpoints), ports: Some(&group.ports) };
+                        writes.updates.push(update(deletes.remove(at), content));
+                        continue;
+                    }
+                    // A Service that is being deleted gets no new slices, which the garbage collector may not know of.
+                    if service.meta.is_deleting() {
+                        continue;
+                    }
+                    let name = names.next(group);
+                    let body = body::new_slice(
+                        service,
+                        (&name, self.address_type),
+                        labels,
+                        &self.annotation,
+                        (&endpoints, &group.ports),
+                    );
+                    writes.creates.push(Create { name, body });
+                }
+            }
+        }
+        writes.deletes = deletes.into_iter().cloned().collect();
+        writes
+    }
+}
