@@ -252,12 +252,19 @@ impl<T: Record> Store<T> {
 
     /// The objects of a namespace.
     pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<T>> {
+        self.select(namespace, |_| true)
+    }
+
+    /// Those objects of a namespace that `keep` accepts. It is called under the store's lock: it must be quick and must not use
+    /// the store.
+    pub fn select(&self, namespace: &str, mut keep: impl FnMut(&T) -> bool) -> Vec<Arc<T>> {
         let inner = self.inner.read();
         inner
             .objects
             .range((Bound::Included(first_of(namespace)), Bound::Unbounded))
             .map(|(object, _)| &object.0)
             .take_while(|object| *object.meta().key.namespace == *namespace)
+            .filter(|object| keep(object))
             .cloned()
             .collect()
     }
