@@ -6,6 +6,7 @@
 
 pub mod bounded;
 mod catalogue;
+mod endpoint_slices;
 mod garbage;
 mod jobs;
 #[cfg(target_os = "linux")]
@@ -20,6 +21,7 @@ use prometheus::{Encoder, Gauge, GaugeVec, HistogramVec, IntCounterVec, IntGauge
 
 use catalogue::Catalogue;
 pub use catalogue::{Described, Kind};
+pub use endpoint_slices::EndpointSliceMetrics;
 pub use garbage::GarbageMetrics;
 pub use jobs::JobMetrics;
 pub use workloads::WorkloadMetrics;
@@ -61,6 +63,8 @@ macro_rules! metrics {
             pub garbage: GarbageMetrics,
             /// Jobs.
             pub jobs: JobMetrics,
+            /// EndpointSlices.
+            pub endpoint_slices: EndpointSliceMetrics,
             $($(#[$doc])* pub $field: $type,)*
         }
 
@@ -74,10 +78,12 @@ macro_rules! metrics {
                 let workloads = WorkloadMetrics::new(&catalogue);
                 let garbage = GarbageMetrics::new(&catalogue);
                 let jobs = JobMetrics::new(&catalogue);
+                let endpoint_slices = EndpointSliceMetrics::new(&catalogue);
                 catalogue.build_info();
                 let described = catalogue.described();
                 Arc::new(Metrics {
-                    described, before_render: Mutex::default(), registry, workloads, garbage, jobs, $($field),*
+                    described, before_render: Mutex::default(), registry, workloads, garbage, jobs, endpoint_slices,
+                    $($field),*
                 })
             }
         }

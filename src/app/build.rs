@@ -66,6 +66,9 @@ impl Controllers {
             field_manager: config.field_manager.clone(),
             failed_pod_backoff: config.failed_pod_backoff,
             namespace_deletion_delay: config.namespace_deletion_delay,
+            max_endpoints_per_slice: config.max_endpoints_per_slice,
+            endpoint_updates_batch_period: config.endpoint_updates_batch_period,
+            deletes_leftover_endpoint_slices: config.deletes_leftover_endpoint_slices,
             terminated_pod_threshold: config.terminated_pod_threshold,
             time_zones: match parts.clock {
                 Clock::System => jiff::tz::db().clone(),

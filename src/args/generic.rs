@@ -146,7 +146,7 @@ pub struct ScopeArgs {
     pub on_conflict: String,
     /// Run beside an API server that has no controller manager, such as envtest's: all controllers that
     /// --controllers does not name with a '-', and unless set otherwise --leader-elect=false, --kube-api-qps=-1,
-    /// --on-conflict=ignore and --secure-port=0.
+    /// --on-conflict=ignore, --secure-port=0 and --delete-leftover-endpoint-slices.
     #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(),
           env = "WINDLASS_TEST_BED")]
@@ -171,6 +171,32 @@ pub struct ScopeArgs {
         env = "WINDLASS_TERMINATED_POD_GC_THRESHOLD"
     )]
     pub terminated_pod_gc_threshold: i32,
+    /// The most endpoints that are added to an EndpointSlice, from 1 to 1000.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100,
+        allow_negative_numbers = true,
+        help_heading = "Service controller flags",
+        env = "WINDLASS_MAX_ENDPOINTS_PER_SLICE"
+    )]
+    pub max_endpoints_per_slice: i32,
+    /// Time by which changes of pods are gathered before the EndpointSlices of their Services are written, such as 500ms. Without
+    /// it, Windlass writes at once, and while pods keep changing at most ten times a second.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "0s",
+        help_heading = "Service controller flags",
+        env = "WINDLASS_ENDPOINTSLICE_UPDATES_BATCH_PERIOD"
+    )]
+    pub endpointslice_updates_batch_period: String,
+    /// Delete the EndpointSlices of a Service that has lost its selector or became an ExternalName.
+    /// kube-controller-manager leaves them.
+    #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
+          require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(),
+          help_heading = "Service controller flags", env = "WINDLASS_DELETE_LEFTOVER_ENDPOINT_SLICES")]
+    pub delete_leftover_endpoint_slices: bool,
     /// Resources that the garbage collector looks after, as 'kubectl api-resources -o name' prints them, such as
     /// 'pods,deployments.apps'. Objects of others are never collected, and their deletion with --cascade=foreground or
     /// --cascade=orphan does not end. Default: all.

@@ -43,6 +43,12 @@ pub struct ControllerConfig {
     pub failed_pod_backoff: bool,
     /// How long after its deletion a namespace stays at least.
     pub namespace_deletion_delay: Duration,
+    /// The most endpoints of an EndpointSlice.
+    pub max_endpoints_per_slice: usize,
+    /// How long changes of pods are gathered before the EndpointSlices of their Services are written.
+    pub endpoint_updates_batch_period: Duration,
+    /// Whether the EndpointSlices of a Service that has lost its selector, or became a name, are deleted.
+    pub deletes_leftover_endpoint_slices: bool,
     /// How many ended pods the pod garbage collector leaves; 0 or less: any number.
     pub terminated_pod_threshold: i64,
     /// The zone of a schedule that names none. The program sets it by `TZ`.
@@ -73,6 +79,9 @@ impl Default for ControllerConfig {
             relists_after_breaks: false,
             failed_pod_backoff: true,
             namespace_deletion_delay: Duration::from_secs(5),
+            max_endpoints_per_slice: 100,
+            endpoint_updates_batch_period: Duration::ZERO,
+            deletes_leftover_endpoint_slices: false,
             terminated_pod_threshold: 12_500,
             local_time_zone: TimeZone::UTC,
             garbage_resources: ResourceFilter::default(),
@@ -177,6 +186,9 @@ pub(super) fn controllers(
         failed_pod_backoff,
         namespace_deletion_delay,
         terminated_pod_gc_threshold,
+        max_endpoints_per_slice,
+        endpointslice_updates_batch_period,
+        delete_leftover_endpoint_slices,
         gc_resources,
         gc_ignored_resources,
         field_manager,
@@ -224,6 +236,12 @@ pub(super) fn controllers(
         relists_after_breaks: false,
         failed_pod_backoff,
         namespace_deletion_delay: duration("namespace-deletion-delay", &namespace_deletion_delay)?,
+        max_endpoints_per_slice: max_endpoints(max_endpoints_per_slice)?,
+        endpoint_updates_batch_period: duration(
+            "endpointslice-updates-batch-period",
+            &endpointslice_updates_batch_period,
+        )?,
+        deletes_leftover_endpoint_slices: delete_leftover_endpoint_slices,
         terminated_pod_threshold: i64::from(terminated_pod_gc_threshold),
         local_time_zone: TimeZone::UTC,
         garbage_resources: ResourceFilter {
@@ -261,12 +279,25 @@ fn resources(flag: &'static str, names: Vec<String>) -> Result<Vec<String>, Conf
     }
 }
 
+/// kube-controller-manager's bounds; an API server refuses a larger slice.
+fn max_endpoints(given: i32) -> Result<usize, ConfigError> {
+    let allowed = usize::try_from(given).ok().filter(|count| (1..=1000).contains(count));
+    allowed.ok_or_else(|| error("max-endpoints-per-slice", "a number from 1 to 1000", given))
+}
+
+/// How many keys a controller may sync at the same time.
+fn most_workers(controller: &ControllerEntry) -> usize {
+    // kube-controller-manager has a bound for these alone.
+    if controller.flag == "concurrent-service-endpoint-syncs" { 50 } else { MOST_WORKERS }
+}
+
 fn workers(given: &ControllerArgs) -> Result<Workers, ConfigError> {
     let mut workers = Workers::default();
     for controller in CONTROLLERS {
         let count = given.workers_of(controller);
-        if !(1..=MOST_WORKERS).contains(&count) {
-            return Err(error(controller.flag, "a number from 1 to 1000", count));
+        let most = most_workers(controller);
+        if !(1..=most).contains(&count) {
+            return Err(error(controller.flag, format!("a number from 1 to {most}"), count));
         }
         if count != controller.workers {
             workers.0.insert(controller.name, count);

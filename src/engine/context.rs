@@ -86,6 +86,12 @@ pub struct Settings {
     pub failed_pod_backoff: bool,
     /// How long after its deletion a namespace stays at least.
     pub namespace_deletion_delay: Duration,
+    /// The most endpoints of an EndpointSlice.
+    pub max_endpoints_per_slice: usize,
+    /// How long changes of pods are gathered before the EndpointSlices of their Services are written.
+    pub endpoint_updates_batch_period: Duration,
+    /// Whether the EndpointSlices of a Service without pods are deleted.
+    pub deletes_leftover_endpoint_slices: bool,
     /// How many ended pods may be left; 0 or less: any number.
     pub terminated_pod_threshold: i64,
     /// The time zones.
