@@ -99,6 +99,10 @@ request.operation == 'DELETE' && request.resource.group == 'batch' && request.re
 {{- if has "pod-garbage-collector-controller" $running -}}
 request.operation == 'DELETE' && request.resource.group == '' && request.resource.resource == 'pods' ||
 {{ end -}}
+{{- if has "endpointslice-controller" $running -}}
+request.operation in ['UPDATE', 'DELETE'] && request.resource.group == 'discovery.k8s.io'
+&& request.resource.resource == 'endpointslices' ||
+{{ end -}}
 request.operation == 'UPDATE' && (request.?subResource.orValue('') == ''
 ? (request.resource.group == '' && request.resource.resource in ['{{ join "', '" $core }}']
 || request.resource.group == 'apps' && request.resource.resource in ['replicasets', 'controllerrevisions', 'deployments']
