@@ -21,7 +21,7 @@ pub struct Network {
     more: Option<Box<More>>,
 }
 
-/// What few pods have.
+/// The fields that few pods have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct More {
     addresses: Box<[IpAddr]>,

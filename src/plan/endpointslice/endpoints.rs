@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::Observed;
+use super::observed::Observed;
 use crate::model::endpointslice::{
     EndpointView, Fingerprint, PortView, TargetView, hash_of_hints, hash_of_ports,
 };

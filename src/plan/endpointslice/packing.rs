@@ -26,7 +26,7 @@ pub(super) struct PackedSlice<'a> {
     pub group: usize,
     /// The indexes of its endpoints in that group.
     pub endpoints: Vec<usize>,
-    /// What is to be done.
+    /// The change that it needs.
     pub state: State,
 }
 
