@@ -161,6 +161,10 @@ pub(crate) mod tests {
             ("--concurrent-namespace-syncs", "0"),
             ("--namespace-deletion-delay", "-1s"),
             ("--namespace-deletion-delay", "5"),
+            ("--concurrent-service-endpoint-syncs", "51"),
+            ("--max-endpoints-per-slice", "0"),
+            ("--max-endpoints-per-slice", "1001"),
+            ("--endpointslice-updates-batch-period", "-1s"),
             ("--namespace", "Shop"),
             ("--namespace", "a,b"),
             ("--selector", "a in"),
@@ -265,6 +269,9 @@ pub(crate) mod tests {
         let asked_for = running(&["--test-bed", "--leader-elect", "--secure-port=10257"]);
         assert_eq!(asked_for, (Enabled::all(), true, true));
         assert_eq!(running(&[]).0, Enabled::default());
+        let deletes = |flags: &[&str]| config(flags).unwrap().controllers.deletes_leftover_endpoint_slices;
+        assert!(deletes(&["--test-bed"]) && !deletes(&[]));
+        assert!(!deletes(&["--test-bed", "--delete-leftover-endpoint-slices=false"]));
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     name: "endpointslice-controller",
     aliases: &[],
     kind: Service::RESOURCE,
-    objects: "Services whose EndpointSlices are written",
+    objects: "Services",
     flag: "concurrent-service-endpoint-syncs",
     workers: 5,
     queue: "endpoint_slice",
