@@ -5,6 +5,7 @@ mod cron_jobs;
 mod daemon_sets;
 mod discovery;
 mod election;
+mod endpoint_slices;
 mod explain;
 mod faults;
 mod garbage;
