@@ -496,4 +496,34 @@ rows! {
         "By UID; pods that a Job has yet to count stay; at most 500 in a pass, which a change starts",
         "A new pod of a StatefulSet under the name of the old one lives"
     }
+    SLICE_LEFT_OVER {
+        "A Service that loses its selector, or becomes an ExternalName, keeps its EndpointSlices (kubernetes#118376)",
+        "The same; with `--delete-leftover-endpoint-slices`, which `--test-bed` sets, they are deleted",
+        "They point to pods of the past"
+    }
+    SLICE_NAMES {
+        "The API server draws the suffix of an EndpointSlice's name, and a cache that lags or a lost reply leaves duplicates (kubernetes#92928)",
+        "The name follows from the Service, the address type and the ports. `generateName` is set beside the name",
+        "A creation that is repeated meets the slice of the first attempt"
+    }
+    SLICE_LOST_NODE {
+        "A pod whose node does not exist fails the sync of its Service, with an event at each retry (kubernetes#107927)",
+        "It is left out with one event, and has its endpoint once the node exists",
+        "One pod holds up no other"
+    }
+    SLICE_LABELS {
+        "A label of its own that an EndpointSlice loses stays lost",
+        "It is set again",
+        "A slice without the label of headless Services is taken for one of another kind"
+    }
+    SLICE_WAKES {
+        "A pod that fails without having been ready keeps its endpoint until its Service is synced for another reason, and each write to a pod that is being deleted syncs its Services",
+        "The end of a pod ends its endpoint; a write to a pod that is being deleted means nothing",
+        "Endpoints follow the pods, and syncs are few"
+    }
+    SLICE_GATHERED {
+        "Without `--endpointslice-updates-batch-period` each change of a pod may write its EndpointSlices",
+        "The first change is written at once, and while pods keep changing the slices are written at most ten times a second",
+        "Each write of a slice goes to every node"
+    }
 }

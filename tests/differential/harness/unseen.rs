@@ -197,4 +197,19 @@ pub static UNSEEN: &[(&Row, &str)] = &[
         "tests/cluster/ttl_after_finished.rs::a_raised_or_removed_ttl_wins_and_one_that_is_set_later_counts",
     ),
     (&POD_GC, "src/plan/pod_gc.rs::pods_that_a_job_has_yet_to_count_stay_and_count"),
+    (
+        &SLICE_LEFT_OVER,
+        "tests/cluster/endpoint_slices.rs::a_service_that_loses_its_selector_keeps_its_slices_unless_that_is_set",
+    ),
+    (&SLICE_NAMES, "src/plan/endpointslice/tests.rs::a_creation_is_repeated_under_the_same_name"),
+    (
+        &SLICE_LOST_NODE,
+        "src/plan/endpointslice/tests.rs::a_pod_on_an_unknown_node_is_left_out_and_the_rest_is_written",
+    ),
+    (&SLICE_LABELS, "src/plan/endpointslice/tests.rs::labels_that_others_change_are_set_again"),
+    (&SLICE_WAKES, "src/plan/endpointslice/tests.rs::services_are_woken_by_what_their_endpoints_depend_on"),
+    (
+        &SLICE_GATHERED,
+        "tests/cluster/endpoint_slices.rs::a_large_scale_up_writes_a_slice_at_most_ten_times_a_second",
+    ),
 ];
