@@ -194,7 +194,7 @@ async fn a_lost_reply_is_no_second_slice() {
     let writes = AtomicUsize::new(0);
     let cluster = Cluster::answering(move |request| {
         let is_write = ["create", "patch"].iter().any(|verb| is_request(request, verb, "EndpointSlice"));
-        let is_lost = is_write && writes.fetch_add(1, Ordering::Relaxed) % 2 == 0;
+        let is_lost = is_write && writes.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
         if is_lost { FaultDecision::LoseReply } else { FaultDecision::Proceed }
     })
     .await;

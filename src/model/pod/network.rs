@@ -100,6 +100,11 @@ impl Network {
         self.first.is_some()
     }
 
+    /// Its named ports. Pods of one template share them, unless they are many.
+    pub fn named_ports(&self) -> Option<&Arc<StringMap>> {
+        self.ports.as_ref()
+    }
+
     /// The number of a container's port with this name and protocol.
     pub fn port(&self, name: &str, protocol: &str) -> Option<i32> {
         self.ports.as_ref()?.get(&port_key(protocol, name))?.parse().ok()

@@ -9,7 +9,7 @@ use crate::model::endpointslice::{
     EndpointView, Fingerprint, PortView, TargetView, hash_of_hints, hash_of_ports,
 };
 use crate::model::service::{ServicePort, TargetPort, TrafficDistribution};
-use crate::model::{AddressType, Node, Pod, Service};
+use crate::model::{AddressType, Node, Pod, Service, StringMap};
 
 /// Endpoints with the same ports.
 pub(super) struct Group<'a> {
@@ -102,10 +102,16 @@ pub(super) fn lost_nodes(observed: &Observed<'_>) -> Vec<String> {
 pub(super) fn groups<'a>(observed: &'a Observed<'a>, address_type: AddressType) -> Vec<Group<'a>> {
     let service = observed.service;
     let mut groups: BTreeMap<u64, Group<'a>> = BTreeMap::new();
+    // The ports of a pod depend on its named ports alone, which most pods of a Service share.
+    let mut hashes: BTreeMap<Option<*const StringMap>, u64> = BTreeMap::new();
     for pod in observed.pods.iter().filter(|pod| counts(pod)) {
-        let ports = ports(service, pod);
-        let hash = hash_of_ports(ports.clone());
-        let group = groups.entry(hash).or_insert_with(|| Group { ports, hash, endpoints: Vec::new() });
+        let hash = *hashes.entry(pod.network.named_ports().map(Arc::as_ptr)).or_insert_with(|| {
+            let ports = ports(service, pod);
+            let hash = hash_of_ports(ports.clone());
+            groups.entry(hash).or_insert_with(|| Group { ports, hash, endpoints: Vec::new() });
+            hash
+        });
+        let Some(group) = groups.get_mut(&hash) else { continue };
         let node = observed.nodes.get(node_of(pod));
         if node.is_some() || service.publishes_not_ready {
             group.endpoints.extend(endpoint(service, pod, node.map(|node| &**node), address_type));

@@ -45,7 +45,7 @@ pub struct Plan {
     pub left_over: Vec<Arc<EndpointSlice>>,
     /// Events, to be recorded after the writes.
     pub events: Vec<EventNote>,
-    /// What to remember once all is written.
+    /// The memory for the next sync, to be kept once all is written.
     pub memory: Memory,
 }
 

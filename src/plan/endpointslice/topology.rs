@@ -142,8 +142,7 @@ fn moves<'a>(allocations: &Allocations<'a>, there: &Numbers<'a>) -> (Numbers<'a>
         }
     }
     let (mut giving, mut receiving) = (Numbers::new(), Numbers::new());
-    loop {
-        let (Some((from, gives)), Some((to, gets))) = (most(&above), most(&below)) else { break };
+    while let (Some((from, gives)), Some((to, gets))) = (most(&above), most(&below)) {
         if (gives < 1.0 && gets < 1.0) || gives < 0.5 || gets < 0.5 {
             break;
         }
