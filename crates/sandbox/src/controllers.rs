@@ -43,6 +43,8 @@ impl Running {
             "namespace-controller" => !namespace_controller,
             // It needs the one of ReplicationControllers beside it.
             "rollingupdate-controller" => !workloads,
+            // A controller manager beside the sandbox has its own, and would write slices of other names.
+            "endpointslice-controller" => !workloads,
             _ => entry.is_on_by_default && !workloads,
         };
         let left_out = CONTROLLERS.iter().filter(is_left_out);
@@ -64,6 +66,7 @@ pub fn start(
         enabled: running.enabled(),
         // No other API server has to learn of the deletion.
         namespace_deletion_delay: Duration::ZERO,
+        deletes_leftover_endpoint_slices: true,
         ..ControllerConfig::default()
     };
     let parts = Parts {
