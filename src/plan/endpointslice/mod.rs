@@ -132,7 +132,6 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         address_types(service.families).any(|address_type| address_type == slice.address_type)
     };
     plan.left_over = observed.slices.iter().filter(|slice| !has_type(slice)).cloned().collect();
-    plan.memory.counts.slices += plan.left_over.len();
     plan
 }
 
