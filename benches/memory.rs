@@ -25,7 +25,7 @@ use windlass::runtime::rate_limiter::RateLimiter;
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 
 /// The most that a cached pod may cost, in bytes of heap, indexes included.
-const TARGET: usize = 600;
+const TARGET: usize = 500;
 /// The same for a StatefulSet without its templates, which are kept compressed.
 const STATEFUL_SET_TARGET: usize = 1_300;
 /// The same for a claim.
