@@ -211,6 +211,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     }
     let runs = timetable.and_then(|timetable| {
         let runs = timetable.due(earliest(observed, &timetable), deadline(cron_job), *now)?;
+        let runs = since_the_change(observed, &timetable, runs);
         Ok((timetable, runs))
     });
     match runs {
@@ -272,15 +273,8 @@ fn last_run(observed: &Observed<'_>) -> Option<Timestamp> {
     proofs.chain(last_run.filter(|time| time <= now)).max()
 }
 
-/// Runs later than this are considered. A new schedule begins when it is written: at noon, 5 o'clock is not a time that was missed
-/// because it was 3 o'clock before (upstream: `updateCronJob`). A process that starts later cannot know that.
+/// Runs later than this are considered.
 fn earliest(observed: &Observed<'_>, timetable: &Timetable) -> Timestamp {
-    let unchanged = earliest_of_one_schedule(observed, timetable);
-    let since = observed.rescheduled.filter(|since| *since <= observed.now);
-    since.map_or(unchanged, |since| unchanged.max(timetable.due_before(since)))
-}
-
-fn earliest_of_one_schedule(observed: &Observed<'_>, timetable: &Timetable) -> Timestamp {
     let Observed { cron_job, last_run: remembered, now, .. } = observed;
     let shown = cron_job.status.last_schedule;
     let is_credible = |last: &Timestamp| !is_in_future(*last, timetable, *now);
@@ -296,6 +290,21 @@ fn earliest_of_one_schedule(observed: &Observed<'_>, timetable: &Timetable) -> T
             let recent = due.saturating_sub(SignedDuration::from_secs(60)).unwrap_or(*now);
             proven.map_or(recent, |proven| proven.max(recent))
         }),
+    }
+}
+
+/// A new schedule begins when it is written: at noon, 5 o'clock was not missed because it was 3 o'clock before (upstream:
+/// `updateCronJob`). A process that starts later cannot know that.
+fn since_the_change(observed: &Observed<'_>, timetable: &Timetable, due: Due) -> Due {
+    let Observed { rescheduled, now, .. } = observed;
+    // A clock that was wrong holds nothing up.
+    let Some(since) = rescheduled.filter(|since| since <= now).map(|since| timetable.due_before(since))
+    else {
+        return due;
+    };
+    match due.time.or(due.too_late).filter(|latest| *latest <= since) {
+        Some(_) => Due { time: None, too_late: None, missed: 0, next: due.next },
+        None => due,
     }
 }
 
