@@ -266,10 +266,12 @@ pub fn reference(job: &Job) -> ActiveJob {
     ActiveJob { name: meta.key.name.clone(), uid: meta.uid.clone(), resource_version: meta.resource_version }
 }
 
-/// The last run that Jobs and this process prove.
+/// The last run that Jobs and this process prove. A Job that is a little ahead is that of a leader whose clock is ahead: an earlier
+/// time must not replace it.
 fn last_run(observed: &Observed<'_>) -> Option<Timestamp> {
     let Observed { cron_job, jobs, last_run, now, .. } = observed;
-    let proofs = jobs.iter().filter_map(|job| history::proven(cron_job, job, *now));
+    let latest = now.saturating_add(SKEW).unwrap_or(*now);
+    let proofs = jobs.iter().filter_map(|job| history::proven(cron_job, job, latest));
     proofs.chain(last_run.filter(|time| time <= now)).max()
 }
 

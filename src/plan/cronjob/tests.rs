@@ -212,6 +212,14 @@ fn a_run_that_the_status_does_not_list_blocks_forbid_and_is_listed_again() {
 }
 
 #[test]
+fn a_run_of_a_clock_that_is_a_little_ahead_is_not_replaced_by_an_earlier_time() {
+    let ahead = case(json!({"concurrencyPolicy": "Replace"})).last(-5).job(10, None);
+    let plan = ahead.plan(9);
+    assert_eq!((starts(&plan), deleted(&plan)), (None, vec![]));
+    assert_eq!(plan.status.last_schedule, Some(at(10)), "as its leader would have written");
+}
+
+#[test]
 fn a_new_schedule_begins_when_it_is_written() {
     let rescheduled = |minute| Case { rescheduled: Some(at(minute)), ..case(json!({})).last(0) };
     assert_eq!(starts(&case(json!({})).last(0).plan(7)), Some(5), "missed");
