@@ -80,12 +80,15 @@ impl Judge {
             None => Some(commit.at.saturating_sub(self.absent.get(node).copied().unwrap_or_default())),
             Some(_) => None,
         };
-        if absent.is_some_and(|absent| absent >= QUARANTINE) || absent.is_none() && changed && self.has_faults
-        {
+        if absent.is_some_and(|absent| absent >= QUARANTINE) {
             return Some(Cause::Orphaned);
         }
+        // Such a pod fails without a condition, even if its node may have been gone, too.
         if is_deleting(pod) && (found.is_some_and(is_out_of_service) || changed) {
             return Some(Cause::OutOfService);
+        }
+        if absent.is_none() && changed && self.has_faults {
+            return Some(Cause::Orphaned);
         }
         self.terminated(commit, pod)
     }
