@@ -248,7 +248,8 @@ impl Actors {
         all.into_iter().nth(nth as usize % count)
     }
 
-    fn unfinished(&self) -> Vec<Value> {
+    /// The Jobs that have not ended.
+    pub fn unfinished(&self) -> Vec<Value> {
         let mut jobs = self.cluster.sandbox.objects("Job");
         jobs.retain(|job| !is_finished(job));
         jobs
