@@ -26,6 +26,12 @@ pub const THRESHOLD: usize = 2;
 /// How long an act waits for a Job to expire.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(120);
 
+/// In how many seconds a Job expires whose TTL is then raised.
+const SOON: i64 = 8;
+
+/// How long the watches of Jobs lag as a TTL is raised.
+const LAG: Duration = Duration::from_secs(3);
+
 /// Users, nodes, and the supervisor of the daemon.
 pub struct Actors {
     cluster: Arc<Cluster>,
@@ -293,17 +299,25 @@ impl Actors {
     }
 
     async fn raise_ttl(&mut self, nth: u32) {
+        let now = self.cluster.clock.now();
         let mut jobs = self.cluster.sandbox.objects("Job");
-        jobs.retain(|job| expires(job).is_some());
+        jobs.retain(|job| is_finished(job) && expires(job).is_none_or(|expires| expires > now));
         if jobs.is_empty() {
             return;
         }
-        let job = jobs.swap_remove(nth as usize % jobs.len());
+        let mut job = jobs.swap_remove(nth as usize % jobs.len());
+        if expires(&job).is_none() {
+            let age = finished(&job).map_or(0, |finished| now.duration_since(finished).as_secs());
+            self.set_ttl(&job, age + SOON).await;
+            let Some(changed) = self.cluster.sandbox.object("Job", NAMESPACE, name(&job)) else { return };
+            job = Value::clone(&changed);
+        }
         let wait = expires(&job).map(|expires| expires.duration_since(self.cluster.clock.now()));
         let Some(wait) = wait.filter(|wait| *wait < PATIENCE) else { return };
         let wait = wait.saturating_sub(SignedDuration::from_millis(1));
         self.daemons.wait(Duration::try_from(wait).unwrap_or_default()).await;
-        self.cluster.break_watches(false);
+        let at = self.cluster.elapsed();
+        self.cluster.with_judge(|judge| judge.job_watches_lag(at, LAG));
         self.set_ttl(&job, 5000).await;
     }
 

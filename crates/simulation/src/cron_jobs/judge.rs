@@ -74,6 +74,8 @@ pub struct Judge {
     has_faults: bool,
     /// From when and until when the caches of a daemon may lag, as its watches are broken or it has just started.
     blind: (Duration, Duration),
+    /// Until when the watches of Jobs show nothing.
+    lags_until: Duration,
     /// When a user or a fault last interfered.
     pub disturbed: Duration,
     /// How far the clocks of daemons are behind and ahead at most.
@@ -179,6 +181,12 @@ impl Judge {
     /// Whether a daemon runs.
     pub fn has_daemon(&self) -> bool {
         !self.running.is_empty()
+    }
+
+    /// From now on the watches of Jobs show nothing for this time.
+    pub fn job_watches_lag(&mut self, at: Duration, time: Duration) {
+        self.lags_until = at + time;
+        network::Judge::is_blind(self, at + BLIND);
     }
 
     /// The clocks of all daemons are right again.
@@ -418,8 +426,13 @@ impl network::Judge for Judge {
         self.blind = (if since < self.blind.1 { self.blind.0 } else { since }, until);
     }
 
+    fn lags_for(&self, at: Duration, call: &Call) -> Duration {
+        if call.resource == "jobs" { self.lags_until.saturating_sub(at) } else { Duration::ZERO }
+    }
+
     fn faults_end(&mut self) {
         self.has_faults = false;
+        self.lags_until = Duration::ZERO;
     }
 }
 

@@ -56,7 +56,7 @@ pub enum Act {
     Label(u32),
     /// A user sets the TTL of a Job that exists.
     JobTtl(u32, i64),
-    /// A user raises the TTL of a finished Job as it expires, while watches are broken.
+    /// A user raises the TTL of a finished Job as it expires, while watches lag.
     RaiseTtl(u32),
     /// A Job ends: it succeeds, or fails.
     Finish(u32, bool),
