@@ -129,15 +129,7 @@ pub struct Scenario {
 impl game::Scenario for Scenario {
     fn draw(seed: u64) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0xc105_0b5c_ed01_e000);
-        let likely = rng.u8(..3);
-        let mut part = |most: u8| if rng.u8(..3) < likely { rng.u8(1..most) } else { 0 };
-        let faults = Faults {
-            lost_requests: part(12),
-            lost_replies: part(12),
-            late_requests: part(8),
-            late_replies: part(8),
-            refusals: part(12),
-        };
+        let faults = Faults::of_a_scenario(&mut rng, 12);
         let change = rng.choice(CHANGES).unwrap_or(CHANGES[0]);
         let (schedule, zone) = (any_schedule(&mut rng), any_zone(&mut rng));
         let begins = change - rng.i64(1..60 * 60);

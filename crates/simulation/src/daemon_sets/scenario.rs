@@ -112,15 +112,7 @@ pub struct Scenario {
 impl game::Scenario for Scenario {
     fn draw(seed: u64) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x0da3_0105_e75e_ed00);
-        let likely = rng.u8(..3);
-        let mut part = |most: u8| if rng.u8(..3) < likely { rng.u8(1..most) } else { 0 };
-        let faults = Faults {
-            lost_requests: part(12),
-            lost_replies: part(12),
-            late_requests: part(8),
-            late_replies: part(8),
-            refusals: part(12),
-        };
+        let faults = Faults::of_a_scenario(&mut rng, 12);
         let mut scenario = Scenario {
             seed,
             bug: "",

@@ -153,15 +153,7 @@ pub struct Scenario {
 impl game::Scenario for Scenario {
     fn draw(seed: u64) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x0011_1a9d_a7e5_ed00);
-        let likely = rng.u8(..3);
-        let mut part = |most: u8| if rng.u8(..3) < likely { rng.u8(1..most) } else { 0 };
-        let faults = Faults {
-            lost_requests: part(10),
-            lost_replies: part(10),
-            late_requests: part(8),
-            late_replies: part(8),
-            refusals: part(10),
-        };
+        let faults = Faults::of_a_scenario(&mut rng, 10);
         let readiness = Duration::from_millis(rng.u64(100..3000));
         let shutdown = Duration::from_millis(rng.u64(50..4000));
         // Some seeds interrupt updates, and others let them finish; some disturb nothing but the daemon.

@@ -24,6 +24,19 @@ pub struct Faults {
 }
 
 impl Faults {
+    /// The faults of a scenario: no kind, some, or most of them, each of less than so many percent; 8 of late messages.
+    pub fn of_a_scenario(rng: &mut fastrand::Rng, most: u8) -> Self {
+        let likely = rng.u8(..3);
+        let mut part = |most: u8| if rng.u8(..3) < likely { rng.u8(1..most) } else { 0 };
+        Faults {
+            lost_requests: part(most),
+            lost_replies: part(most),
+            late_requests: part(8),
+            late_replies: part(8),
+            refusals: part(most),
+        }
+    }
+
     /// How much older the state of a decision may be than the state at which its write is committed. Where no request
     /// is late, a daemon sees each change at the instant at which it happens.
     pub fn staleness(self) -> Duration {
