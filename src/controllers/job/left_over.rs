@@ -18,6 +18,7 @@ use crate::engine::context::Context;
 use crate::engine::entry::{ControllerEntry, Worker};
 use crate::engine::error::SyncError;
 use crate::model::{Job, ObjectKey, Pod, Record, Resource, Uid};
+use crate::plan::EventNote;
 use crate::plan::job::untrack::{came_too_late, is_left_over, may_be_left_over};
 use crate::runtime::request::PatchType;
 use crate::runtime::store::Store;
@@ -109,6 +110,8 @@ impl LeftOver {
             let deleted = self.context.delete_while(&**job, &*pod, exactly, || true).await;
             deleted.map_err(|error| SyncError::api(format!("deleting pod {key}"), error))?;
             self.context.metrics.workloads.pods_deleted.inc();
+            let note = EventNote::normal("SuccessfulDelete", format!("Deleted pod: {}", key.name));
+            self.context.record_event(ENTRY.component, &**job, note);
             tracing::info!(pod = %key, "deleted a pod that was created while its Job finished");
             return Ok(Next::Settled);
         }

@@ -118,5 +118,6 @@ async fn a_pod_whose_creation_arrives_after_its_job_has_finished_is_deleted() {
     })
     .await;
     assert_eq!(number(&cluster, "succeeded"), 1);
+    assert!(events(&cluster).contains(&"SuccessfulDelete".to_owned()), "{:?}", events(&cluster));
     daemon.stop().await;
 }
