@@ -103,6 +103,16 @@ pub enum PlanReason {
         #[serde(skip_serializing_if = "Option::is_none")]
         last_failure: Option<String>,
     },
+    /// Missing pods wait for one that is created to try.
+    Trying {
+        /// How many pods are missing.
+        missing: usize,
+        /// How many pods have failed before a container of them started.
+        refused: usize,
+        /// The last failure, as the kubelet reports it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        last_failure: Option<String>,
+    },
     /// Pods are being deleted, and the Job waits for them.
     Terminating {
         /// Which, with their nodes.
@@ -180,11 +190,18 @@ pub(super) fn explain(
         let of = managed.delete.iter().filter(|deletion| deletion.cause == why);
         reasons.push(PlanReason::Deleting { why, pods: named(of.map(|deletion| &deletion.pod)) });
     }
-    if let Some((missing, until)) = managed.backing_off {
+    let last_failure = || {
         let last = pods.failed().max_by_key(|owned| owned.finished);
-        let last_failure = last.and_then(|owned| reported(&owned.pod));
+        last.and_then(|owned| reported(&owned.pod))
+    };
+    if let Some((missing, until)) = managed.backing_off {
+        let last_failure = last_failure();
         let failures = if job.backoff_limit_per_index.is_some() { 0 } else { backoff.failures };
         reasons.push(PlanReason::BackingOff { missing, failures, until, last_failure });
+    }
+    if let Some((missing, refused)) = managed.trying {
+        let (refused, last_failure) = (refused.count, last_failure());
+        reasons.push(PlanReason::Trying { missing, refused, last_failure });
     }
     if pods.terminating().next().is_some() && (fate.is_some() || managed.behind_terminating > 0) {
         let with_node = |pod: &Pod| match pod.node() {
@@ -254,7 +271,8 @@ impl PlanReason {
                 shorten(message, longest);
             }
             PlanReason::Finished { reason, .. } => shorten(reason, longest),
-            PlanReason::BackingOff { last_failure: Some(text), .. } => shorten(text, longest),
+            PlanReason::BackingOff { last_failure: Some(text), .. }
+            | PlanReason::Trying { last_failure: Some(text), .. } => shorten(text, longest),
             PlanReason::Waiting { pods, more: _ } => pods.iter_mut().for_each(|pod| shorten(pod, longest)),
             _ => {}
         }
@@ -271,7 +289,9 @@ impl PlanReason {
             PlanReason::Creating { pods }
             | PlanReason::Deleting { pods, why: _ }
             | PlanReason::Terminating { pods } => pods.heap(),
-            PlanReason::BackingOff { last_failure, .. } => last_failure.as_ref().map_or(0, String::capacity),
+            PlanReason::BackingOff { last_failure, .. } | PlanReason::Trying { last_failure, .. } => {
+                last_failure.as_ref().map_or(0, String::capacity)
+            }
             PlanReason::Waiting { pods, more: _ } => {
                 pods.iter().map(|pod| size_of::<String>() + pod.capacity()).sum()
             }
@@ -357,6 +377,18 @@ impl Display for PlanReason {
                     _ => write!(f, "{failures} pods have failed: {} wait", counted(*missing, "missing "))?,
                 }
                 write!(f, " until {until}")?;
+                match last_failure {
+                    Some(text) => write!(f, "; the last failure: {text}"),
+                    None => Ok(()),
+                }
+            }
+            PlanReason::Trying { missing, refused, last_failure } => {
+                write!(
+                    f,
+                    "The last {refused} pods failed before a container started: pods are created one at a time, and {} \
+                     wait until a container of the next one starts or it has lived for a minute",
+                    counted(*missing, "missing ")
+                )?;
                 match last_failure {
                     Some(text) => write!(f, "; the last failure: {text}"),
                     None => Ok(()),

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use super::backoff::Backoff;
 use super::counting::Counting;
 use super::pods::Owned;
+use super::refused_pods::RefusedPods;
 use super::{BURST, Cause, Deletion, NewPod, Observed, names};
 use crate::model::job::FailureAction;
 use crate::model::{Pod, Uid};
@@ -26,6 +27,8 @@ pub struct Managed {
     pub create: Vec<NewPod>,
     /// How many pods are missing and wait for a backoff, and until when.
     pub backing_off: Option<(usize, Timestamp)>,
+    /// How many pods are missing and wait for another one, since nodes have refused the last ones.
+    pub trying: Option<(usize, RefusedPods)>,
     /// How many pods are missing until terminating ones have ended.
     pub behind_terminating: usize,
 }
@@ -68,7 +71,10 @@ pub fn manage(observed: &Observed<'_>, counting: &Counting, backoff: &Backoff) -
         managed.backing_off = Some((missing, until));
         return managed;
     }
-    create(observed, counting, missing, &mut managed);
+    let refused = RefusedPods::of(pods, *now);
+    let room = refused.map_or(missing, |refused| refused.room().min(missing));
+    managed.trying = refused.filter(|_| room < missing).map(|refused| (missing - room, refused));
+    create(observed, counting, room, &mut managed);
     managed
 }
 

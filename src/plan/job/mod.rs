@@ -24,6 +24,7 @@ pub mod manage;
 pub mod names;
 pub mod new_pod;
 pub mod pods;
+pub mod refused_pods;
 pub mod status;
 pub mod success_policy;
 pub mod tally;
@@ -298,7 +299,9 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         writes.push(Write::Create(managed.create));
     }
     let deadline = fate::deadline(job).filter(|_| fate.is_none());
-    let timers = [deadline, managed.backing_off.map(|(_, until)| until), is_more.then_some(*now)];
+    let backing_off = managed.backing_off.map(|(_, until)| until);
+    let trying = managed.trying.and_then(|(_, refused)| refused.awaited_until);
+    let timers = [deadline, backing_off, trying, is_more.then_some(*now)];
     Plan {
         writes,
         note: job.bad_annotation.map(|annotation| {

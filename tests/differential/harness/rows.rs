@@ -351,6 +351,11 @@ rows! {
         "The failed pods that exist count as well, and the timer is set again",
         "A restart is no reason to hurry"
     }
+    JOB_REFUSED_PODS {
+        "Where nodes refuse the pods of a Job, as many as its parallelism are created after each backoff, thousands in the end (kubernetes#76370, #119378)",
+        "After three that failed before a container started, one is created at a time, until a container of it starts or it has lived for a minute",
+        "The cluster is not filled with failed pods. The price: after such failures the others follow as soon as a container has started"
+    }
     JOB_COUNTED_AT_ONCE {
         "While a failed pod of a Job waits for its backoff and others are ready, the API server refuses each status (no active pods, and some that are ready): nothing is counted, and no finalizer goes",
         "The failure is counted at once",
