@@ -29,7 +29,7 @@ const TARGET: usize = 500;
 /// The same for a StatefulSet without its templates, which are kept compressed.
 const STATEFUL_SET_TARGET: usize = 1_300;
 /// The same for a claim.
-const CLAIM_TARGET: usize = 400;
+const CLAIM_TARGET: usize = 320;
 const PODS: usize = 3_000;
 const REPLICA_SETS: usize = 600;
 const STATEFUL_SETS: usize = 600;

@@ -5,6 +5,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use super::meta::{ControllerRef, StringMap};
+use super::texts::Texts;
 
 /// Returns shared copies of equal values. One per informer, so that no lock is needed.
 ///
@@ -16,6 +17,7 @@ pub struct Interner {
     strings: Table<str>,
     maps: Table<StringMap>,
     owners: Table<ControllerRef>,
+    lists: Table<Texts>,
 }
 
 impl Interner {
@@ -33,6 +35,14 @@ impl Interner {
             return Arc::new(map);
         }
         self.maps.intern_owned(map)
+    }
+
+    /// The shared copy of a list, such as that of the finalizers.
+    pub fn list(&mut self, list: Texts) -> Arc<Texts> {
+        if list.heap_bytes() > LARGEST {
+            return Arc::new(list);
+        }
+        self.lists.intern_owned(list)
     }
 
     /// The shared copy of an owner reference.
@@ -119,10 +129,12 @@ mod tests {
             uid: crate::model::Uid::new("u"),
         });
         let string = interner.string(&large);
+        let list = interner.list([&large].into_iter().collect());
         assert_eq!(
             (Arc::strong_count(&map), Arc::strong_count(&owner), Arc::strong_count(&string)),
             (1, 1, 1)
         );
+        assert_eq!(Arc::strong_count(&list), 1);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A PersistentVolume, as far as it is protected from deletion.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 
 use super::intern::Interner;
@@ -14,7 +16,7 @@ pub struct PersistentVolume {
     /// Metadata.
     pub meta: Meta,
     /// `metadata.finalizers`, in their order.
-    pub finalizers: Texts,
+    pub finalizers: Arc<Texts>,
     /// Whether `status.phase` is `Bound`: a claim uses it.
     pub is_bound: bool,
 }
@@ -40,7 +42,7 @@ impl Record for PersistentVolume {
     fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error> {
         let VolumeWire { metadata, status } = serde_json::from_str(json)?;
         Ok(PersistentVolume {
-            finalizers: texts(metadata.finalizers.as_deref()),
+            finalizers: interner.list(texts(metadata.finalizers.as_deref())),
             is_bound: status.unwrap_or_default().phase.as_str() == "Bound",
             meta: metadata.into_meta(interner)?,
         })

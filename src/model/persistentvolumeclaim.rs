@@ -17,7 +17,7 @@ pub struct PersistentVolumeClaim {
     /// Metadata.
     pub meta: Meta,
     /// `metadata.finalizers`, in their order.
-    pub finalizers: Texts,
+    pub finalizers: Arc<Texts>,
     /// `metadata.ownerReferences`, all of them in their order.
     pub owners: Box<[ClaimOwner]>,
 }
@@ -58,6 +58,7 @@ impl Record for PersistentVolumeClaim {
 
     fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error> {
         let ClaimWire { metadata } = serde_json::from_str(json)?;
+        let finalizers = interner.list(texts(metadata.finalizers.as_deref()));
         let owners = metadata.owner_references.iter().flatten().map(|owner| ClaimOwner {
             api_version: interner.string(owner.api_version.as_str()),
             kind: interner.string(owner.kind.as_str()),
@@ -67,7 +68,7 @@ impl Record for PersistentVolumeClaim {
             block_owner_deletion: owner.block_owner_deletion,
         });
         Ok(PersistentVolumeClaim {
-            finalizers: texts(metadata.finalizers.as_deref()),
+            finalizers,
             owners: owners.collect(),
             meta: metadata.into_meta(interner)?,
         })
