@@ -210,8 +210,9 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         return plan;
     }
     let runs = timetable.and_then(|timetable| {
-        let runs = timetable.due(earliest(observed, &timetable), deadline(cron_job), *now)?;
-        let runs = since_the_change(observed, &timetable, runs);
+        let since = earliest(observed, &timetable);
+        let since = since_the_change(observed, &timetable).map_or(since, |change| change.max(since));
+        let runs = timetable.due(since, deadline(cron_job), *now)?;
         Ok((timetable, runs))
     });
     match runs {
@@ -296,18 +297,10 @@ fn earliest(observed: &Observed<'_>, timetable: &Timetable) -> Timestamp {
 }
 
 /// A new schedule begins when it is written: at noon, 5 o'clock was not missed because it was 3 o'clock before (upstream:
-/// `updateCronJob`). A process that starts later cannot know that.
-fn since_the_change(observed: &Observed<'_>, timetable: &Timetable, due: Due) -> Due {
+/// `updateCronJob`). A process that starts later cannot know that. A clock that was wrong holds nothing up.
+fn since_the_change(observed: &Observed<'_>, timetable: &Timetable) -> Option<Timestamp> {
     let Observed { rescheduled, now, .. } = observed;
-    // A clock that was wrong holds nothing up.
-    let Some(since) = rescheduled.filter(|since| since <= now).map(|since| timetable.due_before(since))
-    else {
-        return due;
-    };
-    match due.time.or(due.too_late).filter(|latest| *latest <= since) {
-        Some(_) => Due { time: None, too_late: None, missed: 0, next: due.next },
-        None => due,
-    }
+    rescheduled.filter(|since| since <= now).map(|since| timetable.due_before(since))
 }
 
 /// Whether the last run is further ahead than the next one, and than clocks differ: no clock that this one follows has

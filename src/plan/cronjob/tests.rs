@@ -225,6 +225,8 @@ fn a_new_schedule_begins_when_it_is_written() {
     assert_eq!(starts(&case(json!({})).last(0).plan(7)), Some(5), "missed");
     assert_eq!(starts(&rescheduled(7).plan(7)), None, "not a time of this schedule");
     assert_eq!(starts(&rescheduled(7).plan(10)), Some(10));
+    assert_eq!(noted(&rescheduled(21).plan(25)), [""; 0], "none of the times before was missed");
+    assert_eq!(noted(&case(json!({})).last(0).plan(25)), ["MissSchedule"]);
     assert_eq!(starts(&rescheduled(100_000).plan(7)), Some(5), "by a clock that was wrong");
 }
 
