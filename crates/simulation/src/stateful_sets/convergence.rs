@@ -19,6 +19,10 @@ use crate::engine::objects::{NAMESPACE, is_available, is_deleting, is_live, numb
 /// failed many times, and a rollout, pod by pod.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(1200);
 
+/// For longer no daemon waits for the answer to a request, which holds up the key that it belongs to: another daemon may
+/// have settled everything meanwhile, and end.
+const LONGEST_REQUEST: Duration = Duration::from_secs(60);
+
 /// Waits until everything has converged, then checks that lost claims are replaced at once, and that nothing is written
 /// any more.
 ///
@@ -35,6 +39,7 @@ pub async fn converges(
     // Everything may look settled before nodes that report again have done what they owe.
     tokio::time::sleep(Duration::from_secs(3)).await;
     until_settled(cluster, actors).await?;
+    actors.daemons.wait(LONGEST_REQUEST).await;
     claims_are_replaced(cluster, actors, scenario).await?;
     until_settled(cluster, actors).await?;
     actors.free_claims().await;
