@@ -85,6 +85,8 @@ impl Controller for CronJobController {
         }
         let controller = self.clone();
         setup.on_change(HandlerOrder::Owner, move |change| controller.job_changed(change));
+        let controller = self.clone();
+        setup.on_change(HandlerOrder::Owner, move |change| controller.cron_job_changed(change));
         let metrics = self.context.metrics();
         let gauge = metrics.workloads.cronjob_oldest_run.clone();
         let (jobs, clock) = (Arc::downgrade(&self.jobs), self.context.clock.clone());
@@ -142,6 +144,7 @@ impl Controller for CronJobController {
         _: &'a Observed<'_>,
         plan: &'a Plan,
     ) -> BoxFuture<'a, Executed<Outcome>> {
+        self.memory.is_due(&cron_job.meta.uid, plan.due);
         Box::pin(self.carry_out(cron_job, plan))
     }
 
@@ -186,6 +189,13 @@ impl Controller for CronJobController {
 }
 
 impl CronJobController {
+    /// A CronJob has changed. A process that does not lead yet learns of a new schedule, too: it may lead next.
+    fn cron_job_changed(&self, change: &Change<CronJob>) {
+        if let Change::Added(cron_job) | Change::Updated { new: cron_job, .. } = change {
+            self.memory.rescheduled(cron_job, self.context.now());
+        }
+    }
+
     /// A Job has changed: wakes the CronJob that controls or controlled it.
     fn job_changed(&self, change: &Change<Job>) {
         if let Change::Updated { old, new } = change {

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::engine::owner_memory::Forget;
 use crate::model::{CronJob, Uid};
 use crate::plan::EventNote;
-use crate::plan::cronjob::Note;
+use crate::plan::cronjob::{Note, Rescheduled};
 
 /// The memory of all CronJobs, by UID.
 #[derive(Debug, Default)]
@@ -19,8 +19,10 @@ pub(super) struct CronJobMemory(Mutex<BTreeMap<Uid, Known>>);
 struct Known {
     last_run: Option<Timestamp>,
     noted: BTreeSet<String>,
+    /// The time that is due, and whose run has not begun.
+    due: Option<Timestamp>,
     /// The fingerprint of the schedule and the zone, and when they were first seen after others.
-    schedule: Option<(u64, Option<Timestamp>)>,
+    schedule: Option<(u64, Option<Rescheduled>)>,
 }
 
 impl Forget for CronJobMemory {
@@ -40,23 +42,30 @@ impl CronJobMemory {
     pub fn started(&self, owner: &Uid, time: Timestamp, about: String) {
         let mut all = self.0.lock();
         let known = all.entry(owner.clone()).or_default();
-        known.last_run = Some(time);
+        (known.last_run, known.due) = (Some(time), None);
         known.noted.insert(about);
     }
 
-    /// When the schedule and the zone that a CronJob has now were first seen, if there were others before.
-    pub fn rescheduled(&self, cron_job: &CronJob, now: Timestamp) -> Option<Timestamp> {
+    /// A run is due, or none.
+    pub fn is_due(&self, owner: &Uid, due: Option<Timestamp>) {
+        if let Some(known) = self.0.lock().get_mut(owner) {
+            known.due = due;
+        }
+    }
+
+    /// The change to the schedule and the zone that a CronJob has now, if there were others before.
+    pub fn rescheduled(&self, cron_job: &CronJob, now: Timestamp) -> Option<Rescheduled> {
         let mut hasher = DefaultHasher::new();
         (&cron_job.schedule, &cron_job.time_zone).hash(&mut hasher);
         let seen = hasher.finish();
         let mut all = self.0.lock();
-        let known = &mut all.entry(cron_job.meta.uid.clone()).or_default().schedule;
-        match *known {
-            Some((schedule, since)) if schedule == seen => since,
+        let known = all.entry(cron_job.meta.uid.clone()).or_default();
+        match known.schedule {
+            Some((schedule, change)) if schedule == seen => change,
             other => {
-                let since = other.map(|_| now);
-                *known = Some((seen, since));
-                since
+                let change = other.map(|_| Rescheduled { since: now, due: known.due });
+                known.schedule = Some((seen, change));
+                change
             }
         }
     }
@@ -78,6 +87,27 @@ impl CronJobMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Record as _;
+
+    #[test]
+    fn a_change_of_the_schedule_remembers_what_was_due() {
+        let cron_job = |schedule: &str| {
+            let json = format!(
+                r#"{{"metadata":{{"name":"c","namespace":"shop","uid":"u","resourceVersion":"1"}},"spec":{{"schedule":"{schedule}"}}}}"#
+            );
+            CronJob::decode(&json, &mut crate::model::Interner::default()).unwrap()
+        };
+        let (memory, owner) = (CronJobMemory::default(), Uid::new("u"));
+        let at = |second| Timestamp::from_second(second).unwrap();
+        assert_eq!(memory.rescheduled(&cron_job("0 * * * *"), at(1)), None, "the first that is seen");
+        memory.is_due(&owner, Some(at(60)));
+        let change = Some(Rescheduled { since: at(70), due: Some(at(60)) });
+        assert_eq!(memory.rescheduled(&cron_job("@hourly"), at(70)), change);
+        memory.started(&owner, at(60), String::new());
+        assert_eq!(memory.rescheduled(&cron_job("@hourly"), at(80)), change);
+        let next = Some(Rescheduled { since: at(90), due: None });
+        assert_eq!(memory.rescheduled(&cron_job("@daily"), at(90)), next);
+    }
 
     #[test]
     fn a_note_is_news_until_a_plan_no_longer_has_it() {

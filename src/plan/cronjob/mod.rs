@@ -59,8 +59,8 @@ pub struct Observed<'a> {
     pub unreadable_jobs: usize,
     /// The time of the last run that this process knows of.
     pub last_run: Option<Timestamp>,
-    /// When this process first saw the schedule or the zone that it has now, if it has seen another before.
-    pub rescheduled: Option<Timestamp>,
+    /// The last change of its schedule or zone that this process has seen.
+    pub rescheduled: Option<Rescheduled>,
     /// The time zones.
     pub zones: &'a TimeZoneDatabase,
     /// The zone of a CronJob that names none.
@@ -77,6 +77,8 @@ pub struct Plan {
     pub deletions: Vec<Deletion>,
     /// The run that begins.
     pub start: Option<Start>,
+    /// The time that is due, whether its run begins or waits.
+    pub due: Option<Timestamp>,
     /// The status without the outcome of these writes.
     pub status: CronJobStatus,
     /// Events about changes of the status, due when it is written.
@@ -87,6 +89,15 @@ pub struct Plan {
     pub requeue_after: Option<Duration>,
     /// The reasons for the plan, and what it waits for.
     pub reasons: Vec<PlanReason>,
+}
+
+/// A change of the schedule or the zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rescheduled {
+    /// When it was first seen.
+    pub since: Timestamp,
+    /// The time that was due then, and whose run had not begun.
+    pub due: Option<Timestamp>,
 }
 
 /// A Job to delete.
@@ -210,13 +221,16 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         return plan;
     }
     let runs = timetable.and_then(|timetable| {
-        let since = earliest(observed, &timetable);
-        let since = since_the_change(observed, &timetable).map_or(since, |change| change.max(since));
-        let runs = timetable.due(since, deadline(cron_job), *now)?;
+        let last = earliest(observed, &timetable);
+        let runs = timetable.due(last, deadline(cron_job), *now)?;
+        let runs = since_the_change(observed, &timetable, last, runs)?;
         Ok((timetable, runs))
     });
     match runs {
-        Ok((timetable, due)) => run(observed, &timetable, due, &mut plan),
+        Ok((timetable, due)) => {
+            plan.due = due.time;
+            run(observed, &timetable, due, &mut plan);
+        }
         Err(defect) => defective(&mut plan, cron_job, defect),
     }
     plan
@@ -297,10 +311,27 @@ fn earliest(observed: &Observed<'_>, timetable: &Timetable) -> Timestamp {
 }
 
 /// A new schedule begins when it is written: at noon, 5 o'clock was not missed because it was 3 o'clock before (upstream:
-/// `updateCronJob`). A process that starts later cannot know that. A clock that was wrong holds nothing up.
-fn since_the_change(observed: &Observed<'_>, timetable: &Timetable) -> Option<Timestamp> {
+/// `updateCronJob`). A time that both schedules have, and that was due already, stays due. A process that starts later
+/// cannot know of the change, and a clock that was wrong holds nothing up.
+fn since_the_change(
+    observed: &Observed<'_>,
+    timetable: &Timetable,
+    last: Timestamp,
+    due: Due,
+) -> Result<Due, Defect> {
     let Observed { rescheduled, now, .. } = observed;
-    rescheduled.filter(|since| since <= now).map(|since| timetable.due_before(since))
+    let Some(change) = rescheduled.filter(|change| change.since <= *now) else { return Ok(due) };
+    let since = timetable.due_before(change.since);
+    match due.time.or(due.too_late) {
+        Some(latest) if latest > since => {
+            let later = timetable.due(since.max(last), None, *now)?;
+            Ok(Due { missed: due.missed.min(later.missed.max(1)), ..due })
+        }
+        Some(latest) if change.due != Some(latest) => {
+            Ok(Due { time: None, too_late: None, missed: 0, next: due.next })
+        }
+        _ => Ok(due),
+    }
 }
 
 /// Whether the last run is further ahead than the next one, and than clocks differ: no clock that this one follows has

@@ -19,7 +19,7 @@ struct Case {
     jobs: Vec<Value>,
     taken: Vec<String>,
     last_run: Option<Timestamp>,
-    rescheduled: Option<Timestamp>,
+    rescheduled: Option<Rescheduled>,
 }
 
 fn case(spec: Value) -> Case {
@@ -85,6 +85,11 @@ impl Case {
         }
         self.jobs.push(job);
         self
+    }
+
+    /// Its schedule was changed then, while a run was due.
+    fn rescheduled(self, minute: i64, due: Option<i64>) -> Self {
+        Case { rescheduled: Some(Rescheduled { since: at(minute), due: due.map(at) }), ..self }
     }
 
     fn plan(&self, minute: i64) -> Plan {
@@ -221,13 +226,29 @@ fn a_run_of_a_clock_that_is_a_little_ahead_is_not_replaced_by_an_earlier_time() 
 
 #[test]
 fn a_new_schedule_begins_when_it_is_written() {
-    let rescheduled = |minute| Case { rescheduled: Some(at(minute)), ..case(json!({})).last(0) };
+    let rescheduled = |minute| case(json!({})).last(0).rescheduled(minute, None);
     assert_eq!(starts(&case(json!({})).last(0).plan(7)), Some(5), "missed");
     assert_eq!(starts(&rescheduled(7).plan(7)), None, "not a time of this schedule");
     assert_eq!(starts(&rescheduled(7).plan(10)), Some(10));
     assert_eq!(noted(&rescheduled(21).plan(25)), [""; 0], "none of the times before was missed");
     assert_eq!(noted(&case(json!({})).last(0).plan(25)), ["MissSchedule"]);
     assert_eq!(starts(&rescheduled(100_000).plan(7)), Some(5), "by a clock that was wrong");
+}
+
+#[test]
+fn a_run_that_was_due_when_the_schedule_was_written_anew_still_runs() {
+    let waiting = case(json!({})).last(0).rescheduled(7, Some(5));
+    assert_eq!(starts(&waiting.plan(8)), Some(5), "both have this time");
+    let other = case(json!({"schedule": "*/3 * * * *"})).last(0).rescheduled(7, Some(5));
+    assert_eq!(starts(&other.plan(8)), None, "6 past is a time of the new one alone");
+    assert_eq!(waiting.plan(8).due, Some(at(5)));
+}
+
+#[test]
+fn an_interval_counts_from_the_last_run_also_after_a_change() {
+    let daily = case(json!({"schedule": "@every 1h"})).last(0).rescheduled(50, None);
+    assert_eq!((starts(&daily.plan(59)), starts(&daily.plan(60))), (None, Some(60)));
+    assert_eq!(daily.plan(59).requeue_after, Some(Duration::from_secs(60)));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use windlass::model::{ActiveJob, CronJob, CronJobStatus, Interner, Job, Record, Uid};
 use windlass::plan::EventNote;
 use windlass::plan::cronjob::new_job::written;
-use windlass::plan::cronjob::{Cause, Observed, Outcome, plan, settled};
+use windlass::plan::cronjob::{Cause, Observed, Outcome, Rescheduled, plan, settled};
 
 pub struct World {
     pub now: Timestamp,
@@ -21,6 +21,8 @@ pub struct World {
     /// Whether the status can be written.
     pub loses_status: bool,
     last_run: Option<Timestamp>,
+    due: Option<Timestamp>,
+    rescheduled: Option<Rescheduled>,
     noted: BTreeSet<String>,
     wakes: Option<Timestamp>,
     runs: BTreeSet<String>,
@@ -52,6 +54,8 @@ impl World {
             transcript: format!("# {title}\n"),
             loses_status: false,
             last_run: None,
+            due: None,
+            rescheduled: None,
             noted: BTreeSet::new(),
             wakes: None,
             runs: BTreeSet::new(),
@@ -89,7 +93,7 @@ impl World {
     }
 
     pub fn restart(&mut self) {
-        (self.last_run, self.noted) = (None, BTreeSet::new());
+        (self.last_run, self.rescheduled, self.noted) = (None, None, BTreeSet::new());
         self.say("daemon", "starts");
         self.sync();
     }
@@ -98,6 +102,9 @@ impl World {
         self.say("user", &format!("sets {spec}"));
         for (field, value) in spec.as_object().into_iter().flatten() {
             self.cron_job["spec"][field] = value.clone();
+        }
+        if ["schedule", "timeZone"].iter().any(|field| !spec[field].is_null()) {
+            self.rescheduled = Some(Rescheduled { since: self.now, due: self.due });
         }
         let generation = self.cron_job["metadata"]["generation"].as_i64().unwrap_or(0);
         self.cron_job["metadata"]["generation"] = (generation + 1).into();
@@ -169,11 +176,12 @@ impl World {
             taken: others.iter().map(|job| job.meta.key.name.clone()).collect(),
             unreadable_jobs: 0,
             last_run: self.last_run,
-            rescheduled: None,
+            rescheduled: self.rescheduled,
             zones: &TimeZoneDatabase::bundled(),
             local_zone: &TimeZone::UTC,
             now: self.now,
         });
+        self.due = planned.due.filter(|_| planned.start.is_none());
         for note in &planned.notes {
             if !self.noted.contains(&note.about) {
                 self.event(&note.event);
