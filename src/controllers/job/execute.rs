@@ -57,19 +57,19 @@ impl JobController {
         self.context.is_unchanged(&self.jobs, &job.meta)
     }
 
-    /// Changes a pod of the Job.
-    async fn change(&self, job: &Job, pod: &Pod, doing: &str, body: &Value) -> Result<(), SyncError> {
+    /// Changes a pod of the Job. Returns its new version.
+    async fn change(&self, job: &Job, pod: &Pod, doing: &str, body: &Value) -> Result<u64, SyncError> {
         let what = || format!("{doing} pod {}", pod.meta.key);
         let target = path(Pod::RESOURCE, &pod.meta);
         let version = self.context.patch(job, what, &target, PatchType::Strategic, body).await?;
         self.context.expect_write(job, Pod::RESOURCE, version);
-        Ok(())
+        Ok(version)
     }
 
     async fn adopt(&self, job: &Job, pod: &Pod) -> Result<(), SyncError> {
         let api_version = Job::RESOURCE.api_version();
         let body = patch::adopt_tracked(&pod.meta, &owner_of(job, &api_version));
-        self.change(job, pod, "adopting", &body).await
+        self.change(job, pod, "adopting", &body).await.map(drop)
     }
 
     async fn release(&self, job: &Job, pod: &Pod) -> Result<(), SyncError> {
@@ -77,21 +77,22 @@ impl JobController {
         match self.change(job, pod, "releasing", &body).await {
             // A deleted pod needs no release.
             Err(SyncError::Gone { .. }) => Ok(()),
-            done => done,
+            done => done.map(drop),
         }
     }
 
     /// Takes the finalizer off a pod; `exactly` as it was observed, or whatever became of it.
     async fn untrack_pod(&self, job: &Job, pod: &Pod, exactly: bool) -> Result<(), SyncError> {
         let body = patch::untrack(&pod.meta, exactly);
-        match self.change(job, pod, "taking the finalizer off", &body).await {
-            Ok(()) | Err(SyncError::Gone { .. }) => {
-                // A pod that is being deleted may go at once: its last version does not tell when the cache shows that.
-                self.memory.untracked(&job.meta.uid, &pod.meta.uid);
-                Ok(())
-            }
-            Err(error) => Err(error),
-        }
+        let version = match self.change(job, pod, "taking the finalizer off", &body).await {
+            Ok(version) => version,
+            Err(SyncError::Gone { .. }) => u64::MAX,
+            Err(error) => return Err(error),
+        };
+        // A pod that is being deleted may go at once: its last version does not tell when the cache shows that.
+        let version = if pod.meta.is_deleting() { u64::MAX } else { version };
+        self.memory.untracked(&job.meta.uid, &pod.meta.uid, version);
+        Ok(())
     }
 
     async fn untrack(&self, job: &Job, pods: &[Arc<Pod>], outcome: &mut Outcome) -> Result<(), SyncError> {
@@ -109,7 +110,7 @@ impl JobController {
                 async move {
                     let tracked =
                         self.change(job, pod, "giving the finalizer to", &patch::track(&pod.meta)).await;
-                    (pod.meta.uid.clone(), tracked)
+                    (pod.meta.uid.clone(), tracked.map(drop))
                 }
                 .boxed()
             })

@@ -1,6 +1,6 @@
 //! The state of each Job that is kept between syncs: how its pods have failed, and which names its indexes have had.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -23,8 +23,8 @@ struct Known {
     record: Option<Record>,
     /// Of each index, the number below which its names were used.
     marks: Arc<BTreeMap<i32, u32>>,
-    /// Pods whose finalizer we took off, until the cache shows it.
-    untracked: BTreeSet<Uid>,
+    /// Pods whose finalizer we took off, until the cache shows it, and the version since when it is off.
+    untracked: BTreeMap<Uid, u64>,
     /// Of pods that ended in the future, when that was first seen.
     ends: BTreeMap<Uid, Timestamp>,
     /// The generation that an event tells of.
@@ -54,9 +54,10 @@ impl JobMemory {
         }
     }
 
-    /// The finalizer of a pod is off.
-    pub fn untracked(&self, owner: &Uid, pod: &Uid) {
-        self.0.lock().entry(owner.clone()).or_default().untracked.insert(pod.clone());
+    /// The finalizer of a pod is off since this version. A later one that has it was given it anew, and counts anew;
+    /// `u64::MAX` for a pod that is gone.
+    pub fn untracked(&self, owner: &Uid, pod: &Uid, version: u64) {
+        self.0.lock().entry(owner.clone()).or_default().untracked.insert(pod.clone(), version);
     }
 
     /// Corrects pods of the cache whose finalizers are known to be off, and ends that a clock ahead of ours has written.
@@ -70,10 +71,11 @@ impl JobMemory {
         }
         let known = all.entry(owner.clone()).or_default();
         pods.correct_ends(&mut known.ends, now);
-        let tracked: BTreeSet<Uid> = pods.tracked().map(|owned| owned.uid().clone()).collect();
-        known.untracked.retain(|uid| tracked.contains(uid));
+        let tracked: BTreeMap<&Uid, u64> =
+            pods.tracked().map(|owned| (owned.uid(), owned.pod.meta.resource_version)).collect();
+        known.untracked.retain(|uid, off| tracked.get(uid).is_some_and(|shown| shown < off));
         for owned in &mut pods.owned {
-            owned.is_tracked &= !known.untracked.contains(owned.uid());
+            owned.is_tracked &= !known.untracked.contains_key(owned.uid());
         }
     }
 
@@ -160,6 +162,31 @@ mod tests {
         assert!(memory.is_counted_elsewhere(&owner, counted(3, 1)), "a write on top of that proves nothing");
         memory.pods_read(&owner, counted(3, 1));
         assert!(!memory.is_counted_elsewhere(&owner, counted(3, 1)));
+    }
+
+    #[test]
+    fn a_pod_that_is_given_the_finalizer_anew_counts_anew() {
+        let decode = |version: u64| {
+            let json = format!(
+                r#"{{"metadata":{{"name":"p","namespace":"shop","uid":"u-p","resourceVersion":"{version}","labels":{{"a":"b"}},
+                    "finalizers":["batch.kubernetes.io/job-tracking"],"ownerReferences":[{{"apiVersion":"batch/v1",
+                    "kind":"Job","name":"j","uid":"u","controller":true}}]}},"status":{{"phase":"Succeeded"}}}}"#
+            );
+            Arc::new(Pod::decode(&json, &mut Interner::default()).unwrap())
+        };
+        let json = r#"{"metadata":{"name":"j","namespace":"shop","uid":"u","resourceVersion":"1"},
+            "spec":{"selector":{"matchLabels":{"a":"b"}}}}"#;
+        let job = Job::decode(json, &mut Interner::default()).unwrap();
+        let (memory, owner) = (JobMemory::default(), Uid::new("u"));
+        let is_tracked = |version| {
+            let mut pods = JobPods::of(&job, vec![decode(version)], Vec::new());
+            memory.correct(&owner, &mut pods, Timestamp::UNIX_EPOCH);
+            pods.owned[0].is_tracked
+        };
+        memory.untracked(&owner, &Uid::new("u-p"), 9);
+        assert_eq!([is_tracked(7), is_tracked(8), is_tracked(10)], [false, false, true]);
+        memory.untracked(&owner, &Uid::new("u-p"), u64::MAX);
+        assert!(!is_tracked(11), "it is gone");
     }
 
     #[test]

@@ -6,7 +6,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::pods::JobPods;
+use super::counting;
+use super::pods::{JobPods, Owned};
 use crate::model::Job;
 
 /// The wait after the first failure, in seconds.
@@ -34,11 +35,21 @@ pub struct Backoff {
 }
 
 /// The failures since the last success, of which `failed` is the number of all that ever counted, and the new record.
-pub fn failures(record: Option<Record>, pods: &JobPods, failed: i64, now: Timestamp) -> (Backoff, Record) {
+/// Pods without an index that count for nothing, where the Job has indexes, neither fail nor succeed for it.
+pub fn failures(
+    job: &Job,
+    record: Option<Record>,
+    pods: &JobPods,
+    failed: i64,
+    now: Timestamp,
+) -> (Backoff, Record) {
+    let may_count = |owned: &&Owned| counting::may_count(job, owned);
     // Those that a clock ahead of ours has written are corrected before, where there is a memory of them.
     let ends = |pods: &mut dyn Iterator<Item = Timestamp>| pods.map(|end| end.min(now)).collect::<Vec<_>>();
-    let successes = ends(&mut pods.succeeded().map(|pod| pod.finished));
-    let all = ends(&mut pods.failed().filter(|pod| pod.has_failed_itself()).map(|pod| pod.finished));
+    let successes = ends(&mut pods.succeeded().filter(may_count).map(|pod| pod.finished));
+    let all = ends(
+        &mut pods.failed().filter(may_count).filter(|pod| pod.has_failed_itself()).map(|pod| pod.finished),
+    );
     let known = record.unwrap_or_default();
     let last_success = successes.into_iter().max().max(known.last_success);
     let is_later = |end: &Timestamp| last_success.is_none_or(|success| *end > success);
@@ -115,7 +126,8 @@ mod tests {
             let pod = pod(&format!("p-{n}")).ended_at(*second);
             if *succeeded { pod.succeeded() } else { pod.failed() }
         });
-        let (backoff, record) = failures(record, &job_pods(&job("", ""), pods), failed, at(1000));
+        let (backoff, record) =
+            failures(&job("", ""), record, &job_pods(&job("", ""), pods), failed, at(1000));
         assert_eq!((backoff.failures, backoff.last), (expected.0, expected.1.map(at)), "{ends:?}");
         record
     }

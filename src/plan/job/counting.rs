@@ -68,7 +68,7 @@ impl<'a> Listed<'a> {
 }
 
 /// Whether a pod is one that counts: of an Indexed Job, with an index below `completions`.
-fn may_count(job: &Job, owned: &Owned) -> bool {
+pub(super) fn may_count(job: &Job, owned: &Owned) -> bool {
     !job.is_indexed() || owned.index.is_some()
 }
 

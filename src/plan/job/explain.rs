@@ -385,7 +385,7 @@ impl Display for PlanReason {
             PlanReason::Trying { missing, refused, last_failure } => {
                 write!(
                     f,
-                    "The last {refused} pods failed before a container started: pods are created one at a time, and {} \
+                    "The last {refused} pods failed before a container started: they are replaced one at a time, and {} \
                      wait until a container of the next one starts or it has lived for a minute",
                     counted(*missing, "missing ")
                 )?;

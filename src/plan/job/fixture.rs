@@ -48,6 +48,7 @@ pub fn pod(name: &str) -> PodOf {
         is_deleting: false,
         is_owned: true,
         end: 0,
+        created: 0,
         index: None,
         failures: (0, 0),
         status: String::new(),
@@ -63,6 +64,7 @@ pub struct PodOf {
     pub is_deleting: bool,
     pub is_owned: bool,
     pub end: i64,
+    pub created: i64,
     pub index: Option<i32>,
     pub failures: (i32, i32),
     pub status: String,
@@ -102,6 +104,10 @@ impl PodOf {
         PodOf { failures: (counted, ignored), ..self }
     }
 
+    pub fn created_at(self, second: i64) -> Self {
+        PodOf { created: second, ..self }
+    }
+
     pub fn ended_at(self, second: i64) -> Self {
         PodOf { end: second, ..self }
     }
@@ -112,7 +118,8 @@ impl PodOf {
     }
 
     pub fn build(self) -> Pod {
-        let PodOf { name, phase, is_tracked, is_deleting, is_owned, end, index, failures, status } = self;
+        let PodOf { name, phase, is_tracked, is_deleting, is_owned, end, created, index, failures, status } =
+            self;
         let finalizers =
             if is_tracked { r#","finalizers":["batch.kubernetes.io/job-tracking"]"# } else { "" };
         let deletion =
@@ -133,7 +140,7 @@ impl PodOf {
                 "creationTimestamp":"{}","annotations":{{{}"batch.kubernetes.io/job-index-failure-count":"{}",
                 "batch.kubernetes.io/job-index-ignored-failure-count":"{}"}}{owner}{finalizers}{deletion}}},
                 "status":{{"phase":"{phase}",{status}}}}}"#,
-            at(0),
+            at(created),
             index.unwrap_or_default(),
             failures.0,
             failures.1,

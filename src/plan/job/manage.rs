@@ -72,9 +72,9 @@ pub fn manage(observed: &Observed<'_>, counting: &Counting, backoff: &Backoff) -
         return managed;
     }
     let refused = RefusedPods::of(pods, *now);
-    let room = refused.map_or(missing, |refused| refused.room().min(missing));
-    managed.trying = refused.filter(|_| room < missing).map(|refused| (missing - room, refused));
-    create(observed, counting, room, &mut managed);
+    let room = refused.map_or(missing, |refused| refused.room(missing));
+    let held_up = create(observed, counting, missing, room, &mut managed);
+    managed.trying = refused.filter(|_| held_up > 0).map(|refused| (held_up, refused));
     managed
 }
 
@@ -119,14 +119,21 @@ fn strays(observed: &Observed<'_>, counting: &Counting) -> Vec<Deletion> {
     strays
 }
 
-/// Chooses the pods to create.
-fn create(observed: &Observed<'_>, counting: &Counting, missing: usize, managed: &mut Managed) {
+/// Chooses the pods to create: of those that are missing, as many as there is room for. Returns how many others there are.
+fn create(
+    observed: &Observed<'_>,
+    counting: &Counting,
+    missing: usize,
+    room: usize,
+    managed: &mut Managed,
+) -> usize {
     let Observed { job, pods, now, names, reserved, .. } = observed;
+    let (missing, mut held_up) = (missing.min(BURST), 0);
     if !job.is_indexed() {
-        let count = missing.saturating_sub(*reserved).min(BURST);
+        let count = room.saturating_sub(*reserved).min(BURST);
         let free = names.free().iter().take(count);
         managed.create = free.map(|name| NewPod { name: name.clone(), ..NewPod::default() }).collect();
-        return;
+        return missing.saturating_sub(room);
     }
     let blocks =
         |owned: &&Owned| owned.pod.is_active() || job.replaces_failed_only && owned.pod.is_terminating();
@@ -138,13 +145,17 @@ fn create(observed: &Observed<'_>, counting: &Counting, missing: usize, managed:
     let mut waiting = 0;
     let mut earliest: Option<Timestamp> = None;
     for index in ended.missing_below(job.completions.unwrap_or(0)) {
-        if managed.create.len() >= missing.min(BURST) {
+        if managed.create.len() + held_up >= missing {
             break;
         }
         let held = counting.held.get(&index);
         if let Some(until) = held.and_then(|held| backoff_of(held).until(job, *now)) {
             waiting += 1;
             earliest = Some(earliest.map_or(until, |earliest| earliest.min(until)));
+            continue;
+        }
+        if managed.create.len() >= room {
+            held_up += 1;
             continue;
         }
         managed.create.push(NewPod {
@@ -155,8 +166,9 @@ fn create(observed: &Observed<'_>, counting: &Counting, missing: usize, managed:
                 .map(|_| held.map_or((0, 0), |held| after(observed, held))),
         });
     }
-    let lacking = missing.saturating_sub(managed.create.len()).min(waiting);
+    let lacking = missing.saturating_sub(managed.create.len() + held_up).min(waiting);
     managed.backing_off = earliest.filter(|_| lacking > 0).map(|until| (lacking, until));
+    held_up
 }
 
 /// The failures of an index whose last pod this is.

@@ -182,11 +182,13 @@ impl Plan {
         self.writes.iter().any(|write| matches!(write, Write::Create(_)))
     }
 
-    /// Whether it counts pods that the status does not count yet.
+    /// Whether it counts pods that the status does not count yet, or takes some off the list of the uncounted: the cache
+    /// may not show yet a pod that another process has listed, and its finalizer may still be on.
     pub fn counts(&self) -> bool {
         let Report::All(account) = &self.report else { return false };
-        let Links { new_succeeded, new_failed, failed_if_deleted, .. } = &account.links;
-        [new_succeeded, new_failed, failed_if_deleted].into_iter().any(|pods| !pods.is_empty())
+        let Links { new_succeeded, new_failed, failed_if_deleted, off, .. } = &account.links;
+        let is_empty = [new_succeeded, new_failed, failed_if_deleted].into_iter().all(Vec::is_empty);
+        !is_empty || !off.is_empty()
     }
 
     fn idle(reason: PlanReason) -> Self {
@@ -270,7 +272,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     }
 
     let counting = counting::count(observed);
-    let (backoff, record) = backoff::failures(observed.record, pods, counting.failed, *now);
+    let (backoff, record) = backoff::failures(job, observed.record, pods, counting.failed, *now);
     let fate = fate::decide(observed, &counting);
     let managed = match &fate {
         Some(_) => Managed::default(),

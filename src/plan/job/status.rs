@@ -160,12 +160,17 @@ fn finish(observed: &Observed<'_>, fate: &Fate, status: &mut JobStatus) {
 }
 
 /// Whether the status must be written at once: the next link of the chain waits for it, or users do. The numbers of pods
-/// alone wait for a sync that has more to report.
+/// alone wait for a sync that has more to report, and never follow each other at once: two processes of which one has an
+/// older cache of pods would answer each other.
 pub fn urgency(job: &Job, settled: &JobStatus) -> Urgency {
     let before = &job.status;
     let JobStatus { active, ready, terminating, .. } = settled.clone();
     let only_pods = JobStatus { active, ready, terminating, ..before.clone() } == *settled;
-    if only_pods && before.start_time.is_some() { Urgency::Postponed } else { Urgency::Immediate }
+    match (only_pods, before.start_time) {
+        (true, Some(_)) => Urgency::Postponed,
+        (true, None) => Urgency::Throttled,
+        (false, _) => Urgency::Immediate,
+    }
 }
 
 /// The events about conditions that a written status has and the one before had not.

@@ -147,7 +147,7 @@ fn an_end_in_the_future_is_when_it_was_first_seen() {
         let mut pods = fixture::job_pods(&job, pods);
         pods.correct_ends(&mut seen, at(now));
         let failed = i64::try_from(pods.failed().count()).unwrap();
-        let (backoff, known) = backoff::failures(record, &pods, failed, at(now));
+        let (backoff, known) = backoff::failures(&job, record, &pods, failed, at(now));
         record = Some(known);
         (backoff.failures, backoff.last)
     };

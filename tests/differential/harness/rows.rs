@@ -353,7 +353,7 @@ rows! {
     }
     JOB_REFUSED_PODS {
         "Where nodes refuse the pods of a Job, as many as its parallelism are created after each backoff, thousands in the end (kubernetes#76370, #119378)",
-        "After three that failed before a container started, one is created at a time, until a container of it starts or it has lived for a minute",
+        "Pods that failed before a container started are replaced one at a time after three, until a container of a new one starts or it has lived for a minute",
         "The cluster is not filled with failed pods. The price: after such failures the others follow as soon as a container has started"
     }
     JOB_COUNTED_AT_ONCE {

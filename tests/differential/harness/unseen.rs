@@ -140,7 +140,7 @@ pub static UNSEEN: &[(&Row, &str)] = &[
     (&JOB_BACKOFF, "tests/cluster/jobs/failure.rs::the_backoff_outlives_the_daemon"),
     (
         &JOB_REFUSED_PODS,
-        "src/plan/job/refused_pods.rs::one_of_many_missing_pods_is_created_and_the_explanation_says_why",
+        "src/plan/job/refused_pods.rs::one_of_three_refused_pods_is_replaced_and_the_explanation_says_why",
     ),
     (
         &JOB_LOST_FINALIZER,

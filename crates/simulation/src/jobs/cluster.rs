@@ -46,6 +46,22 @@ impl network::Judge for Judge {
         Judge::committed(self, &Commit { at, now, call, before, after, jobs, pods })
     }
 
+    fn begins(&mut self, _: Duration, call: &mut Call) -> Result<(), Breach> {
+        self.calls += 1;
+        call.id = self.calls;
+        self.open.insert(call.id);
+        Ok(())
+    }
+
+    fn ended(&mut self, _: Duration, _: &Arc<str>, id: u64) -> Result<(), Breach> {
+        self.open.remove(&id);
+        Ok(())
+    }
+
+    fn was_abandoned(&self, call: &Call, is_dead: bool) -> bool {
+        is_dead || !self.open.contains(&call.id)
+    }
+
     fn daemon_started(&mut self, agent: &str, _: Duration) {
         self.running.insert(agent.to_owned());
     }

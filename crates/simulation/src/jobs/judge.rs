@@ -78,6 +78,9 @@ pub struct Judge {
     /// From when and until when the caches of a daemon may lag, as its watches are broken or it has just started.
     blind: (Duration, Duration),
     has_faults: bool,
+    /// How many calls there were, and those whose answer is awaited.
+    pub(super) calls: u64,
+    pub(super) open: BTreeSet<u64>,
     pub(super) ledgers: BTreeMap<String, Ledger>,
 }
 
