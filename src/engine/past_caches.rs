@@ -71,7 +71,10 @@ impl Context {
                 let there = list.get(&api, &key).await.map_err(|error| SyncError::api(what(), error))?;
                 match there.filter(|there| there.uid == uid) {
                     Some(there) => self.expectations.expect_write(&meta.uid, *resource, there.version),
-                    None => self.expectations.expect_absence(&meta.uid, *resource, &key, &uid),
+                    None => {
+                        let version = listed.version;
+                        self.expectations.expect_absence(&meta.uid, *resource, &key, &uid, version);
+                    }
                 }
             }
         }

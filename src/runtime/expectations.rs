@@ -290,9 +290,17 @@ impl Expectations {
     }
 
     /// Records that an object was found to be gone: the cache must no longer show it, not even as one that is being deleted.
-    /// A Job would count a pod again whose finalizer has let it go.
-    pub fn expect_absence(&self, owner: &Uid, resource: Resource, object: &ObjectKey, uid: &Uid) {
-        let deletion = Deletion { key: object.clone(), position: None, is_gone: true };
+    /// A Job would count a pod again whose finalizer has let it go. A list of this version did not show it: the key is
+    /// looked at when the cache has come so far, as its deletion may wake nobody.
+    pub fn expect_absence(
+        &self,
+        owner: &Uid,
+        resource: Resource,
+        object: &ObjectKey,
+        uid: &Uid,
+        version: u64,
+    ) {
+        let deletion = Deletion { key: object.clone(), position: Some(version), is_gone: true };
         self.expect(owner, resource, uid, deletion);
     }
 
@@ -431,9 +439,11 @@ impl Pending {
             let reached = deletion.position.is_some_and(|awaited| view.position(*resource) >= awaited);
             let gone = match deletion.is_gone {
                 true => !view.holds(*resource, &deletion.key, uid),
-                false => view.is_gone_or_deleting(*resource, &deletion.key, uid),
+                false => reached || view.is_gone_or_deleting(*resource, &deletion.key, uid),
             };
-            !reached && !gone && !settled(*resource)
+            // It went after that version: only its own event tells.
+            deletion.position = deletion.position.filter(|_| !reached);
+            !gone && !settled(*resource)
         });
         lists.retain(|&resource, number| view.lists(resource).completed < *number && !settled(resource));
     }
@@ -527,9 +537,15 @@ mod tests {
         let mut deleting = thing("a", "1", 12);
         deleting.meta.deletion = Some(deleting.meta.created);
         store.put(deleting);
-        expectations.expect_absence(&uid("o"), THINGS, &key("a"), &uid("1"));
-        assert!(!is_fresh(&expectations, "o", &store));
-        store.put(thing("a", "2", 13));
+        expectations.expect_absence(&uid("o"), THINGS, &key("a"), &uid("1"), 13);
+        let awaited = || match expectations.check(&uid("o"), &*store, Instant::now()) {
+            Freshness::Behind(behind) => behind.awaited.iter().map(|one| one.position).collect(),
+            Freshness::Fresh => Vec::new(),
+        };
+        assert_eq!(awaited(), [Some(13)], "the key is woken there");
+        store.bookmark(13);
+        assert_eq!(awaited(), [None], "and not again and again");
+        store.put(thing("a", "2", 14));
         assert!(is_fresh(&expectations, "o", &store), "another object has the name now");
     }
 
