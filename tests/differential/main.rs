@@ -87,6 +87,7 @@ fn main() -> ExitCode {
             (Compared::Workloads, workloads::of_workloads()),
             (Compared::Cluster, workloads::of_the_cluster()),
             (Compared::Batches, workloads::of_batches()),
+            (Compared::Services, workloads::of_services()),
         ] {
             let is_in = |it: &&&'static Workload| group.iter().any(|other| other.name == it.name);
             let chosen: Vec<&'static Workload> = chosen.iter().filter(is_in).copied().collect();

@@ -61,6 +61,7 @@ impl Canonical {
                     *number += 1;
                     format!("{owner}@{number}")
                 }
+                "EndpointSlice" => format!("{}#{}", owner().unwrap_or_default(), place_of(&change.object)),
                 // Its name is its place.
                 "Pod" if is_of(metadata, "StatefulSet") => name.clone(),
                 "Pod" => {
@@ -136,6 +137,13 @@ impl Canonical {
             other => other.clone(),
         }
     }
+}
+
+/// The endpoints that a slice is for: the first ones of their family with its ports.
+fn place_of(slice: &Value) -> String {
+    let ports = slice["ports"].as_array().into_iter().flatten();
+    let ports: Vec<String> = ports.map(|port| format!("{}={}", text(&port["name"]), port["port"])).collect();
+    format!("{}({})", text(&slice["addressType"]), ports.join(","))
 }
 
 fn is_of(metadata: &Value, kind: &str) -> bool {

@@ -329,6 +329,16 @@ impl Reader<'_> {
             object["status"]["observedGeneration"] =
                 format!("generation - {behind}").replace(" - 0", "").into();
         }
+        if kind == "Service" {
+            // Addresses and ports that the API server has chosen.
+            object.as_object_mut().unwrap().remove("spec");
+        }
+        // Sets, in the order of each controller.
+        for list in ["endpoints", "ports"] {
+            if let Some(items) = object[list].as_array_mut() {
+                items.sort_by_key(Value::to_string);
+            }
+        }
         if let Some(active) = object["status"]["active"].as_array_mut() {
             for job in active.iter_mut().filter_map(Value::as_object_mut) {
                 job.remove("resourceVersion");

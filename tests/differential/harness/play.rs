@@ -26,8 +26,8 @@ const TOGETHER: usize = 14;
 /// No workload takes a third of this.
 const LONGEST: Duration = Duration::from_secs(400);
 
-/// The other controllers that a cluster needs; they are upstream's in all plays.
-const REST: &str = "resourcequota-controller,persistentvolumeclaim-protection-controller";
+/// The other controllers that a cluster needs; they are upstream's in all plays, where they are not compared.
+const REST: [&str; 2] = ["resourcequota-controller", "persistentvolumeclaim-protection-controller"];
 
 /// The controllers that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,9 @@ pub enum Compared {
     /// Those of CronJobs, of Jobs that have ended, and of pods that are left behind. They run for their own scripts alone: others
     /// have pods on nodes that do not exist.
     Batches,
+    /// Those of Services, PodDisruptionBudgets and ResourceQuotas. The scripts of others have none, and their objects would be
+    /// one more thing to wait for.
+    Services,
 }
 
 impl Compared {
@@ -55,6 +58,10 @@ impl Compared {
             Compared::Cluster => "garbage-collector-controller,namespace-controller",
             Compared::Batches => {
                 "cronjob-controller,ttl-after-finished-controller,pod-garbage-collector-controller"
+            }
+            Compared::Services => {
+                "endpointslice-controller,endpoints-controller,endpointslice-mirroring-controller,\
+                 disruption-controller,resourcequota-controller"
             }
         }
     }
@@ -80,7 +87,7 @@ pub async fn play(
 ) -> BTreeMap<&'static str, Played> {
     let server = ApiServer::start(assets).await;
     let client = server.client().await;
-    let recorder = Recorder::start(&client).await;
+    let recorder = Recorder::start(&client, compared == Compared::Services).await;
     let controllers = start_controllers(assets, side, compared, &server, keep);
     wait_for_the_controllers(&client, &recorder).await;
 
@@ -133,10 +140,11 @@ fn start_controllers(
     let config = server.kubeconfig(TOKEN);
     let alone = ["--leader-elect=false"];
     let is_upstreams = |it: &Compared| side == Side::Upstream || *it != compared;
-    let own = (compared == Compared::Batches).then_some(compared);
+    let own = (!Compared::EVERYWHERE.contains(&compared)).then_some(compared);
     let all = Compared::EVERYWHERE.into_iter().chain(own);
     let upstream = all.filter(is_upstreams).map(Compared::names);
-    let upstream = upstream.chain([REST]).collect::<Vec<_>>().join(",");
+    let rest = REST.into_iter().filter(|name| !compared.names().contains(name));
+    let upstream = upstream.chain(rest).collect::<Vec<_>>().join(",");
     let log_of = |side: Side| log(&format!("{}.log", side.name()));
     let mut processes =
         vec![Side::Upstream.start(assets, &config, &upstream, &alone, &log_of(Side::Upstream))];

@@ -28,6 +28,15 @@ pub const KINDS: [(&str, &str); 13] = [
     ("Event", "/api/v1/events"),
 ];
 
+/// Those that the scripts of their controllers look at besides.
+const KINDS_OF_SERVICES: [(&str, &str); 5] = [
+    ("Service", "/api/v1/services"),
+    ("Endpoints", "/api/v1/endpoints"),
+    ("EndpointSlice", "/apis/discovery.k8s.io/v1/endpointslices"),
+    ("PodDisruptionBudget", "/apis/policy/v1/poddisruptionbudgets"),
+    ("ResourceQuota", "/api/v1/resourcequotas"),
+];
+
 /// The kind of change to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
@@ -109,9 +118,10 @@ pub struct Recorder {
 
 impl Recorder {
     /// Starts a watch of each kind. They end with the runtime.
-    pub async fn start(client: &Client) -> Self {
+    pub async fn start(client: &Client, with_services: bool) -> Self {
         let recorder = Recorder::default();
-        for (kind, path) in KINDS {
+        let more = KINDS_OF_SERVICES.into_iter().filter(|_| with_services);
+        for (kind, path) in KINDS.into_iter().chain(more) {
             let list = Request::get(path).body(Vec::new()).unwrap();
             let list: Value = client.request(list).await.unwrap();
             let version = version_of(&list);

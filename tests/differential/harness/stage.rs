@@ -27,6 +27,9 @@ const VERY_QUIET: Duration = Duration::from_millis(1700);
 /// another; upstream waits a second and more where its cache is behind.
 const QUIET_WITH_JOBS: (Duration, Duration) = (Duration::from_millis(3500), Duration::from_secs(9));
 
+/// The same two times with a StatefulSet: Windlass gathers the numbers of a rolling update for five seconds.
+const QUIET_WITH_STATEFUL_SETS: (Duration, Duration) = (QUIET, Duration::from_secs(7));
+
 /// A namespace that does not settle in this time is a finding.
 const RESTLESS: Duration = Duration::from_secs(40);
 
@@ -139,6 +142,10 @@ impl Stage {
             "PersistentVolumeClaim" => ("api/v1", "persistentvolumeclaims"),
             "ResourceQuota" => ("api/v1", "resourcequotas"),
             "ConfigMap" => ("api/v1", "configmaps"),
+            "Service" => ("api/v1", "services"),
+            "Endpoints" => ("api/v1", "endpoints"),
+            "EndpointSlice" => ("apis/discovery.k8s.io/v1", "endpointslices"),
+            "PodDisruptionBudget" => ("apis/policy/v1", "poddisruptionbudgets"),
             other => panic!("no path for {other}"),
         };
         format!("/{group}/namespaces/{}/{plural}", self.namespace)
@@ -295,13 +302,17 @@ impl Stage {
         let begin = Instant::now();
         loop {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            let (quiet, consistent, has_jobs) = {
+            let (quiet, consistent, (short, long)) = {
                 let history = self.history.lock().unwrap();
                 let since = history.active.max(begin);
-                let has_jobs = history.changes.iter().any(|change| change.kind == "Job");
-                (since.elapsed(), is_consistent(&history), has_jobs)
+                let has = |kind: &str| history.changes.iter().any(|change| change.kind == kind);
+                let times = match () {
+                    () if has("Job") => QUIET_WITH_JOBS,
+                    () if has("StatefulSet") => QUIET_WITH_STATEFUL_SETS,
+                    () => (QUIET, VERY_QUIET),
+                };
+                (since.elapsed(), is_consistent(&history), times)
             };
-            let (short, long) = if has_jobs { QUIET_WITH_JOBS } else { (QUIET, VERY_QUIET) };
             if quiet > long || (quiet > short && consistent) {
                 break;
             }

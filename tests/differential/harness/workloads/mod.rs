@@ -1,6 +1,7 @@
 //! The workloads. Each is a script that is played with both controllers.
 
 mod adoption;
+mod budgets_and_quotas;
 mod cascades;
 mod controllers;
 mod cron_jobs;
@@ -20,6 +21,7 @@ mod refusals;
 mod rollback;
 mod rollouts;
 mod scaling;
+mod services;
 mod stateful_set_claims;
 mod stateful_set_ownership;
 mod stateful_set_updates;
@@ -70,9 +72,14 @@ pub fn of_batches() -> Vec<&'static Workload> {
     [cron_jobs::WORKLOADS, ended_jobs_and_pods::WORKLOADS].into_iter().flatten().collect()
 }
 
+/// Those of Services, PodDisruptionBudgets and ResourceQuotas.
+pub fn of_services() -> Vec<&'static Workload> {
+    [services::WORKLOADS, budgets_and_quotas::WORKLOADS].into_iter().flatten().collect()
+}
+
 /// All of them.
 pub fn all() -> Vec<&'static Workload> {
-    [of_workloads(), of_the_cluster(), of_batches()].concat()
+    [of_workloads(), of_the_cluster(), of_batches(), of_services()].concat()
 }
 
 /// Those of the workload controllers.
