@@ -149,8 +149,8 @@ mod tests {
     use super::*;
     use crate::model::{
         ClusterRole, ConfigMap, ControllerRevision, DaemonSet, Deployment, EndpointSlice, Namespace, Node,
-        PersistentVolume, PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController, Service,
-        ServiceAccount,
+        PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController,
+        Service, ServiceAccount,
     };
 
     /// Half a megabyte of entries of a list or map.
@@ -261,6 +261,8 @@ mod tests {
         check_sizes::<ClusterRole>();
         check_sizes::<Service>();
         check_sizes::<EndpointSlice>();
+        check_sizes::<PodDisruptionBudget>();
+        check_selector_alone::<PodDisruptionBudget>();
         check_size::<Service>(r#""spec":{"selector":{|}}"#, |n| format!(r#""k{n}":"""#));
         let port = |n: usize| format!(r#"{{"name":"p{n}","port":80,"protocol":"TCP","targetPort":"p{n}"}}"#);
         check_json::<Service>("ports", &object(r#""spec":{"ports":[|]}"#, &half_a_megabyte(port)));
@@ -298,7 +300,7 @@ mod tests {
         }
     }
 
-    fn check_selector<T: Record>() {
+    fn check_selector_alone<T: Record>() {
         let shape =
             r#""spec":{"selector":{"matchExpressions":[{"key":"k","operator":"NotIn","values":[|]}]}}"#;
         check_size::<T>(shape, |n| format!(r#""v{n}""#));
@@ -306,6 +308,10 @@ mod tests {
         check_size::<T>(shape, |n| format!(r#"{{"key":"k{n}","operator":"Exists"}}"#));
         check_size::<T>(shape, |n| format!(r#"{{"key":"k{n}","operator":"In","values":["a"]}}"#));
         check_size::<T>(r#""spec":{"selector":{"matchLabels":{|}}}"#, |n| format!(r#""k{n}":"""#));
+    }
+
+    fn check_selector<T: Record>() {
+        check_selector_alone::<T>();
         // Of letters that LZ4 cannot pack.
         let mut rng = fastrand::Rng::with_seed(1);
         let mut text = || (0..40).map(|_| rng.alphanumeric()).collect::<String>();
