@@ -8,6 +8,7 @@ pub mod clusterrole_aggregation;
 pub mod cronjob;
 pub mod daemonset;
 pub mod deployment;
+pub mod disruption;
 pub mod endpointslice;
 pub mod event_note;
 pub mod fixed_place_backoff;
