@@ -162,6 +162,7 @@ pub(crate) mod tests {
             ("--namespace-deletion-delay", "-1s"),
             ("--namespace-deletion-delay", "5"),
             ("--concurrent-service-endpoint-syncs", "51"),
+            ("--concurrent-disruption-syncs", "0"),
             ("--max-endpoints-per-slice", "0"),
             ("--max-endpoints-per-slice", "1001"),
             ("--endpointslice-updates-batch-period", "-1s"),

@@ -6,7 +6,7 @@
 //! * [`registry`]: the two lists, of the kinds and of the controllers.
 //! * [`deployment`], [`daemonset`], [`replicas`], [`replicaset`], [`replicationcontroller`],
 //!   [`rolling_update`], [`statefulset`], [`job`], [`cronjob`], [`namespace`], [`garbage`], [`pod_gc`],
-//!   [`endpoint_slice`]: the controllers.
+//!   [`endpoint_slice`], [`disruption`]: the controllers.
 //! * [`serviceaccount`], [`root_ca_cert`], [`pvc_protection`], [`pv_protection`], [`clusterrole_aggregation`]: those of a
 //!   test bed, and [`ttl_after_finished`], which write one thing each.
 //! * [`patch`]: the bodies of the patches of workloads.
@@ -18,6 +18,7 @@ pub mod clusterrole_aggregation;
 pub mod cronjob;
 pub mod daemonset;
 pub mod deployment;
+pub mod disruption;
 pub mod endpoint_slice;
 pub mod garbage;
 pub mod job;

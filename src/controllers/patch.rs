@@ -2,6 +2,7 @@
 //! resourceVersion that it was computed from, so that any write in between causes a conflict.
 
 mod cronjob;
+mod disruption;
 mod job;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use crate::plan::deployment::revision::ROLLBACK_TO;
 use crate::plan::deployment::rollback::RollBack;
 use crate::plan::revisions::RevisionChange;
 pub use cronjob::cron_job_status;
+pub use disruption::disruption_status;
 pub use job::{adopt_tracked, job_status, release_untracked, track, untrack};
 
 /// Scales a ReplicaSet and updates its annotations (merge patch).

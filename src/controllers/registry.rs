@@ -5,19 +5,19 @@
 //! these lists. A new controller needs an entry here; see `docs/architecture.md`.
 
 use super::{
-    clusterrole_aggregation, cronjob, daemonset, deployment, endpoint_slice, garbage, job, namespace, pod_gc,
-    pv_protection, pvc_protection, replicaset, replicationcontroller, rolling_update, root_ca_cert,
-    serviceaccount, statefulset, ttl_after_finished,
+    clusterrole_aggregation, cronjob, daemonset, deployment, disruption, endpoint_slice, garbage, job,
+    namespace, pod_gc, pv_protection, pvc_protection, replicaset, replicationcontroller, rolling_update,
+    root_ca_cert, serviceaccount, statefulset, ttl_after_finished,
 };
 use crate::engine::entry::{ControllerEntry, KindEntry, Registry};
 use crate::model::{
     ClusterRole, ConfigMap, ControllerRevision, CronJob, DaemonSet, Deployment, EndpointSlice, Job,
-    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController,
-    Service, ServiceAccount, StatefulSet,
+    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet,
+    ReplicationController, Service, ServiceAccount, StatefulSet,
 };
 
 /// The kinds that are cached, in the order in which they are listed.
-pub static KINDS: [KindEntry; 18] = [
+pub static KINDS: [KindEntry; 19] = [
     KindEntry::of::<Deployment>(1),
     KindEntry::of::<ReplicaSet>(2),
     KindEntry::of::<ReplicationController>(4),
@@ -36,11 +36,12 @@ pub static KINDS: [KindEntry; 18] = [
     KindEntry::of::<ClusterRole>(25).of_the_cluster(),
     KindEntry::of::<Service>(26),
     KindEntry::of::<EndpointSlice>(27),
+    KindEntry::of::<PodDisruptionBudget>(28),
     KindEntry::of::<Pod>(3).in_bulk(),
 ];
 
 /// The controllers, in the order in which they start.
-pub static CONTROLLERS: [&ControllerEntry; 18] = [
+pub static CONTROLLERS: [&ControllerEntry; 19] = [
     &deployment::ENTRY,
     &replicaset::ENTRY,
     &replicationcontroller::ENTRY,
@@ -58,6 +59,7 @@ pub static CONTROLLERS: [&ControllerEntry; 18] = [
     &clusterrole_aggregation::ENTRY,
     &pod_gc::ENTRY,
     &endpoint_slice::ENTRY,
+    &disruption::ENTRY,
     &rolling_update::ENTRY,
 ];
 

@@ -1,0 +1,58 @@
+//! The memory of each budget between syncs.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+
+use crate::engine::owner_memory::Forget;
+use crate::model::{Owner, Uid};
+use crate::plan::disruption::{Found, Memory};
+
+/// The memory of all budgets, by UID.
+#[derive(Debug, Default)]
+pub(super) struct DisruptionMemory(Mutex<BTreeMap<Uid, OfBudget>>);
+
+#[derive(Debug, Default)]
+struct OfBudget {
+    last: Memory,
+    /// The owners that this sync has read from the API server.
+    live: BTreeMap<Owner, Found>,
+}
+
+impl DisruptionMemory {
+    /// The outcome of the last sync.
+    pub(super) fn of(&self, budget: &Uid) -> Memory {
+        self.0.lock().get(budget).map(|of| of.last.clone()).unwrap_or_default()
+    }
+
+    /// How many pods the last sync has seen.
+    pub(super) fn pods_of(&self, budget: &Uid) -> usize {
+        self.0.lock().get(budget).map_or(0, |of| of.last.pods)
+    }
+
+    /// A sync has decided.
+    pub(super) fn keep(&self, budget: &Uid, last: Memory) {
+        self.0.lock().insert(budget.clone(), OfBudget { last, live: BTreeMap::new() });
+    }
+
+    /// What a sync has read from the API server.
+    pub(super) fn live_of(&self, budget: &Uid) -> BTreeMap<Owner, Found> {
+        self.0.lock().get(budget).map(|of| of.live.clone()).unwrap_or_default()
+    }
+
+    /// A sync has read this from the API server.
+    pub(super) fn keep_live(&self, budget: &Uid, live: BTreeMap<Owner, Found>) {
+        let mut all = self.0.lock();
+        match all.get_mut(budget) {
+            Some(of) => of.live = live,
+            None if live.is_empty() => {}
+            None => drop(all.insert(budget.clone(), OfBudget { live, ..OfBudget::default() })),
+        }
+    }
+}
+
+impl Forget for DisruptionMemory {
+    fn forget(&self, owner: &Uid) {
+        self.0.lock().remove(owner);
+    }
+}
