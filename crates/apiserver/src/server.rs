@@ -28,8 +28,6 @@ pub(crate) struct Server {
     pub(crate) fault_injector: RwLock<Option<FaultInjector>>,
     /// Held from the check of a quota until the object is stored.
     pub(crate) quotas: Mutex<()>,
-    /// Held from the look at a disruption budget until the pod is evicted.
-    pub(crate) evictions: Mutex<()>,
     /// Held while a Service is given addresses and ports, until it is stored.
     pub(crate) services: Mutex<()>,
     /// Cancelled to break the watches that are open.
@@ -56,7 +54,7 @@ impl Server {
         let store = Store::new(limits(&options), kinds::all().map(|row| row.kind), quota::CHARGE);
         let names = Names::new(options.seed);
         let (registry, definitions) = (RwLock::default(), Mutex::default());
-        let (quotas, evictions, services) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (quotas, services) = (Mutex::default(), Mutex::default());
         let (watches, sweeps) = (Mutex::default(), Sweeps::default());
         Server {
             options,
@@ -66,7 +64,6 @@ impl Server {
             definitions,
             fault_injector,
             quotas,
-            evictions,
             services,
             watches,
             sweeps,

@@ -49,7 +49,8 @@ impl Failure {
     }
 
     /// Adds to `details`.
-    fn detail(mut self, field: &str, value: Value) -> Self {
+    /// With one more field of the details.
+    pub(crate) fn detail(mut self, field: &str, value: Value) -> Self {
         let mut details = self.details.take().unwrap_or_else(|| Box::new(json!({})));
         if let Value::Object(map) = details.as_mut() {
             map.insert(field.to_owned(), value);

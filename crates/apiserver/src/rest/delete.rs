@@ -90,6 +90,20 @@ impl Options {
         self.revision.is_some()
     }
 
+    /// The same for this version of an object alone, unless they name one already.
+    pub(super) fn only_of(&self, object: &Value) -> Self {
+        if self.names_a_revision() {
+            self.clone()
+        } else {
+            self.only_version(meta(object, "resourceVersion"))
+        }
+    }
+
+    /// The same for this version alone.
+    pub(super) fn only_version(&self, revision: &str) -> Self {
+        Options { revision: Some(revision.to_owned()), ..self.clone() }
+    }
+
     pub(super) fn parse(body: &[u8]) -> Result<Self, Failure> {
         let options: Option<DeleteOptions> = serde_json::from_slice(body).map_err(|error| {
             Failure::bad_request(format!("the delete options cannot be decoded: {error}"))

@@ -139,71 +139,111 @@ async fn the_newest_default_class_is_given_to_claims_and_ingresses() {
     assert_eq!(made["spec"]["ingressClassName"], "a-newest");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_budget_that_no_controller_keeps_is_judged_by_the_pods() {
-    let sandbox = cluster().await;
-    for name in ["a", "b", "c"] {
-        sandbox.run_pod(name, json!({"app": "web"})).await;
-    }
-    let budget = json!({"metadata": {"name": "web"}, "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}}});
+fn cause(answer: &Answer) -> String {
+    answer.body["details"]["causes"][0]["message"].as_str().unwrap().to_owned()
+}
+
+/// A budget of the pods with `app=web`, and a status of it.
+async fn budget(sandbox: &Sandbox, spec: Value, status: Value) {
+    let mut budget =
+        json!({"metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": {"app": "web"}}}});
+    budget["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
     sandbox.post(BUDGETS, budget).await.ok();
-    sandbox.evict("a").await.ok();
-    let evicted = sandbox.get(&format!("{PODS}/a")).await.ok();
-    let condition = &evicted["status"]["conditions"][1];
-    assert_eq!(
-        (&condition["type"], &condition["reason"]),
-        (&json!("DisruptionTarget"), &json!("EvictionByEvictionAPI"))
-    );
-    // The kubelet has not ended it yet, and still it is not counted.
-    let refused = sandbox.evict("b").await;
-    let cause = json!([{"reason": "DisruptionBudget",
-                        "message": "The disruption budget web needs 2 healthy pods and has 2 currently"}]);
-    assert_eq!(refused.body["details"], json!({"causes": cause}));
+    sandbox_patch(sandbox, status).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_whose_status_nobody_keeps_refuses_until_somebody_does() {
+    let sandbox = cluster().await;
+    sandbox.run_pod("a", json!({"app": "web"})).await;
+    budget(&sandbox, json!({"minAvailable": 0}), json!({})).await;
+    let refused = sandbox.evict("a").await;
+    let why = json!([{"reason": "DisruptionBudget",
+                      "message": "The disruption budget web is still being processed by the server."}]);
+    assert_eq!(refused.body["details"], json!({"causes": why, "retryAfterSeconds": 10}));
     assert_eq!(refused.refused(429), "Cannot evict pod as it would violate the pod's disruption budget.");
+    sandbox_patch(&sandbox, json!({"observedGeneration": 1, "disruptionsAllowed": 1})).await;
     sandbox.evict("a").await.ok();
-
-    let path = format!("{BUDGETS}/web");
-    let percent = json!({"spec": {"minAvailable": null, "maxUnavailable": "50%"}});
-    sandbox.patch(&path, MERGE, percent).await.ok();
-    let why = sandbox.evict("b").await.body["details"]["causes"][0]["message"].clone();
-    assert_eq!(why, "The disruption budget web does not allow evicting pods currently", "no owner, no scale");
-
-    sandbox
-        .post(BUDGETS, json!({"metadata": {"name": "all"}, "spec": {"minAvailable": 0, "selector": {}}}))
-        .await
-        .ok();
+    let condition = &sandbox.get(&format!("{PODS}/a")).await.ok()["status"]["conditions"][1];
+    let (kind, reason) = (&condition["type"], &condition["reason"]);
+    assert_eq!((kind, reason), (&json!("DisruptionTarget"), &json!("EvictionByEvictionAPI")));
+    // It is on its way out: nobody is asked.
+    sandbox.evict("a").await.ok();
+    let all = json!({"metadata": {"name": "all"}, "spec": {"minAvailable": 0, "selector": {}}});
+    sandbox.post(BUDGETS, all).await.ok();
+    sandbox.run_pod("b", json!({"app": "web"})).await;
     let why = sandbox.evict("b").await.refused(500);
     assert!(why.starts_with("This pod has more than one PodDisruptionBudget"), "{why}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_budget_is_a_share_of_what_the_deployment_wants() {
+async fn pods_that_do_not_run_ask_no_budget() {
     let sandbox = cluster().await;
-    let owner = |object: &Value, kind: &str| {
-        let (name, uid) = (&object["metadata"]["name"], &object["metadata"]["uid"]);
-        json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid, "controller": true}])
-    };
-    let mut web = deployment("web");
-    web["spec"]["replicas"] = json!(4);
-    let web = sandbox.post(DEPLOYMENTS, web).await.ok();
-    let mut set = web.clone();
-    set["kind"] = json!("ReplicaSet");
-    set["metadata"] = json!({"name": "web-1", "ownerReferences": owner(&web, "Deployment")});
-    for field in ["strategy", "progressDeadlineSeconds", "revisionHistoryLimit"] {
-        set["spec"].as_object_mut().unwrap().remove(field);
-    }
-    set["spec"]["replicas"] = json!(2);
-    let set = sandbox.post("/apis/apps/v1/namespaces/default/replicasets", set).await.ok();
-    for name in ["a", "b", "c"] {
+    budget(&sandbox, json!({"minAvailable": 9}), json!({})).await;
+    sandbox.post(PODS, labelled(pod("pending"), json!({"app": "web"}))).await.ok();
+    sandbox.evict("pending").await.ok();
+    sandbox.get(&format!("{PODS}/pending")).await.refused(404);
+    sandbox.run_pod("ended", json!({"app": "web"})).await;
+    let ended = json!({"status": {"phase": "Failed"}});
+    sandbox.patch(&format!("{PODS}/ended/status"), MERGE, ended).await.ok();
+    sandbox.evict("ended").await.ok();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_not_ready_goes_if_its_budget_has_enough_or_lets_it() {
+    let sandbox = cluster().await;
+    let unready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+    for name in ["a", "b"] {
         sandbox.run_pod(name, json!({"app": "web"})).await;
-        let owners = json!({"metadata": {"ownerReferences": owner(&set, "ReplicaSet")}});
-        sandbox.patch(&format!("{PODS}/{name}"), MERGE, owners).await.ok();
+        sandbox.patch(&format!("{PODS}/{name}/status"), MERGE, unready.clone()).await.ok();
     }
-    let spec = json!({"maxUnavailable": "50%", "selector": {"matchLabels": {"app": "web"}}});
-    sandbox.post(BUDGETS, json!({"metadata": {"name": "web"}, "spec": spec})).await.ok();
-    // Half of the 4 that the Deployment wants: one of the three may go.
+    let short = json!({"observedGeneration": 1, "currentHealthy": 1, "desiredHealthy": 2});
+    budget(&sandbox, json!({"minAvailable": 2}), short).await;
+    assert_eq!(
+        cause(&sandbox.evict("a").await),
+        "The disruption budget web needs 2 healthy pods and has 1 currently"
+    );
+    sandbox_patch(&sandbox, json!({"currentHealthy": 2})).await;
     sandbox.evict("a").await.ok();
-    sandbox.evict("b").await.refused(429);
+    let status = sandbox.get(&format!("{BUDGETS}/web")).await.ok()["status"].clone();
+    assert_eq!(
+        (&status["disruptionsAllowed"], &status["disruptedPods"]),
+        (&json!(0), &Value::Null),
+        "not counted"
+    );
+    sandbox_patch(&sandbox, json!({"currentHealthy": 0})).await;
+    let lets = json!({"spec": {"unhealthyPodEvictionPolicy": "AlwaysAllow"}});
+    sandbox.patch(&format!("{BUDGETS}/web"), MERGE, lets).await.ok();
+    sandbox.evict("b").await.ok();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_is_of_the_pod_of_its_url_and_of_either_version() {
+    let sandbox = cluster().await;
+    sandbox.run_pod("a", json!({"app": "web"})).await;
+    let path = format!("{PODS}/a/eviction");
+    for other in [eviction("b"), json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {}})] {
+        let why = sandbox.post(&path, other).await.refused(400);
+        assert_eq!(why, "name in URL does not match name in Eviction object");
+    }
+    budget(&sandbox, json!({"minAvailable": 0}), json!({"observedGeneration": 1, "disruptionsAllowed": 1}))
+        .await;
+    let dry = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"},
+                     "deleteOptions": {"dryRun": ["All"]}});
+    sandbox.post(&path, dry).await.ok();
+    let stale = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"},
+                       "deleteOptions": {"preconditions": {"uid": "another"}}});
+    let left = sandbox.get(&format!("{BUDGETS}/web")).await.ok()["status"]["disruptionsAllowed"].clone();
+    assert_eq!(left, 1);
+    sandbox.post(&path, stale).await.refused(409);
+    sandbox_patch(&sandbox, json!({"disruptionsAllowed": 1, "disruptedPods": null})).await;
+    let version = sandbox.get(&format!("{PODS}/a")).await.ok()["metadata"]["resourceVersion"].clone();
+    let older = json!({"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": "a"},
+                       "deleteOptions": {"preconditions": {"resourceVersion": version}}});
+    sandbox.post(&path, older).await.ok();
+    let evicted = sandbox.get(&format!("{PODS}/a")).await.ok();
+    assert!(evicted["metadata"]["deletionTimestamp"].is_string());
+    assert_eq!(evicted["status"]["conditions"][1]["type"], "DisruptionTarget");
 }
 
 #[tokio::test(start_paused = true)]
