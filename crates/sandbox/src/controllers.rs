@@ -45,6 +45,8 @@ impl Running {
             "rollingupdate-controller" => !workloads,
             // A controller manager beside the sandbox has its own, and would write slices of other names.
             "endpointslice-controller" => !workloads,
+            // The same of the statuses of budgets, and of clocks.
+            "disruption-controller" => !workloads,
             _ => entry.is_on_by_default && !workloads,
         };
         let left_out = CONTROLLERS.iter().filter(is_left_out);
