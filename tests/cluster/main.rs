@@ -4,6 +4,7 @@ mod coexistence;
 mod cron_jobs;
 mod daemon_sets;
 mod discovery;
+mod disruptions;
 mod election;
 mod endpoint_slices;
 mod explain;
