@@ -531,4 +531,39 @@ rows! {
         "The first change is written at once, and while pods keep changing the slices are written at most ten times a second",
         "Each write of a slice goes to every node"
     }
+    PDB_ALL_BUDGETS {
+        "Of two PodDisruptionBudgets of a pod one is kept up to date, with an event, and one that a pod leaves by its labels is not",
+        "All budgets that select the pod now or did before are. The event `MultiplePodDisruptionBudgets` is not there",
+        "The API server reads the status of each of them"
+    }
+    PDB_SCALED {
+        "A workload that is scaled changes the status of its PodDisruptionBudget once its pods change",
+        "At once",
+        "A scale-up that waits must not let pods be evicted by the old number"
+    }
+    PDB_VANISHED {
+        "A pod whose workload has just gone stops all evictions of its PodDisruptionBudget (kubernetes#88535, kubernetes#78427)",
+        "For ten seconds it counts as unmanaged",
+        "The pod mostly goes, too; and the caches may show it before its workload"
+    }
+    PDB_UNMANAGED {
+        "Healthy pods without a controller are counted against the scale of the others, so that too many are evicted",
+        "They are in `currentHealthy`, and not in what is allowed, unless `minAvailable` is a number",
+        "Bare pods do not do the work of managed ones"
+    }
+    PDB_EVENTS {
+        "The events `NoPods`, `UnmanagedPods` and `CalculateExpectedPodCountFailed` come at each sync (kubernetes#104487), and `NotDeleted` names the namespace twice",
+        "Once each time their state begins; `NotDeleted` names the PodDisruptionBudget",
+        "An event tells of a change"
+    }
+    PDB_RETRIES {
+        "A PodDisruptionBudget whose sync failed waits for the next change of a pod",
+        "It is tried again with backoff",
+        "A missing right or a webhook that failed is over without a change of a pod"
+    }
+    PDB_ENTRIES {
+        "An entry of `disruptedPods` leaves when the cache shows no such live pod",
+        "When the cache shows none and is known to be no older than the entry",
+        "Shown later, the pod would count although it is on its way out, and one more would be evicted"
+    }
 }

@@ -216,4 +216,26 @@ pub static UNSEEN: &[(&Row, &str)] = &[
         &SLICE_GATHERED,
         "tests/cluster/endpoint_slices.rs::a_large_scale_up_writes_a_slice_at_most_ten_times_a_second",
     ),
+    (
+        &PDB_ALL_BUDGETS,
+        "tests/cluster/disruptions.rs::two_budgets_of_a_pod_are_both_kept_up_to_date_and_evict_nothing",
+    ),
+    (
+        &PDB_SCALED,
+        "tests/cluster/disruptions.rs::a_budget_gets_its_status_which_is_not_written_again_without_a_change",
+    ),
+    (
+        &PDB_VANISHED,
+        "src/plan/disruption/tests.rs::pods_of_an_owner_that_has_just_gone_stop_no_eviction_for_ten_seconds",
+    ),
+    (
+        &PDB_UNMANAGED,
+        "src/plan/disruption/tests.rs::bare_pods_are_told_of_and_do_not_stand_in_for_managed_ones",
+    ),
+    (&PDB_EVENTS, "src/plan/disruption/tests.rs::without_pods_nothing_is_allowed_and_the_event_comes_once"),
+    (&PDB_RETRIES, "tests/cluster/disruptions.rs::a_scale_that_may_be_read_again_ends_the_failure"),
+    (
+        &PDB_ENTRIES,
+        "src/plan/disruption/tests.rs::an_entry_leaves_with_its_pod_once_the_cache_is_as_new_as_the_entry",
+    ),
 ];
