@@ -135,13 +135,17 @@ fn sum(observed: &Observed<'_>, absent: &mut BTreeMap<Owner, Duration>) -> Resul
     let mut expected = Expected::default();
     let mut summed = BTreeSet::new();
     let mut vanished = BTreeMap::new();
-    let mut failure = None;
+    let (mut failure, mut is_unread) = (None, false);
     for pod in pods {
         let Some(owner) = pod.meta.owner() else {
             expected.has_unmanaged = true;
             continue;
         };
-        match owners.get(&owner).ok_or(Undecided::Unread)? {
+        let Some(found) = owners.get(&owner) else {
+            is_unread = true;
+            continue;
+        };
+        match found {
             Found::ReplicaSet(_, Some(deployment)) => {
                 scales.insert(&deployment.meta.uid, deployment.replicas);
             }
@@ -173,6 +177,9 @@ fn sum(observed: &Observed<'_>, absent: &mut BTreeMap<Owner, Duration>) -> Resul
     *absent = vanished;
     if let Some(why) = failure {
         return Err(Undecided::Failed(why));
+    }
+    if is_unread {
+        return Err(Undecided::Unread);
     }
     let total = scales.values().fold(0_i64, |sum, scale| sum.saturating_add(i64::from((*scale).max(0))));
     Ok(Expected { pods: clamp(total), summed: Some(summed), ..expected })

@@ -27,6 +27,9 @@ use entries::Entries;
 use expected::{Expected, Undecided};
 pub use expected::{Found, Source, live_owners, source};
 
+/// How soon a controller of pods is read that was not known when the sync began.
+const UNREAD: Duration = Duration::from_millis(100);
+
 /// The most characters of an error in the condition.
 const LONGEST: usize = 1024;
 
@@ -100,7 +103,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         Err(Undecided::Unread) => {
             // Nothing was learned.
             let memory = observed.memory.clone();
-            return Plan { look_again: Some(Duration::ZERO), ..unchanged(budget, memory) };
+            return Plan { look_again: Some(UNREAD), ..unchanged(budget, memory) };
         }
         Err(Undecided::Failed(why)) => {
             let text = format!("Failed to calculate the number of expected pods: {why}");

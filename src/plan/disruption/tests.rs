@@ -77,7 +77,16 @@ fn the_scale_of_other_owners_is_asked_for_once_each() {
     let pods: Vec<Arc<Pod>> = web.pods.iter().cloned().map(Arc::new).collect();
     let asked = live_owners(&web.budget, &pods);
     assert_eq!(asked.values().map(|it| &*it.kind).collect::<Vec<_>>(), ["Shop"]);
-    assert_eq!(web.plan().look_again, Some(Duration::ZERO), "nothing is decided before it is read");
+    let plan = web.plan();
+    assert_eq!(
+        (plan.look_again, &plan.status),
+        (Some(UNREAD), &web.budget.status),
+        "nothing is decided before it is read"
+    );
+    let mut failing = Situation::new(json!({"maxUnavailable": 1}));
+    failing.pods = web.pods.clone();
+    failing.failed(&custom, "no");
+    assert_eq!(failing.plan().failure.as_deref(), Some("no"), "whatever else is not read");
     web.scaled(&reference("apps/v1", "StatefulSet", "db"), 2);
     web.scaled(&custom, 3);
     assert_eq!(web.numbers(), (5, 4, 5, 1));
