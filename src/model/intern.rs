@@ -1,6 +1,7 @@
 //! One copy of what many objects share: namespaces, node names, label sets, owner references.
 
-use std::collections::HashSet;
+use std::any::{Any, TypeId};
+use std::collections::{BTreeMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -17,7 +18,8 @@ pub struct Interner {
     strings: Table<str>,
     maps: Table<StringMap>,
     owners: Table<ControllerRef>,
-    lists: Table<Texts>,
+    /// Parts of records, by their type.
+    parts: BTreeMap<TypeId, Box<dyn Any + Send + Sync>>,
 }
 
 impl Interner {
@@ -39,10 +41,8 @@ impl Interner {
 
     /// The shared copy of a list, such as that of the finalizers.
     pub fn list(&mut self, list: Texts) -> Arc<Texts> {
-        if list.heap_bytes() > LARGEST {
-            return Arc::new(list);
-        }
-        self.lists.intern_owned(list)
+        let heap_bytes = list.heap_bytes();
+        self.part(list, heap_bytes)
     }
 
     /// The shared copy of an owner reference.
@@ -52,6 +52,21 @@ impl Interner {
             return Arc::new(owner);
         }
         self.owners.intern_owned(owner)
+    }
+
+    /// The shared copy of a part that many records have alike. It has so many bytes of heap besides itself.
+    pub fn part<T>(&mut self, part: T, heap_bytes: usize) -> Arc<T>
+    where
+        T: Hash + Eq + Send + Sync + 'static,
+    {
+        if heap_bytes > LARGEST {
+            return Arc::new(part);
+        }
+        let table = self.parts.entry(TypeId::of::<T>()).or_insert_with(|| Box::new(Table::<T>::default()));
+        match table.downcast_mut::<Table<T>>() {
+            Some(table) => table.intern_owned(part),
+            None => Arc::new(part),
+        }
     }
 }
 

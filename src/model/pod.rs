@@ -4,6 +4,7 @@ pub mod claims;
 pub mod job;
 pub mod network;
 mod protobuf;
+pub mod shape;
 mod target;
 
 use std::borrow::Cow;
@@ -17,10 +18,11 @@ use super::container_text::ContainerText;
 use super::intern::Interner;
 use super::meta::Meta;
 use super::record::{Record, Resource, own_bytes};
-use super::wire::{MetaWire, Text, Time};
+use super::wire::{MetaWire, Pairs, Text, Time};
 use claims::{Claims, VolumesWire};
 use job::JobPod;
 use network::Network;
+use shape::{PodShape, ResourcesWire};
 use target::AffinityWire;
 
 /// The annotation that ranks pods for deletion (KEP-2255).
@@ -74,6 +76,8 @@ pub struct Pod {
     /// Since when the condition `DisruptionTarget` is true, unless the kubelet set it, which ends the pod in its own time. In a
     /// box, because few pods have it.
     pub disruption_target: Option<Box<Timestamp>>,
+    /// The part that quotas read.
+    pub shape: Arc<PodShape>,
 }
 
 /// How often containers were restarted, each time that of the container that restarted most. Compared as
@@ -133,6 +137,14 @@ struct SpecWire<'a> {
     hostname: Text<'a>,
     #[serde(borrow, default)]
     subdomain: Text<'a>,
+    #[serde(borrow, default)]
+    priority_class_name: Text<'a>,
+    #[serde(default)]
+    active_deadline_seconds: Option<i64>,
+    #[serde(borrow, default)]
+    resources: Option<ResourcesWire<'a>>,
+    #[serde(borrow, default)]
+    overhead: Pairs<'a>,
 }
 
 #[derive(Default, Deserialize)]
@@ -144,6 +156,8 @@ struct ContainerWire<'a> {
     restart_policy: Text<'a>,
     #[serde(borrow, default)]
     ports: Option<Vec<PortWire<'a>>>,
+    #[serde(borrow, default)]
+    resources: Option<ResourcesWire<'a>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -168,6 +182,8 @@ struct AddressWire<'a> {
 struct StatusWire<'a> {
     #[serde(borrow, default)]
     phase: Text<'a>,
+    #[serde(borrow, default)]
+    qos_class: Text<'a>,
     #[serde(borrow, default)]
     reason: Text<'a>,
     #[serde(borrow, default)]
@@ -212,6 +228,10 @@ struct ContainerStatusWire<'a> {
     state: Option<StateWire<'a>>,
     #[serde(borrow, default)]
     last_state: Option<StateWire<'a>>,
+    #[serde(borrow, default)]
+    resources: Option<ResourcesWire<'a>>,
+    #[serde(borrow, default)]
+    allocated_resources: Pairs<'a>,
 }
 
 #[derive(Default, Deserialize)]
@@ -314,6 +334,7 @@ impl Record for Pod {
             + self.job.as_ref().map_or(0, |job| job.heap_bytes())
             + self.network.heap_bytes()
             + self.disruption_target.as_deref().map_or(0, size_of_val)
+            + self.shape.shared_bytes()
     }
 }
 
@@ -346,6 +367,7 @@ impl PodWire<'_> {
         let is_shut_down = self.metadata.is_shut_down();
         let job = JobPod::of(&self.metadata, &status, interner);
         let network = Network::of(spec.serving(), (&spec.hostname, &spec.subdomain), &status, interner);
+        let shape = PodShape::of(&self.metadata, &spec, &status, interner);
         let meta = self.metadata.into_meta(interner)?;
         Ok(Pod {
             has_started: status.containers().any(ContainerStatusWire::has_started),
@@ -367,6 +389,7 @@ impl PodWire<'_> {
             job,
             network,
             disruption_target: status.disruption_target().map(Box::new),
+            shape,
             meta,
         })
     }

@@ -1,5 +1,9 @@
-//! Quantities, as far as two spellings of one must be distinguished from two different ones (upstream:
+//! Quantities: two spellings of one must be distinguished from two different ones, and quotas sum them (upstream:
 //! `apimachinery/pkg/api/resource`).
+
+mod amount;
+
+pub use amount::Quantity;
 
 /// A quantity of 1 in the finest unit there is.
 pub const NANOS: i128 = 1_000_000_000;

@@ -150,7 +150,7 @@ mod tests {
     use crate::model::{
         ClusterRole, ConfigMap, ControllerRevision, DaemonSet, Deployment, EndpointSlice, Namespace, Node,
         PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController,
-        Service, ServiceAccount,
+        ResourceQuota, Service, ServiceAccount,
     };
 
     /// Half a megabyte of entries of a list or map.
@@ -263,6 +263,18 @@ mod tests {
         check_sizes::<EndpointSlice>();
         check_sizes::<PodDisruptionBudget>();
         check_selector_alone::<PodDisruptionBudget>();
+        check_sizes::<ResourceQuota>();
+        for map in [r#""spec":{"hard":{|}}"#, r#""status":{"used":{|}}"#, r#""status":{"hard":{|}}"#] {
+            check_size::<ResourceQuota>(map, |n| format!(r#""count/k{n}.a":"1""#));
+        }
+        let selector = r#""spec":{"scopeSelector":{"matchExpressions":[|]}}"#;
+        let requirement = |n: usize| {
+            format!(r#"{{"scopeName":"PriorityClass","operator":"NotIn","values":["class-{n}"]}}"#)
+        };
+        check_json::<ResourceQuota>("scopes", &object(selector, &half_a_megabyte(requirement)));
+        let requests = |n: usize| format!(r#""example.com/r{n}":"1""#);
+        let resources = r#""spec":{"containers":[{"resources":{"requests":{|}}}]}"#;
+        check_json::<Pod>("requests", &object(resources, &half_a_megabyte(requests)));
         check_size::<Service>(r#""spec":{"selector":{|}}"#, |n| format!(r#""k{n}":"""#));
         let port = |n: usize| format!(r#"{{"name":"p{n}","port":80,"protocol":"TCP","targetPort":"p{n}"}}"#);
         check_json::<Service>("ports", &object(r#""spec":{"ports":[|]}"#, &half_a_megabyte(port)));

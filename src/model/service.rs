@@ -37,6 +37,11 @@ pub struct Service {
     pub traffic_distribution: Option<TrafficDistribution>,
     /// Whether its annotation asks for hints by the CPUs of zones.
     pub is_topology_auto: bool,
+    /// Whether `spec.type` is `LoadBalancer`.
+    pub is_load_balancer: bool,
+    /// How many ports of the nodes it uses or will use: one for each of its ports, if its type has them. A load balancer for which none
+    /// are allocated uses those that it names (upstream: `serviceEvaluator.Usage`).
+    pub node_ports: u32,
 }
 
 /// One of `spec.ports`.
@@ -122,6 +127,8 @@ struct SpecWire<'a> {
     publish_not_ready_addresses: Option<bool>,
     #[serde(borrow, default)]
     traffic_distribution: Text<'a>,
+    #[serde(default)]
+    allocate_load_balancer_node_ports: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -137,6 +144,8 @@ struct PortWire<'a> {
     port: Option<i32>,
     #[serde(borrow, default)]
     target_port: Option<TargetWire<'a>>,
+    #[serde(default)]
+    node_port: Option<i32>,
 }
 
 #[derive(Deserialize)]
@@ -169,6 +178,17 @@ pub(super) fn or_tcp(protocol: &str) -> &str {
 }
 
 impl SpecWire<'_> {
+    /// See [`Service::node_ports`].
+    fn node_ports(&self) -> u32 {
+        let names_all = self.allocate_load_balancer_node_ports == Some(false);
+        let is_used = |port: &&PortWire<'_>| match self.kind.as_str() {
+            "NodePort" => true,
+            "LoadBalancer" => !names_all || port.node_port.is_some_and(|number| number != 0),
+            _ => false,
+        };
+        u32::try_from(self.ports.iter().flatten().filter(is_used).count()).unwrap_or(u32::MAX)
+    }
+
     /// The families that it names; without any that of its address, and of a headless Service both (upstream:
     /// `getAddressTypesForService`).
     fn families(&self) -> Families {
@@ -197,9 +217,12 @@ impl Record for Service {
         let spec = spec.unwrap_or_default();
         let families = spec.families();
         let has_selector = !spec.selector.0.is_empty();
+        let node_ports = spec.node_ports();
         let ports = spec.ports.unwrap_or_default();
         Ok(Service {
             is_external_name: spec.kind.as_str() == "ExternalName",
+            is_load_balancer: spec.kind.as_str() == "LoadBalancer",
+            node_ports,
             families,
             is_headless: matches!(spec.cluster_ip.as_str(), "" | "None"),
             publishes_not_ready: spec.publish_not_ready_addresses == Some(true),
@@ -290,6 +313,20 @@ mod tests {
         assert_eq!(families(r#"{"clusterIP":"fd00::7","ipFamilies":[]}"#), (false, true));
         assert_eq!(families(r#"{"clusterIP":"None"}"#), (true, true));
         assert_eq!(families(r#"{"clusterIP":"None","ipFamilies":["IPv6"]}"#), (false, true));
+    }
+
+    #[test]
+    fn ports_of_the_nodes_follow_from_the_type_before_they_are_allocated() {
+        let ports = |spec: &str| {
+            let ports = r#"[{"port":80,"nodePort":30080},{"port":81},{"port":82,"nodePort":0}]"#;
+            let service = service("{}", &format!(r#"{{"ports":{ports},{spec}}}"#));
+            (service.node_ports, service.is_load_balancer)
+        };
+        assert_eq!(ports(r#""type":"ClusterIP""#), (0, false));
+        assert_eq!(ports(r#""type":"NodePort""#), (3, false));
+        assert_eq!(ports(r#""type":"NodePort","allocateLoadBalancerNodePorts":false"#), (3, false));
+        assert_eq!(ports(r#""type":"LoadBalancer""#), (3, true));
+        assert_eq!(ports(r#""type":"LoadBalancer","allocateLoadBalancerNodePorts":false"#), (1, true));
     }
 
     #[test]

@@ -185,6 +185,11 @@ impl MetaWire<'_> {
         self.deletion_timestamp.is_some() && self.deletion_grace_period_seconds == Some(0)
     }
 
+    /// The grace period of a deletion that has begun, in seconds.
+    pub(in crate::model) fn grace_seconds(&self) -> Option<i64> {
+        self.deletion_grace_period_seconds.filter(|_| self.deletion_timestamp.is_some())
+    }
+
     /// When a deletion is due, and its grace period in seconds.
     pub(in crate::model) fn deletion(&self) -> Option<(Timestamp, i64)> {
         let due = self.deletion_timestamp?.0;

@@ -4,13 +4,14 @@
 use serde::de::IgnoredAny;
 
 use super::claims::{SourceWire, VolumeWire};
+use super::shape::{PodAffinityWire, PodTermWire, ResourcesWire, WeightedTermWire};
 use super::target::{AffinityWire, FieldWire, NodeAffinityWire, NodeSelectorWire, TermWire};
 use super::{
     AddressWire, ContainerStatusWire, ContainerWire, Moment, PodConditionWire, PodWire, PortWire, ReasonWire,
     SpecWire, StateWire, StatusWire, TerminatedWire,
 };
-use crate::model::protobuf::{Fields, Malformed};
-use crate::model::wire::{MetaWire, Time};
+use crate::model::protobuf::{Fields, Malformed, Value};
+use crate::model::wire::{MetaWire, Pairs, Text, Time};
 
 impl<'a> PodWire<'a> {
     pub(super) fn from_protobuf(message: &'a [u8]) -> Result<Self, Malformed> {
@@ -37,17 +38,20 @@ impl<'a> SpecWire<'a> {
                     let container = ContainerWire::from_protobuf(value.bytes()?)?;
                     spec.containers.get_or_insert_default().push(container);
                 }
+                (5, value) => spec.active_deadline_seconds = Some(value.int64()?),
                 (10, value) => spec.node_name = value.text()?,
                 (16, value) => spec.hostname = value.text()?,
                 (17, value) => spec.subdomain = value.text()?,
-                // The affinity of a bound pod is not needed.
-                (18, value) if spec.node_name.as_str().is_empty() => {
+                (18, value) => {
                     spec.affinity = Some(AffinityWire::from_protobuf(value.bytes()?)?);
                 }
                 (20, value) => {
                     let container = ContainerWire::from_protobuf(value.bytes()?)?;
                     spec.init_containers.get_or_insert_default().push(container);
                 }
+                (24, value) => spec.priority_class_name = value.text()?,
+                (32, value) => add_quantity(&mut spec.overhead, value)?,
+                (40, value) => spec.resources = Some(ResourcesWire::from_protobuf(value.bytes()?)?),
                 _ => {}
             }
         }
@@ -98,11 +102,93 @@ impl<'a> AffinityWire<'a> {
     fn from_protobuf(message: &'a [u8]) -> Result<Self, Malformed> {
         let mut affinity = AffinityWire::default();
         for field in Fields(message) {
-            if let (1, value) = field? {
-                affinity.node_affinity = Some(NodeAffinityWire::from_protobuf(value.bytes()?)?);
+            match field? {
+                (1, value) => affinity.node_affinity = Some(NodeAffinityWire::from_protobuf(value.bytes()?)?),
+                (2, value) => affinity.pod_affinity = Some(PodAffinityWire::from_protobuf(value.bytes()?)?),
+                (3, value) => {
+                    affinity.pod_anti_affinity = Some(PodAffinityWire::from_protobuf(value.bytes()?)?);
+                }
+                _ => {}
             }
         }
         Ok(affinity)
+    }
+}
+
+/// Adds an entry of a map of quantities.
+fn add_quantity<'a>(pairs: &mut Pairs<'a>, entry: Value<'a>) -> Result<(), Malformed> {
+    let (mut name, mut amount) = (Text::default(), Text::default());
+    for field in Fields(entry.bytes()?) {
+        match field? {
+            (1, value) => name = value.text()?,
+            (2, value) => {
+                for field in Fields(value.bytes()?) {
+                    if let (1, text) = field? {
+                        amount = text.text()?;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    pairs.0.push((name, amount));
+    Ok(())
+}
+
+impl<'a> ResourcesWire<'a> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self, Malformed> {
+        let mut resources = ResourcesWire::default();
+        for field in Fields(message) {
+            match field? {
+                (1, value) => add_quantity(&mut resources.limits, value)?,
+                (2, value) => add_quantity(&mut resources.requests, value)?,
+                _ => {}
+            }
+        }
+        Ok(resources)
+    }
+}
+
+impl PodAffinityWire {
+    fn from_protobuf(message: &[u8]) -> Result<Self, Malformed> {
+        let mut affinity = PodAffinityWire::default();
+        for field in Fields(message) {
+            match field? {
+                (1, value) => {
+                    let term = PodTermWire::from_protobuf(value.bytes()?)?;
+                    affinity
+                        .required_during_scheduling_ignored_during_execution
+                        .get_or_insert_default()
+                        .push(term);
+                }
+                (2, value) => {
+                    let mut weighted = WeightedTermWire::default();
+                    for field in Fields(value.bytes()?) {
+                        if let (2, term) = field? {
+                            weighted.pod_affinity_term = Some(PodTermWire::from_protobuf(term.bytes()?)?);
+                        }
+                    }
+                    let preferred = &mut affinity.preferred_during_scheduling_ignored_during_execution;
+                    preferred.get_or_insert_default().push(weighted);
+                }
+                _ => {}
+            }
+        }
+        Ok(affinity)
+    }
+}
+
+impl PodTermWire {
+    fn from_protobuf(message: &[u8]) -> Result<Self, Malformed> {
+        let mut term = PodTermWire::default();
+        for field in Fields(message) {
+            match field? {
+                (2, _) => term.namespaces.get_or_insert_default().push(IgnoredAny),
+                (4, _) => term.namespace_selector = Some(IgnoredAny),
+                _ => {}
+            }
+        }
+        Ok(term)
     }
 }
 
@@ -169,6 +255,7 @@ impl<'a> ContainerWire<'a> {
                     let port = PortWire::from_protobuf(value.bytes()?)?;
                     container.ports.get_or_insert_default().push(port);
                 }
+                (8, value) => container.resources = Some(ResourcesWire::from_protobuf(value.bytes()?)?),
                 (24, value) => container.restart_policy = value.text()?,
                 _ => {}
             }
@@ -222,6 +309,7 @@ impl<'a> StatusWire<'a> {
                     let container = ContainerStatusWire::from_protobuf(value.bytes()?)?;
                     status.container_statuses.get_or_insert_default().push(container);
                 }
+                (9, value) => status.qos_class = value.text()?,
                 (10, value) => {
                     let container = ContainerStatusWire::from_protobuf(value.bytes()?)?;
                     status.init_container_statuses.get_or_insert_default().push(container);
@@ -263,6 +351,8 @@ impl<'a> ContainerStatusWire<'a> {
                 (2, value) => status.state = Some(StateWire::from_protobuf(value.bytes()?)?),
                 (3, value) => status.last_state = Some(StateWire::from_protobuf(value.bytes()?)?),
                 (5, value) => status.restart_count = Some(value.int32()?),
+                (10, value) => add_quantity(&mut status.allocated_resources, value)?,
+                (11, value) => status.resources = Some(ResourcesWire::from_protobuf(value.bytes()?)?),
                 _ => {}
             }
         }
@@ -399,6 +489,39 @@ mod tests {
         assert_eq!(addresses, ["10.0.0.1", "fd00::1"]);
         assert_eq!((pod.network.port("http", "TCP"), pod.network.port("http", "UDP")), (Some(80), None));
         assert_eq!((pod.network.hostname(), pod.network.subdomain()), (Some("h"), Some("web")));
+    }
+
+    #[test]
+    fn the_part_that_quotas_read_is_that_of_the_same_pod_in_json() {
+        let quantity = |name: &[u8], amount: &[u8]| [field(1, name), field(2, &field(1, amount))].concat();
+        let cpu = |amount: &[u8]| quantity(b"cpu", amount);
+        let resources = message(&[field(1, &cpu(b"2")), field(2, &cpu(b"1"))]);
+        let term = field(2, &field(2, b"ops"));
+        let weighted = field(2, &[vec![1 << 3, 5], term].concat());
+        let spec = message(&[
+            field(2, &[field(1, b"c"), field(8, &resources)].concat()),
+            vec![5 << 3, 60],
+            field(10, b"n1"),
+            field(18, &field(3, &weighted)),
+            field(24, b"high"),
+            field(32, &cpu(b"250m")),
+            field(40, &field(1, &quantity(b"memory", b"1Gi"))),
+        ]);
+        let running = message(&[field(1, b"c"), field(10, &cpu(b"3")), field(11, &field(2, &cpu(b"1")))]);
+        let status = message(&[field(9, b"Burstable"), field(8, &running)]);
+        let metadata = message(&[field(1, b"p"), field(5, b"u"), field(6, b"7")]);
+        let pod = message(&[field(1, &metadata), field(2, &spec), field(3, &status)]);
+        let json = r#"{"metadata":{"name":"p","uid":"u","resourceVersion":"7"},"spec":{"containers":[{"name":"c",
+            "resources":{"limits":{"cpu":"2"},"requests":{"cpu":"1"}}}],"activeDeadlineSeconds":60,"nodeName":"n1",
+            "affinity":{"podAntiAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":5,
+            "podAffinityTerm":{"namespaces":["ops"]}}]}},"priorityClassName":"high","overhead":{"cpu":"250m"},
+            "resources":{"limits":{"memory":"1Gi"}}},"status":{"qosClass":"Burstable","containerStatuses":[{"name":"c",
+            "allocatedResources":{"cpu":"3"},"resources":{"requests":{"cpu":"1"}}}]}}"#;
+        let decoded = Pod::decode_protobuf(&pod, &mut Interner::default()).unwrap();
+        let expected = Pod::decode(json, &mut Interner::default()).unwrap();
+        assert_eq!(decoded.shape, expected.shape);
+        assert!(decoded.shape.crosses_namespaces && decoded.shape.has_deadline);
+        assert_eq!(decoded.shape.requests.get("cpu"), Some("3250m"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::shape::PodAffinityWire;
 use crate::model::wire::Text;
 
 #[derive(Default, Deserialize)]
@@ -9,6 +10,10 @@ use crate::model::wire::Text;
 pub(super) struct AffinityWire<'a> {
     #[serde(borrow, default)]
     pub(super) node_affinity: Option<NodeAffinityWire<'a>>,
+    #[serde(default)]
+    pub(super) pod_affinity: Option<PodAffinityWire>,
+    #[serde(default)]
+    pub(super) pod_anti_affinity: Option<PodAffinityWire>,
 }
 
 #[derive(Default, Deserialize)]
