@@ -23,6 +23,7 @@ pub mod protection;
 pub mod reason;
 pub mod recent_creations;
 pub mod replicaset;
+pub mod resourcequota;
 pub mod revisions;
 pub mod rolling_update;
 pub mod root_ca_cert;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{cronjob, daemonset, deployment, job, statefulset};
+use super::{cronjob, daemonset, deployment, job, resourcequota, statefulset};
 
 /// A reason of a plan, of any controller. Serialized and displayed as the controller's own.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -20,6 +20,8 @@ pub enum Reason {
     Completions(job::PlanReason),
     /// Why a CronJob runs or waits.
     Runs(cronjob::PlanReason),
+    /// Why a quota has these numbers.
+    Usage(resourcequota::PlanReason),
 }
 
 impl From<deployment::PlanReason> for Reason {
@@ -52,6 +54,12 @@ impl From<cronjob::PlanReason> for Reason {
     }
 }
 
+impl From<resourcequota::PlanReason> for Reason {
+    fn from(reason: resourcequota::PlanReason) -> Self {
+        Reason::Usage(reason)
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -60,6 +68,7 @@ impl fmt::Display for Reason {
             Reason::Ordinals(reason) => reason.fmt(f),
             Reason::Completions(reason) => reason.fmt(f),
             Reason::Runs(reason) => reason.fmt(f),
+            Reason::Usage(reason) => reason.fmt(f),
         }
     }
 }
@@ -73,6 +82,7 @@ impl Reason {
             Reason::Ordinals(reason) => reason.shorten(longest),
             Reason::Completions(reason) => reason.shorten(longest),
             Reason::Runs(reason) => reason.shorten(longest),
+            Reason::Usage(reason) => reason.shorten(longest),
         }
     }
 
@@ -85,6 +95,7 @@ impl Reason {
                 Reason::Ordinals(reason) => reason.heap(),
                 Reason::Completions(reason) => reason.heap(),
                 Reason::Runs(reason) => reason.heap(),
+                Reason::Usage(reason) => reason.heap(),
             }
     }
 
@@ -92,7 +103,11 @@ impl Reason {
     pub fn named_pods(&self) -> impl Iterator<Item = &deployment::explain::NamedPod> {
         let sizes = match self {
             Reason::Sizes(reason) => Some(reason.named_pods()),
-            Reason::Nodes(_) | Reason::Ordinals(_) | Reason::Completions(_) | Reason::Runs(_) => None,
+            Reason::Nodes(_)
+            | Reason::Ordinals(_)
+            | Reason::Completions(_)
+            | Reason::Runs(_)
+            | Reason::Usage(_) => None,
         };
         sizes.into_iter().flatten()
     }
@@ -105,6 +120,7 @@ impl Reason {
             Reason::Ordinals(reason) => reason.is_at_rest(),
             Reason::Completions(reason) => reason.is_at_rest(),
             Reason::Runs(reason) => reason.is_at_rest(),
+            Reason::Usage(reason) => reason.is_at_rest(),
         }
     }
 }

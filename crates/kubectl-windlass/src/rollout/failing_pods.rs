@@ -70,7 +70,11 @@ fn is_refusal(reason: &Reason) -> bool {
         Reason::Sizes(reason) => {
             matches!(reason, PlanReason::ReplicaFailure { .. } | PlanReason::CreateLimit { .. })
         }
-        Reason::Nodes(_) | Reason::Ordinals(_) | Reason::Completions(_) | Reason::Runs(_) => false,
+        Reason::Nodes(_)
+        | Reason::Ordinals(_)
+        | Reason::Completions(_)
+        | Reason::Runs(_)
+        | Reason::Usage(_) => false,
     }
 }
 

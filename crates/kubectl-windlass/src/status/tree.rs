@@ -141,7 +141,11 @@ fn part_row(assessment: &Assessment, part: &PartView, branch: &str, style: Style
     if !part.is_new && !assessment.verdict.is_at_rest() {
         let stays = |reason: &&Reason| match reason {
             Reason::Sizes(reason) => matches!(reason, PlanReason::OldPodsStay { .. }),
-            Reason::Nodes(_) | Reason::Ordinals(_) | Reason::Completions(_) | Reason::Runs(_) => false,
+            Reason::Nodes(_)
+            | Reason::Ordinals(_)
+            | Reason::Completions(_)
+            | Reason::Runs(_)
+            | Reason::Usage(_) => false,
         };
         let stay = assessment.reasons.iter().find(stays);
         row.extend(stay.map(|reason| (format!("   {reason}"), Tone::Plain)));

@@ -132,7 +132,7 @@ fn is_refusal(reason: &Reason) -> bool {
             PlanReason::Refused { .. } | PlanReason::CreateLimit { .. } | PlanReason::ReplicaFailure { .. }
         ),
         Reason::Ordinals(reason) => matches!(reason, SetReason::Refused { .. }),
-        Reason::Nodes(_) | Reason::Completions(_) | Reason::Runs(_) => false,
+        Reason::Nodes(_) | Reason::Completions(_) | Reason::Runs(_) | Reason::Usage(_) => false,
     }
 }
 
@@ -151,7 +151,7 @@ fn is_main(reason: &Reason) -> bool {
                 | SetReason::LeftOver { .. }
                 | SetReason::ClaimsGo { .. }
         ),
-        Reason::Nodes(_) | Reason::Completions(_) | Reason::Runs(_) => true,
+        Reason::Nodes(_) | Reason::Completions(_) | Reason::Runs(_) | Reason::Usage(_) => true,
     }
 }
 
