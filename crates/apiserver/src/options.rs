@@ -39,6 +39,10 @@ pub struct Options {
     /// no owner left is deleted, foreground and orphaning deletions go on, and namespaces that are being deleted are emptied
     /// and finalized. With nothing to do, nothing runs. The default is none: all of it stays as it is.
     pub collect_after: Option<Duration>,
+    /// Whether `status.used` of a quota is what its namespace holds, after each write, whatever a client writes into it. If not, quotas are
+    /// charged with what is admitted and never relieved, as kube-apiserver does it, and have no status before a client writes one:
+    /// for tests of a quota controller. The default is true.
+    pub counts_quotas: bool,
     /// Plugins that judge objects and fill them in, beyond the rules for all. The default is none, as for a test that makes
     /// only the objects it is about; [`Admission::CLUSTER`] has those of a cluster.
     pub admission: &'static [Admission],
@@ -103,6 +107,7 @@ impl Options {
             stateful_set_max_unavailable: false,
             on_request: None,
             collect_after: None,
+            counts_quotas: true,
             admission: &[],
         }
     }
@@ -122,6 +127,7 @@ impl fmt::Debug for Options {
             stateful_set_max_unavailable,
             on_request,
             collect_after,
+            counts_quotas,
             admission,
         } = self;
         formatter
@@ -136,6 +142,7 @@ impl fmt::Debug for Options {
             .field("stateful_set_max_unavailable", stateful_set_max_unavailable)
             .field("on_request", &on_request.is_some())
             .field("collect_after", collect_after)
+            .field("counts_quotas", counts_quotas)
             .field("admission", admission)
             .finish_non_exhaustive()
     }

@@ -11,7 +11,7 @@ pub const PATTERN: &str = "quantities must match the regular expression \
                            '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
 const NANOS: i128 = 1_000_000_000;
-/// Larger values are capped, not refused.
+/// Larger values are capped, not refused. Sums are not.
 const MAX: i128 = i64::MAX as i128 * NANOS;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Quantity {
     #[must_use]
     pub fn plus(self, other: Quantity) -> Quantity {
         let format = if self.is_zero() { other.format } else { self.format };
-        Quantity { nanos: self.nanos.saturating_add(other.nanos).clamp(-MAX, MAX), format }
+        Quantity { nanos: self.nanos.saturating_add(other.nanos), format }
     }
 
     /// The difference, in the format of this quantity.
@@ -117,6 +117,14 @@ impl Quantity {
         const MILLI: i128 = NANOS / 1000;
         if self.nanos % MILLI != 0 {
             self.nanos = (self.nanos.div_euclid(MILLI) + 1) * MILLI;
+        }
+        self
+    }
+
+    /// The same, rounded up to whole units.
+    pub fn in_whole(mut self) -> Quantity {
+        if self.nanos % NANOS != 0 {
+            self.nanos = (self.nanos.div_euclid(NANOS) + 1) * NANOS;
         }
         self
     }

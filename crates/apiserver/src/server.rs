@@ -51,7 +51,7 @@ pub(crate) struct Sweeps {
 impl Server {
     pub(crate) fn new(options: Options) -> Self {
         let fault_injector = RwLock::new(options.on_request.clone());
-        let store = Store::new(limits(&options), kinds::all().map(|row| row.kind), quota::CHARGE);
+        let store = Store::new(limits(&options), kinds::all().map(|row| row.kind), quota::charge(&options));
         let names = Names::new(options.seed);
         let (registry, definitions) = (RwLock::default(), Mutex::default());
         let (quotas, services) = (Mutex::default(), Mutex::default());

@@ -25,7 +25,7 @@ use change::at_revision;
 pub(crate) use change::{Change, Key};
 use log::Log;
 pub(crate) use log::{Cursor, Limits};
-pub(crate) use quotas::Charge;
+pub(crate) use quotas::{Charge, Charged};
 use quotas::{QUOTA, Written};
 pub(crate) use revision::Unreadable;
 pub(crate) use services::Held;
@@ -107,11 +107,15 @@ impl Store {
         let mut state = self.state.write();
         let revision = state.revision + 1;
         // The usage in a quota's status is the server's to know.
-        let value = if kind == QUOTA { state.counted(self.charge, &key.namespace, value) } else { value };
+        let value = if kind == QUOTA { state.counted(&self.charge, &key.namespace, value) } else { value };
         let shelf = state.shelves.get_mut(kind).ok_or(Raced)?;
         let stored = shelf.objects.get_key_value(key);
         if !same(stored.map(|(_, object)| object), expected) {
             return Err(Raced);
+        }
+        // A client that has written another status has changed nothing.
+        if let Some((_, stored)) = stored.filter(|(_, stored)| kind == QUOTA && *stored.peek() == value) {
+            return Ok(stored.clone());
         }
         let key = stored.map_or_else(|| Arc::new(key.clone()), |(key, _)| key.clone());
         let after = Arc::new(at_revision(value, revision, &self.recent));
@@ -120,7 +124,7 @@ impl Store {
         let (namespace, before) = (key.namespace.as_str(), before.as_ref());
         state.written(revision, kind, before, Some(&after));
         let written = Written { kind, namespace, before, after: Some(&after) };
-        state.charge(self.charge, self.limits, &self.recent, &written);
+        state.charge(&self.charge, self.limits, &self.recent, &written);
         Ok(after)
     }
 
@@ -137,7 +141,7 @@ impl Store {
         let departed = shelf.record(self.limits, revision, key.clone(), Some(before.clone()), None);
         state.written(revision, kind, Some(&before), None);
         let written = Written { kind, namespace: &key.namespace, before: Some(&before), after: None };
-        state.charge(self.charge, self.limits, &self.recent, &written);
+        state.charge(&self.charge, self.limits, &self.recent, &written);
         departed.ok_or(Raced)
     }
 
@@ -300,11 +304,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::admission::quota::CHARGE;
+    use crate::admission::quota;
     use crate::kinds;
+    use crate::options::Options;
+
+    fn charge() -> Charge {
+        quota::charge(&Options::new(Arc::new(|| jiff::Timestamp::UNIX_EPOCH)))
+    }
 
     fn store(changes: usize) -> Store {
-        Store::new(Limits { changes, ..Limits::default() }, kinds::all().map(|row| row.kind), CHARGE)
+        Store::new(Limits { changes, ..Limits::default() }, kinds::all().map(|row| row.kind), charge())
     }
 
     fn names(snapshot: &Snapshot) -> Vec<&str> {
@@ -375,8 +384,11 @@ mod tests {
 
     #[test]
     fn the_history_is_bounded_by_its_bytes() {
-        let store =
-            Store::new(Limits { bytes: 1000, ..Limits::default() }, kinds::all().map(|row| row.kind), CHARGE);
+        let store = Store::new(
+            Limits { bytes: 1000, ..Limits::default() },
+            kinds::all().map(|row| row.kind),
+            charge(),
+        );
         let start = store.revision();
         let data = "x".repeat(400);
         let create =

@@ -56,7 +56,7 @@ pub(super) fn of_pod(spec: &Value, field: &str) -> Amounts {
     sum.extend(amounts(&spec["resources"][field]));
     let mut overhead = amounts(&spec["overhead"]);
     if field == "limits" {
-        overhead.retain(|name, _| sum.contains_key(name));
+        overhead.retain(|name, _| sum.get(name).is_some_and(|limit| !limit.is_zero()));
     }
     add(&mut sum, &overhead);
     sum

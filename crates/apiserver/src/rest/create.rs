@@ -86,7 +86,9 @@ pub(crate) fn insert(
             return Err(Failure::invalid(kind, &name, &errors));
         }
         limit_range::check(kind, &name, &object, &ranges)?;
-        let _charged_alone = quota::admit(&server.store, &server.quotas, kind, &namespace, &name, &object)?;
+        let wanted =
+            quota::Request { kind, namespace: &namespace, name: &name, before: None, after: &object };
+        let _charged_alone = quota::admit(&server.store, &server.quotas, &wanted, &server.options)?;
         let key = Key::new(&namespace, &name);
         // Held until the object is stored, so that its definition does not end in between.
         let registry = kind.custom.map(|_| server.registry.read());

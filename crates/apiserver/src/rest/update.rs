@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::body::{self, Decoded};
 use super::reply::Reply;
 use super::{create, ownership, strategy};
-use crate::admission::services;
+use crate::admission::{quota, services};
 use crate::kinds::{Kind, Subresource};
 use crate::object::{Object, finalizers, is_deleting, meta, metadata_mut, strings};
 use crate::request::{Place, Request};
@@ -81,6 +81,16 @@ pub(super) fn write(
             None => create::warnings_of(place.kind, new, Some(&old)),
             Some(_) => Vec::new(),
         };
+        let grows = matches!(step, Next::Put(_)) && may_use_more(place);
+        let wanted = quota::Request {
+            kind: place.kind,
+            namespace: &place.namespace,
+            name: &place.name,
+            before: Some(&old),
+            after: new,
+        };
+        let _charged_alone =
+            if grows { quota::admit(&server.store, &server.quotas, &wanted, &server.options)? } else { None };
         let committed = match step {
             Next::Same => return Ok(Written { stored: current, warnings }),
             Next::Put(new) | Next::Remove(new) if request.params.dry_run => {
@@ -95,6 +105,11 @@ pub(super) fn write(
             return Ok(Written { stored, warnings });
         }
     }
+}
+
+/// Whether a write may make an object use more of a quota: the type and the ports of a Service may change, and claims may grow.
+fn may_use_more(place: &Place) -> bool {
+    place.subresource.is_none() && matches!(place.kind.storage(), "Service" | "PersistentVolumeClaim")
 }
 
 /// The step that follows from a write.

@@ -55,12 +55,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::admission::quota::CHARGE;
+    use crate::admission::quota;
+    use crate::options::Options;
     use crate::store::{Limits, Unreadable};
 
     #[test]
     fn a_restored_store_has_the_objects_of_the_backup_and_no_history() {
-        let store = Store::new(Limits::default(), ["Pod"].into_iter(), CHARGE);
+        let charge = quota::charge(&Options::new(Arc::new(|| jiff::Timestamp::UNIX_EPOCH)));
+        let store = Store::new(Limits::default(), ["Pod"].into_iter(), charge);
         let (a, b) = (Key::new("ns", "a"), Key::new("ns", "b"));
         let first = store.put("Pod", &a, None, json!({"metadata": {"uid": "1"}})).unwrap();
         let backup = store.back_up();

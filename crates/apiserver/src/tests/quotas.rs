@@ -176,3 +176,125 @@ async fn a_status_follows_each_write_as_a_count_of_everything_would() {
         }
     }
 }
+
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+
+fn service(name: &str, kind: &str, ports: i64) -> Value {
+    let ports: Vec<Value> = (0..ports).map(|at| json!({"name": format!("p{at}"), "port": 80 + at})).collect();
+    json!({"metadata": {"name": name}, "spec": {"type": kind, "ports": ports}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_count_with_their_type_and_a_change_of_it_may_be_refused() {
+    let sandbox = sandbox();
+    let hard = json!({"services": "3", "services.nodeports": "3", "services.loadbalancers": "1"});
+    sandbox.post(QUOTAS, json!({"metadata": {"name": "q"}, "spec": {"hard": hard}})).await.ok();
+    sandbox.post(SERVICES, service("a", "NodePort", 2)).await.ok();
+    sandbox.post(SERVICES, service("b", "LoadBalancer", 1)).await.ok();
+    let counts = |services: &str, ports: &str, balancers: &str| json!({"services": services, "services.nodeports": ports, "services.loadbalancers": balancers});
+    assert_eq!(used(&sandbox, "q").await, counts("2", "3", "1"));
+    let message = sandbox.post(SERVICES, service("c", "LoadBalancer", 1)).await.refused(403);
+    assert!(
+        message.contains(
+            "requested: services.loadbalancers=1,services.nodeports=1, used: services.loadbalancers=1,services.nodeports=3"
+        ),
+        "{message}"
+    );
+    sandbox.post(SERVICES, service("c", "ClusterIP", 1)).await.ok();
+    let to_ports = json!({"spec": {"type": "NodePort"}});
+    let message = sandbox.patch(&format!("{SERVICES}/c"), MERGE, to_ports.clone()).await.refused(403);
+    assert!(message.contains("exceeded quota: q, requested: services.nodeports=1"), "{message}");
+    sandbox.patch(&format!("{SERVICES}/a"), MERGE, json!({"spec": {"type": "ClusterIP"}})).await.ok();
+    assert_eq!(used(&sandbox, "q").await, counts("3", "1", "1"));
+    sandbox.patch(&format!("{SERVICES}/c"), MERGE, to_ports).await.ok();
+    assert_eq!(used(&sandbox, "q").await, counts("3", "2", "1"));
+}
+
+fn claim(name: &str, class: &str, size: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"storageClassName": class, "accessModes": ["ReadWriteOnce"],
+           "resources": {"requests": {"storage": size}}}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_count_their_storage_in_all_and_of_their_class() {
+    const FAST: &str = "fast.storageclass.storage.k8s.io/requests.storage";
+    let sandbox = sandbox();
+    let hard = json!({"persistentvolumeclaims": "5", "requests.storage": "10Gi", FAST: "2Gi"});
+    sandbox.post(QUOTAS, json!({"metadata": {"name": "q"}, "spec": {"hard": hard}})).await.ok();
+    sandbox.post(CLAIMS, claim("a", "fast", "1Gi")).await.ok();
+    sandbox.post(CLAIMS, claim("b", "slow", "4Gi")).await.ok();
+    let message = sandbox.post(CLAIMS, claim("c", "fast", "2Gi")).await.refused(403);
+    assert!(
+        message.contains(&format!("requested: {FAST}=2Gi, used: {FAST}=1Gi, limited: {FAST}=2Gi")),
+        "{message}"
+    );
+    let counts = json!({"persistentvolumeclaims": "2", "requests.storage": "5Gi", FAST: "1Gi"});
+    assert_eq!(used(&sandbox, "q").await, counts);
+    let allocated = json!({"status": {"allocatedResources": {"storage": "1500Mi"}}});
+    sandbox.patch(&format!("{CLAIMS}/a/status"), MERGE, allocated).await.ok();
+    assert_eq!(used(&sandbox, "q").await[FAST], "1500Mi");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_outstays_its_deletion_is_not_counted_once_anybody_looks() {
+    let sandbox = sandbox();
+    let hard = json!({"pods": "2", "count/pods": "2"});
+    sandbox.post(QUOTAS, json!({"metadata": {"name": "q"}, "spec": {"hard": hard}})).await.ok();
+    let mut lost = pod("lost");
+    lost["spec"]["nodeName"] = "n1".into();
+    sandbox.post(PODS, lost).await.ok();
+    sandbox
+        .write(Method::DELETE, &format!("{PODS}/lost"), "application/json", json!({"gracePeriodSeconds": 10}))
+        .await
+        .ok();
+    tokio::time::sleep(Duration::from_secs(19)).await;
+    let look = json!({"status": {"used": {"pods": "0"}}});
+    sandbox.patch(&format!("{QUOTAS}/q/status"), MERGE, look.clone()).await.ok();
+    assert_eq!(used(&sandbox, "q").await, json!({"pods": "1", "count/pods": "1"}));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    sandbox.patch(&format!("{QUOTAS}/q/status"), MERGE, look).await.ok();
+    assert_eq!(used(&sandbox, "q").await, json!({"pods": "0", "count/pods": "1"}));
+    let end = json!({"gracePeriodSeconds": 0});
+    sandbox.write(Method::DELETE, &format!("{PODS}/lost"), "application/json", end).await.ok();
+    assert_eq!(
+        used(&sandbox, "q").await,
+        json!({"pods": "0", "count/pods": "0"}),
+        "it is not taken off twice"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_a_client_writes_in_vain_is_no_change() {
+    let sandbox = sandbox();
+    sandbox.post(QUOTAS, json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "2"}}})).await.ok();
+    let path = format!("{QUOTAS}/q/status");
+    let mut versions = Vec::new();
+    for pods in ["1", "2", "3"] {
+        let written = sandbox.patch(&path, MERGE, json!({"status": {"used": {"pods": pods}}})).await.ok();
+        assert_eq!(written["status"]["used"]["pods"], "0");
+        versions.push(written["metadata"]["resourceVersion"].clone());
+    }
+    assert_eq!(versions[1], versions[2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_counting_quotas_are_charged_and_a_controller_does_the_rest() {
+    let sandbox = Sandbox::new(Options { counts_quotas: false, ..options() });
+    sandbox.post(PODS, pod("before")).await.ok();
+    let spec = json!({"hard": {"pods": "2"}});
+    let created = sandbox.post(QUOTAS, json!({"metadata": {"name": "q"}, "spec": spec})).await.ok();
+    assert!(created["status"]["used"].is_null(), "{created}");
+    sandbox.post(PODS, pod("unlimited")).await.ok();
+    let path = format!("{QUOTAS}/q/status");
+    sandbox.patch(&path, MERGE, json!({"status": {"hard": {"pods": "2"}}})).await.ok();
+    let message = sandbox.post(PODS, pod("a")).await.refused(403);
+    assert!(message.ends_with("status unknown for quota: q, resources: pods"), "{message}");
+    sandbox.patch(&path, MERGE, json!({"status": {"used": {"pods": "1"}}})).await.ok();
+    sandbox.post(PODS, pod("a")).await.ok();
+    assert_eq!(used(&sandbox, "q").await, json!({"pods": "2"}));
+    let gone = json!({"gracePeriodSeconds": 0});
+    sandbox.write(Method::DELETE, &format!("{PODS}/a"), "application/json", gone).await.ok();
+    assert_eq!(used(&sandbox, "q").await, json!({"pods": "2"}));
+    assert!(sandbox.post(PODS, pod("b")).await.refused(403).contains("exceeded quota: q"));
+}
