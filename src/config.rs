@@ -144,6 +144,8 @@ pub(crate) mod tests {
             ("--concurrent-deployment-syncs", "0"),
             ("--concurrent-replicaset-syncs", "1001"),
             ("--concurrent_rc_syncs", "0"),
+            ("--concurrent-resource-quota-syncs", "0"),
+            ("--resource-quota-sync-period", "-1s"),
             ("--kube-api-qps", "NaN"),
             ("--kube-api-burst", "-1"),
             ("--field-manager", ""),

@@ -11,6 +11,7 @@ mod garbage;
 mod jobs;
 #[cfg(target_os = "linux")]
 mod process;
+mod quotas;
 mod workloads;
 
 use std::fmt;
@@ -24,6 +25,7 @@ pub use catalogue::{Described, Kind};
 pub use endpoint_slices::EndpointSliceMetrics;
 pub use garbage::GarbageMetrics;
 pub use jobs::JobMetrics;
+pub use quotas::QuotaMetrics;
 pub use workloads::WorkloadMetrics;
 
 /// Upstream's buckets of the work queue's histograms, in seconds: ten, each ten times the last.
@@ -65,6 +67,8 @@ macro_rules! metrics {
             pub jobs: JobMetrics,
             /// EndpointSlices.
             pub endpoint_slices: EndpointSliceMetrics,
+            /// Quotas.
+            pub quotas: QuotaMetrics,
             $($(#[$doc])* pub $field: $type,)*
         }
 
@@ -79,10 +83,12 @@ macro_rules! metrics {
                 let garbage = GarbageMetrics::new(&catalogue);
                 let jobs = JobMetrics::new(&catalogue);
                 let endpoint_slices = EndpointSliceMetrics::new(&catalogue);
+                let quotas = QuotaMetrics::new(&catalogue);
                 catalogue.build_info();
                 let described = catalogue.described();
                 Arc::new(Metrics {
                     described, before_render: Mutex::default(), registry, workloads, garbage, jobs, endpoint_slices,
+                    quotas,
                     $($field),*
                 })
             }

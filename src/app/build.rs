@@ -69,6 +69,7 @@ impl Controllers {
             max_endpoints_per_slice: config.max_endpoints_per_slice,
             endpoint_updates_batch_period: config.endpoint_updates_batch_period,
             deletes_leftover_endpoint_slices: config.deletes_leftover_endpoint_slices,
+            resource_quota_sync_period: config.resource_quota_sync_period,
             terminated_pod_threshold: config.terminated_pod_threshold,
             time_zones: match parts.clock {
                 Clock::System => jiff::tz::db().clone(),

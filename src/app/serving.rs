@@ -18,7 +18,7 @@ use crate::http::health::wedged_after;
 use crate::http::{self, Checks, Limits, Reviewers, SecureServer, ServingMetrics};
 use crate::logging::Verbosity;
 use crate::metrics::Metrics;
-use crate::model::{CronJob, DaemonSet, Deployment, Job, ObjectKey, Record, StatefulSet};
+use crate::model::{CronJob, DaemonSet, Deployment, Job, ObjectKey, Record, ResourceQuota, StatefulSet};
 use crate::runtime::client::{self, ClientOptions, Connection};
 use crate::runtime::worker::SYNCS_PER_WORKER;
 
@@ -113,7 +113,8 @@ fn explanations(controllers: &Controllers, reader: Reader) -> axum::Router {
     let stateful_sets = explained::<StatefulSet>(controllers, reader, &path(StatefulSet::RESOURCE.plural));
     let jobs = explained::<Job>(controllers, reader, &path(Job::RESOURCE.plural));
     let cron_jobs = explained::<CronJob>(controllers, reader, &path(CronJob::RESOURCE.plural));
-    deployments.merge(daemon_sets).merge(stateful_sets).merge(jobs).merge(cron_jobs)
+    let quotas = explained::<ResourceQuota>(controllers, reader, &path(ResourceQuota::RESOURCE.plural));
+    deployments.merge(daemon_sets).merge(stateful_sets).merge(jobs).merge(cron_jobs).merge(quotas)
 }
 
 fn explained<T: Record>(controllers: &Controllers, reader: Reader, path: &str) -> axum::Router {

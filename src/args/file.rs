@@ -59,6 +59,7 @@ pub struct File {
     pub terminated_pod_gc_threshold: Option<i32>,
     pub max_endpoints_per_slice: Option<i32>,
     pub endpointslice_updates_batch_period: Option<String>,
+    pub resource_quota_sync_period: Option<String>,
     pub delete_leftover_endpoint_slices: Option<bool>,
     pub gc_resources: Option<List>,
     pub gc_ignored_resources: Option<List>,

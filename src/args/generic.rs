@@ -191,6 +191,15 @@ pub struct ScopeArgs {
         env = "WINDLASS_ENDPOINTSLICE_UPDATES_BATCH_PERIOD"
     )]
     pub endpointslice_updates_batch_period: String,
+    /// Time after which each ResourceQuota is counted again even if nothing has changed. 0s is never.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "5m",
+        help_heading = "ResourceQuota controller flags",
+        env = "WINDLASS_RESOURCE_QUOTA_SYNC_PERIOD"
+    )]
+    pub resource_quota_sync_period: String,
     /// Delete the EndpointSlices of a Service that has lost its selector or became an ExternalName.
     /// kube-controller-manager leaves them.
     #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,

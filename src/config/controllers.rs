@@ -49,6 +49,8 @@ pub struct ControllerConfig {
     pub endpoint_updates_batch_period: Duration,
     /// Whether the EndpointSlices of a Service that has lost its selector, or became a name, are deleted.
     pub deletes_leftover_endpoint_slices: bool,
+    /// How often each quota is counted again; `None`: when something changes only.
+    pub resource_quota_sync_period: Option<Duration>,
     /// How many ended pods the pod garbage collector leaves; 0 or less: any number.
     pub terminated_pod_threshold: i64,
     /// The zone of a schedule that names none. The program sets it by `TZ`.
@@ -82,6 +84,7 @@ impl Default for ControllerConfig {
             max_endpoints_per_slice: 100,
             endpoint_updates_batch_period: Duration::ZERO,
             deletes_leftover_endpoint_slices: false,
+            resource_quota_sync_period: Some(Duration::from_secs(300)),
             terminated_pod_threshold: 12_500,
             local_time_zone: TimeZone::UTC,
             garbage_resources: ResourceFilter::default(),
@@ -188,6 +191,7 @@ pub(super) fn controllers(
         terminated_pod_gc_threshold,
         max_endpoints_per_slice,
         endpointslice_updates_batch_period,
+        resource_quota_sync_period,
         delete_leftover_endpoint_slices,
         gc_resources,
         gc_ignored_resources,
@@ -242,6 +246,11 @@ pub(super) fn controllers(
             &endpointslice_updates_batch_period,
         )?,
         deletes_leftover_endpoint_slices: delete_leftover_endpoint_slices,
+        resource_quota_sync_period: Some(duration(
+            "resource-quota-sync-period",
+            &resource_quota_sync_period,
+        )?)
+        .filter(|period| !period.is_zero()),
         terminated_pod_threshold: i64::from(terminated_pod_gc_threshold),
         local_time_zone: TimeZone::UTC,
         garbage_resources: ResourceFilter {

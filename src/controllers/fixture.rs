@@ -92,6 +92,7 @@ pub(crate) fn answering(code: impl Fn(&Request<Body>) -> u16 + Clone + Send + 's
         max_endpoints_per_slice: 100,
         endpoint_updates_batch_period: std::time::Duration::ZERO,
         deletes_leftover_endpoint_slices: false,
+        resource_quota_sync_period: None,
         terminated_pod_threshold: 0,
         time_zones: jiff::tz::TimeZoneDatabase::bundled(),
         local_time_zone: jiff::tz::TimeZone::UTC,

@@ -29,6 +29,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::namespace_content::NamespaceContent;
+use super::object_counts::{ObjectCounts, Seen};
 use crate::engine::context::Context;
 use crate::engine::entry::{ControllerEntry, Requests, Worker};
 use crate::engine::error::SyncError;
@@ -48,6 +49,7 @@ use record::Record;
 use released::Released;
 use shares::Shares;
 use unwatched::UnwatchedOwners;
+pub(super) use watch::fixed;
 
 /// Placeholder for the kind of a controller of objects of any kind. Its keys are UIDs, and none of its objects are
 /// cached here.
@@ -109,6 +111,7 @@ fn install(setup: &mut Setup) -> Box<dyn Worker> {
         waiting: Waiting::default(),
         barrier: Barrier::default(),
         namespaces: setup.shared().0,
+        counts: setup.shared().0,
         stop: CancellationToken::new(),
         context,
     });
@@ -118,6 +121,10 @@ fn install(setup: &mut Setup) -> Box<dyn Worker> {
         let resource = collector.kinds.synced(resource)?;
         Some(collector.graph.lock().count(namespace, resource))
     });
+    if setup.is_enabled(&ENTRY) {
+        let weak = Arc::downgrade(&collector);
+        collector.counts.counted_by(move |namespace, resource| weak.upgrade()?.seen(namespace, resource));
+    }
     let weak = Arc::downgrade(&collector);
     metrics.before_render(move || {
         let Some(collector) = weak.upgrade() else { return false };
@@ -159,6 +166,8 @@ pub struct Collector {
     barrier: Barrier,
     /// The namespaces that wait for the last object of a kind.
     namespaces: Arc<NamespaceContent>,
+    /// Whoever needs to know how many objects there are.
+    counts: Arc<ObjectCounts>,
     stop: CancellationToken,
 }
 
@@ -239,6 +248,14 @@ impl Collector {
                 self.namespaces.emptied(&namespace, &(resource.group, resource.plural));
             }
         }
+    }
+
+    /// How many objects of a resource a namespace has; `None` if the resource is not watched.
+    fn seen(&self, namespace: &str, resource: &str) -> Option<Seen> {
+        Some(match self.kinds.shown(resource)? {
+            Ok(id) => Seen::Count(self.graph.lock().count(namespace, id)),
+            Err((reason, has_failed)) => Seen::Unknown { reason, has_failed },
+        })
     }
 
     fn has_released_owner(&self, uid: &Uid) -> bool {

@@ -6,7 +6,7 @@
 //! * [`registry`]: the two lists, of the kinds and of the controllers.
 //! * [`deployment`], [`daemonset`], [`replicas`], [`replicaset`], [`replicationcontroller`],
 //!   [`rolling_update`], [`statefulset`], [`job`], [`cronjob`], [`namespace`], [`garbage`], [`pod_gc`],
-//!   [`endpoint_slice`], [`disruption`]: the controllers.
+//!   [`endpoint_slice`], [`disruption`], [`resource_quota`]: the controllers.
 //! * [`serviceaccount`], [`root_ca_cert`], [`pvc_protection`], [`pv_protection`], [`clusterrole_aggregation`]: those of a
 //!   test bed, and [`ttl_after_finished`], which write one thing each.
 //! * [`patch`]: the bodies of the patches of workloads.
@@ -24,6 +24,7 @@ pub mod garbage;
 pub mod job;
 pub mod namespace;
 mod namespace_content;
+mod object_counts;
 pub mod patch;
 pub mod pod_gc;
 pub mod pv_protection;
@@ -32,6 +33,7 @@ pub mod registry;
 pub mod replicas;
 pub mod replicaset;
 pub mod replicationcontroller;
+pub mod resource_quota;
 mod revisions;
 pub mod rolling_update;
 pub mod root_ca_cert;

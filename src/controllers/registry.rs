@@ -6,18 +6,18 @@
 
 use super::{
     clusterrole_aggregation, cronjob, daemonset, deployment, disruption, endpoint_slice, garbage, job,
-    namespace, pod_gc, pv_protection, pvc_protection, replicaset, replicationcontroller, rolling_update,
-    root_ca_cert, serviceaccount, statefulset, ttl_after_finished,
+    namespace, pod_gc, pv_protection, pvc_protection, replicaset, replicationcontroller, resource_quota,
+    rolling_update, root_ca_cert, serviceaccount, statefulset, ttl_after_finished,
 };
 use crate::engine::entry::{ControllerEntry, KindEntry, Registry};
 use crate::model::{
     ClusterRole, ConfigMap, ControllerRevision, CronJob, DaemonSet, Deployment, EndpointSlice, Job,
     Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet,
-    ReplicationController, Service, ServiceAccount, StatefulSet,
+    ReplicationController, ResourceQuota, Service, ServiceAccount, StatefulSet,
 };
 
 /// The kinds that are cached, in the order in which they are listed.
-pub static KINDS: [KindEntry; 19] = [
+pub static KINDS: [KindEntry; 20] = [
     KindEntry::of::<Deployment>(1),
     KindEntry::of::<ReplicaSet>(2),
     KindEntry::of::<ReplicationController>(4),
@@ -37,11 +37,12 @@ pub static KINDS: [KindEntry; 19] = [
     KindEntry::of::<Service>(26),
     KindEntry::of::<EndpointSlice>(27),
     KindEntry::of::<PodDisruptionBudget>(28),
+    KindEntry::of::<ResourceQuota>(33),
     KindEntry::of::<Pod>(3).in_bulk(),
 ];
 
 /// The controllers, in the order in which they start.
-pub static CONTROLLERS: [&ControllerEntry; 19] = [
+pub static CONTROLLERS: [&ControllerEntry; 20] = [
     &deployment::ENTRY,
     &replicaset::ENTRY,
     &replicationcontroller::ENTRY,
@@ -60,6 +61,7 @@ pub static CONTROLLERS: [&ControllerEntry; 19] = [
     &pod_gc::ENTRY,
     &endpoint_slice::ENTRY,
     &disruption::ENTRY,
+    &resource_quota::ENTRY,
     &rolling_update::ENTRY,
 ];
 

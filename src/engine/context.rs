@@ -92,6 +92,8 @@ pub struct Settings {
     pub endpoint_updates_batch_period: Duration,
     /// Whether the EndpointSlices of a Service without pods are deleted.
     pub deletes_leftover_endpoint_slices: bool,
+    /// How often each quota is counted again; `None`: when something changes only.
+    pub resource_quota_sync_period: Option<Duration>,
     /// How many ended pods may be left; 0 or less: any number.
     pub terminated_pod_threshold: i64,
     /// The time zones.

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::barrier::Unread;
+use crate::controllers::object_counts::name;
 use crate::engine::context::ResourceFilter;
 use crate::model::discovered::{Discovered, DiscoveredResource, FailedGroup, Verb};
 use crate::plan::garbage::graph::ResourceId;
@@ -46,12 +47,6 @@ impl ResourceFilter {
             )
         })
     }
-}
-
-/// The name of a resource in flags: `plural.group`, or `plural` in the core group.
-fn name(resource: &DiscoveredResource) -> String {
-    let DiscoveredResource { group, plural, .. } = resource;
-    if group.is_empty() { plural.clone() } else { format!("{plural}.{group}") }
 }
 
 /// A resource that is watched.
@@ -206,6 +201,20 @@ impl Kinds {
         let is_meant = |known: &Monitor| (&known.resource.group, &known.resource.plural) == (group, plural);
         let found = state.monitors.iter().find(|(_, known)| is_meant(known) && known.state() == SYNCED);
         found.map(|(id, _)| *id)
+    }
+
+    /// The number of a resource of this name, as in flags, whose watch shows everything. `Err` with the reason, and whether something has
+    /// failed, for one that is watched and does not; `None` for one that is not watched.
+    pub(super) fn shown(&self, resource: &str) -> Option<Result<ResourceId, (String, bool)>> {
+        let state = self.state.read();
+        let is_meant = |(_, known): &(&ResourceId, &Monitor)| name(&known.resource) == resource;
+        let (id, monitor) = state.monitors.iter().find(is_meant)?;
+        Some(match (monitor.reachability.check(), monitor.state(), monitor.reachability.failing_lists()) {
+            (Err(error), ..) => Err((error, true)),
+            (Ok(()), SYNCED, _) => Ok(*id),
+            (.., Some((_, error))) => Err((format!("the first list is not complete: {error}"), true)),
+            (.., None) => Err(("the first list is not complete".to_owned(), false)),
+        })
     }
 
     /// All resources that are watched: with the positions of their watches, and whether they do not answer.

@@ -9,6 +9,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::Collector;
+use crate::controllers::object_counts::full_name;
 use crate::metrics::Metrics;
 use crate::model::Resource;
 use crate::model::metadata::Metadata;
@@ -61,6 +62,8 @@ pub(super) struct GraphWriter {
     collector: Arc<Collector>,
     id: ResourceId,
     resource: Resource,
+    /// The name of the resource as in quotas.
+    name: String,
     is_listing: bool,
     has_listed: bool,
     position: Arc<AtomicU64>,
@@ -88,6 +91,7 @@ impl GraphWriter {
         GraphWriter {
             collector,
             id,
+            name: full_name(resource.group, resource.plural),
             resource,
             is_listing: false,
             has_listed: false,
@@ -193,6 +197,9 @@ impl Destination for GraphWriter {
         // Beside versions that cannot be compared, 1 says that there has been a list, and that nothing else is known.
         self.set_position(version.number().unwrap_or_else(|_| self.position().max(1)));
         self.opaque = Some(version.clone()).filter(|version| version.number().is_err());
+        if self.collector.counts.is_followed(&self.name) {
+            self.collector.counts.tell(None, &self.name, false);
+        }
     }
 
     fn end_watch(&mut self) {
@@ -203,9 +210,19 @@ impl Destination for GraphWriter {
     fn put(&mut self, object: Encoded<'_>) {
         let Some(metadata) = self.decode(object) else { return };
         self.objects += usize::from(self.is_listing);
-        let Collector { changes, graph, .. } = &*self.collector;
-        let wakes = changes.apply(graph, |graph| graph.put(self.id, &metadata));
+        let Collector { changes, graph, counts, .. } = &*self.collector;
+        let (namespace, is_followed) = (metadata.namespace.as_str(), counts.is_followed(&self.name));
+        let count = |graph: &Graph| if is_followed { graph.count(namespace, self.id) } else { 0 };
+        let (wakes, is_more) = changes.apply(graph, |graph| {
+            let before = count(graph);
+            let wakes = graph.put(self.id, &metadata);
+            (wakes, count(graph) > before)
+        });
         self.collector.wake(wakes);
+        // The end of a list is told of as a whole.
+        if is_more && !self.is_listing {
+            self.collector.counts.tell(Some(namespace), &self.name, true);
+        }
         self.advance(&metadata);
         self.tell_of_kinds();
     }
@@ -217,6 +234,9 @@ impl Destination for GraphWriter {
         let (wakes, emptied) = changes.apply(graph, remove);
         self.collector.wake(wakes);
         self.collector.tell_of_ends(emptied);
+        if self.collector.counts.is_followed(&self.name) {
+            self.collector.counts.tell(Some(metadata.namespace.as_str()), &self.name, false);
+        }
         self.advance(&metadata);
         self.tell_of_kinds();
     }

@@ -131,6 +131,7 @@ impl Collector {
         for resource in new {
             self.begin(resource);
         }
+        self.counts.found(found);
         // Objects whose owners are of a kind that is not watched can be judged now.
         if serves_more {
             let wakes = self.graph.lock().more_is_served();
@@ -213,7 +214,7 @@ impl Collector {
 ///
 /// Their names live as long as the process. Each is kept once, so that the price is a few bytes for each name that the API
 /// server has ever served, and not for each time that a definition comes and goes.
-pub(super) fn fixed(resource: &DiscoveredResource) -> Resource {
+pub(in crate::controllers) fn fixed(resource: &DiscoveredResource) -> Resource {
     let DiscoveredResource { group, version, kind, plural, .. } = resource;
     Resource {
         group: lasting(group),

@@ -1,0 +1,69 @@
+//! The memory of each quota between syncs.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+use crate::engine::owner_memory::Forget;
+use crate::model::{ResourceQuota, Uid};
+use crate::plan::resourcequota::charges::Charges;
+use crate::plan::resourcequota::{Amounts, Kept, Plan, Source};
+
+/// The memory of all quotas, by UID.
+#[derive(Debug, Default)]
+pub(super) struct QuotaMemory(Mutex<BTreeMap<Uid, OfQuota>>);
+
+#[derive(Debug, Default)]
+struct OfQuota {
+    charges: Charges,
+    /// Since when a source cannot be counted, and whether an event has said so.
+    unknown: BTreeMap<Source, (Timestamp, bool)>,
+}
+
+impl QuotaMemory {
+    /// The status of a quota has changed.
+    pub(super) fn changed(&self, old: &ResourceQuota, new: &ResourceQuota, now: Timestamp) {
+        if old.status_used == new.status_used {
+            return;
+        }
+        self.0.lock().entry(new.meta.uid.clone()).or_default().charges.changed(old, new, now);
+    }
+
+    /// Objects that use so much have appeared.
+    pub(super) fn appeared(&self, quota: &Uid, used: &Amounts, now: Timestamp) {
+        if !used.is_empty() {
+            self.0.lock().entry(quota.clone()).or_default().charges.appeared(used, now);
+        }
+    }
+
+    /// What the API server has charged for objects that have not appeared.
+    pub(super) fn charged(&self, quota: &Uid, now: Timestamp) -> Amounts {
+        self.0.lock().get_mut(quota).map(|of| of.charges.open(now)).unwrap_or_default()
+    }
+
+    /// The sources that cannot be counted and of which no event has said so yet.
+    pub(super) fn to_tell<'p>(&self, quota: &Uid, plan: &'p Plan, now: Timestamp) -> Vec<&'p Kept> {
+        let mut all = self.0.lock();
+        if plan.kept.is_empty() && !all.contains_key(quota) {
+            return Vec::new();
+        }
+        let unknown = &mut all.entry(quota.clone()).or_default().unknown;
+        unknown.retain(|source, _| plan.kept.iter().any(|kept| kept.source == *source));
+        let mut to_tell = Vec::new();
+        for kept in &plan.kept {
+            let (since, is_told) = unknown.entry(kept.source.clone()).or_insert((now, false));
+            if !*is_told && kept.is_worth_an_event(*since, now) {
+                *is_told = true;
+                to_tell.push(kept);
+            }
+        }
+        to_tell
+    }
+}
+
+impl Forget for QuotaMemory {
+    fn forget(&self, quota: &Uid) {
+        self.0.lock().remove(quota);
+    }
+}
