@@ -88,6 +88,7 @@ permissions are in rbac.yaml. The policy of the garbage collector, which applies
 {{- end }}
 {{- if has "disruption-controller" $running }}{{ $status = append $status "policy poddisruptionbudgets" }}{{ end }}
 {{- if or (has "pod-garbage-collector-controller" $running) (has "disruption-controller" $running) }}{{ $status = append $status " pods" }}{{ end }}
+{{- if has "resourcequota-controller" $running }}{{ $status = append $status " resourcequotas" }}{{ end }}
 {{- if has "rollingupdate-controller" $running }}{{ $core = append $core "replicationcontrollers" }}{{ end }}
 {{- if or (has "statefulset-controller" $running) (has "persistentvolumeclaim-protection-controller" $running) }}{{ $core = append $core "persistentvolumeclaims" }}{{ end }}
 {{- if has "persistentvolume-protection-controller" $running }}{{ $core = append $core "persistentvolumes" }}{{ end -}}

@@ -25,11 +25,11 @@ is the name, or the name after a '-', decides; otherwise '*' does.
 {{/* The controllers of this release, separated by commas. */}}
 {{- define "windlass.running" -}}
 {{- $running := list -}}
-{{- $off := list "garbage-collector-controller" "namespace-controller" "serviceaccount-controller" "root-ca-certificate-publisher-controller" "persistentvolumeclaim-protection-controller" "persistentvolume-protection-controller" "clusterrole-aggregation-controller" "pod-garbage-collector-controller" "endpointslice-controller" "disruption-controller" "rollingupdate-controller" -}}
-{{- range list "deployment-controller" "replicaset-controller" "replicationcontroller-controller" "daemonset-controller" "statefulset-controller" "job-controller" "cronjob-controller" "ttl-after-finished-controller" "garbage-collector-controller" "namespace-controller" "serviceaccount-controller" "root-ca-certificate-publisher-controller" "persistentvolumeclaim-protection-controller" "persistentvolume-protection-controller" "clusterrole-aggregation-controller" "pod-garbage-collector-controller" "endpointslice-controller" "disruption-controller" "rollingupdate-controller" -}}
+{{- $off := list "garbage-collector-controller" "namespace-controller" "serviceaccount-controller" "root-ca-certificate-publisher-controller" "persistentvolumeclaim-protection-controller" "persistentvolume-protection-controller" "clusterrole-aggregation-controller" "pod-garbage-collector-controller" "endpointslice-controller" "disruption-controller" "resourcequota-controller" "rollingupdate-controller" -}}
+{{- range list "deployment-controller" "replicaset-controller" "replicationcontroller-controller" "daemonset-controller" "statefulset-controller" "job-controller" "cronjob-controller" "ttl-after-finished-controller" "garbage-collector-controller" "namespace-controller" "serviceaccount-controller" "root-ca-certificate-publisher-controller" "persistentvolumeclaim-protection-controller" "persistentvolume-protection-controller" "clusterrole-aggregation-controller" "pod-garbage-collector-controller" "endpointslice-controller" "disruption-controller" "resourcequota-controller" "rollingupdate-controller" -}}
 {{- $offByDefault := has . $off -}}
 {{- if eq "true" (include "windlass.runs" (dict "name" . "controllers" $.Values.controllers "offByDefault" $offByDefault)) -}}
-{{- if and $offByDefault $.Values.scope.namespace (not (has . (list "garbage-collector-controller" "endpointslice-controller" "disruption-controller" "rollingupdate-controller"))) -}}
+{{- if and $offByDefault $.Values.scope.namespace (not (has . (list "garbage-collector-controller" "endpointslice-controller" "disruption-controller" "resourcequota-controller" "rollingupdate-controller"))) -}}
 {{- fail (printf "controllers: %s needs all namespaces; leave it out, or leave scope.namespace empty" .) -}}
 {{- end -}}
 {{- $running = append $running . -}}
