@@ -25,6 +25,7 @@ mod recorded;
 mod registry;
 mod replica_set_races;
 mod replica_sets;
+mod resource_quotas;
 mod restored_history;
 mod rolling_updates;
 mod scenarios;
