@@ -160,7 +160,7 @@ impl WorkloadMetrics {
             ),
             explanations_bytes: catalogue.gauge(
                 "windlass_explanations_bytes",
-                "Approximate memory of the explanations at /debug/deployments, /debug/daemonsets, /debug/statefulsets, /debug/jobs and /debug/cronjobs, at most 16 MiB.",
+                "Approximate memory of the explanations at /debug/deployments, /debug/daemonsets, /debug/statefulsets, /debug/jobs, /debug/cronjobs and /debug/resourcequotas, at most 16 MiB.",
             ),
             foreign_writes: catalogue.counters(
                 "windlass_foreign_writes_total",

@@ -566,4 +566,29 @@ rows! {
         "When the cache shows none and is known to be no older than the entry",
         "Shown later, the pod would count although it is on its way out, and one more would be evicted"
     }
+    QUOTA_MONITORS {
+        "The quota controller watches every resource that can be listed, and counts nothing before all of them are: one broken CustomResourceDefinition or webhook stops all quotas (kubernetes#133737)",
+        "It watches the metadata of what quotas name, if the garbage collector does not already. A resource that cannot be listed keeps its numbers, and an event of the quota and `/debug/resourcequotas` name it",
+        "Freed quota can be used, and the daemon stays small"
+    }
+    QUOTA_CHARGES {
+        "A count on a cache that lags takes back what the API server has just charged, until the next object of the namespace is deleted or 5 minutes have passed; a charge whose object was never created stays as long",
+        "A charge counts until its object is seen, or for 5 seconds",
+        "No namespace gets more than its quota, nor less for long"
+    }
+    QUOTA_QUEUES {
+        "Quotas without a status have a queue of their own, `resourcequota_priority`",
+        "There is one queue, `resourcequota_primary`: a count is one pass over the namespace in memory",
+        "No quota waits behind others for long"
+    }
+    QUOTA_OVERDUE {
+        "A pod that outstays its deletion by another grace period is counted until a quota is counted for another reason",
+        "Its quota is counted when that time has passed",
+        "A lost node does not keep quota"
+    }
+    QUOTA_DEVICES {
+        "Quotas count the devices of ResourceClaims",
+        "Only the number of ResourceClaims is counted; names that end in `deviceclass.resource.k8s.io/devices` get no number, so that the API server refuses such claims",
+        "ResourceClaims are not cached yet"
+    }
 }

@@ -238,4 +238,21 @@ pub static UNSEEN: &[(&Row, &str)] = &[
         &PDB_ENTRIES,
         "src/plan/disruption/tests.rs::an_entry_leaves_with_its_pod_once_the_cache_is_as_new_as_the_entry",
     ),
+    (
+        &QUOTA_MONITORS,
+        "tests/cluster/resource_quotas.rs::a_custom_resource_that_cannot_be_listed_holds_up_no_other",
+    ),
+    (
+        &QUOTA_CHARGES,
+        "tests/cluster/resource_quotas.rs::a_charge_whose_object_never_comes_is_taken_back_and_none_before_its_object_is_seen",
+    ),
+    (
+        &QUOTA_QUEUES,
+        "tests/cluster/resource_quotas.rs::a_quota_gets_its_status_and_pods_services_claims_and_other_objects_are_counted_and_released",
+    ),
+    (
+        &QUOTA_OVERDUE,
+        "src/plan/resourcequota/tests.rs::a_pod_that_has_ended_or_outstays_its_deletion_uses_nothing_but_its_existence",
+    ),
+    (&QUOTA_DEVICES, "src/plan/resourcequota/tests.rs::each_name_stands_for_the_objects_that_use_it"),
 ];

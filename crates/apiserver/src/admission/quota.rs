@@ -137,7 +137,8 @@ pub(crate) fn admit<'a>(
     let mut interesting = Vec::new();
     for (quota_name, quota) in &quotas {
         let hard = amounts(&quota["status"]["hard"]);
-        let hard: Amounts = hard.into_iter().filter(|(key, _)| counts_what(key) == resource).collect();
+        let is_of_this = |key: &String| counts_what(key) == resource && is_counted(key, &|_| true);
+        let hard: Amounts = hard.into_iter().filter(|(key, _)| is_of_this(key)).collect();
         let (hard, unknown): (Amounts, Amounts) =
             hard.into_iter().partition(|(key, _)| !quota["status"]["used"][key].is_null());
         if hard.is_empty() && unknown.is_empty() || !matches(quota, &resource, object) {
