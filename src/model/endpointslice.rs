@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::intern::Interner;
-use super::meta::{Meta, Uid};
+use super::meta::{Meta, StringMap, Uid};
 use super::record::{self, Record, Resource};
 use super::service::or_tcp;
 use super::wire::{MetaWire, Text};
@@ -21,6 +21,9 @@ pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 
 /// The writer of the slices of Services with a selector.
 pub const ENDPOINT_SLICE_CONTROLLER: &str = "endpointslice-controller.k8s.io";
+
+/// The writer of the slices that mirror Endpoints.
+pub const ENDPOINT_SLICE_MIRRORING_CONTROLLER: &str = "endpointslicemirroring-controller.k8s.io";
 
 /// The fields of an EndpointSlice that the controllers use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +38,8 @@ pub struct EndpointSlice {
     pub endpoints: Box<[Fingerprint]>,
     /// The hints of its endpoints.
     pub hints: Hints,
+    /// The annotations of one that mirrors Endpoints; of no other are they of interest.
+    pub annotations: Arc<StringMap>,
 }
 
 /// `addressType`.
@@ -146,7 +151,7 @@ pub fn hash_of_hints(identity: u64, zones: &[&str], nodes: &[&str]) -> u64 {
 }
 
 /// All hashes of a process are made alike. None is stored elsewhere.
-fn hash(value: &impl Hash) -> u64 {
+pub(super) fn hash(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()
@@ -185,7 +190,7 @@ struct EndpointWire<'a> {
 }
 
 #[derive(Deserialize)]
-struct TargetWire<'a> {
+pub(super) struct TargetWire<'a> {
     #[serde(borrow, default)]
     kind: Text<'a>,
     #[serde(borrow, default)]
@@ -194,6 +199,17 @@ struct TargetWire<'a> {
     name: Text<'a>,
     #[serde(borrow, default)]
     uid: Text<'a>,
+}
+
+impl TargetWire<'_> {
+    pub(super) fn view(&self) -> TargetView<'_> {
+        TargetView {
+            kind: self.kind.as_str(),
+            namespace: self.namespace.as_str(),
+            name: self.name.as_str(),
+            uid: Uid::new(self.uid.as_str()),
+        }
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -223,7 +239,7 @@ struct NameWire<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct PortWire<'a> {
+pub(super) struct PortWire<'a> {
     #[serde(borrow, default)]
     name: Text<'a>,
     #[serde(borrow, default)]
@@ -234,16 +250,22 @@ struct PortWire<'a> {
     app_protocol: Option<Text<'a>>,
 }
 
+impl PortWire<'_> {
+    pub(super) fn view(&self) -> PortView<'_> {
+        PortView {
+            name: self.name.as_str(),
+            protocol: or_tcp(self.protocol.as_str()),
+            port: self.port,
+            app_protocol: self.app_protocol.as_ref().map(Text::as_str),
+        }
+    }
+}
+
 impl EndpointWire<'_> {
     fn fingerprint(&self) -> Fingerprint {
         let mut addresses: Vec<&str> = self.addresses.iter().flatten().map(Text::as_str).collect();
         addresses.sort_unstable();
-        let target = self.target_ref.as_ref().map(|target| TargetView {
-            kind: target.kind.as_str(),
-            namespace: target.namespace.as_str(),
-            name: target.name.as_str(),
-            uid: Uid::new(target.uid.as_str()),
-        });
+        let target = self.target_ref.as_ref().map(TargetWire::view);
         let conditions = self.conditions.as_ref();
         let view = EndpointView {
             addresses: &addresses,
@@ -303,12 +325,7 @@ impl Record for EndpointSlice {
 
     fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error> {
         let SliceWire { metadata, address_type, endpoints, ports } = serde_json::from_str(json)?;
-        let ports = ports.iter().flatten().map(|port| PortView {
-            name: port.name.as_str(),
-            protocol: or_tcp(port.protocol.as_str()),
-            port: port.port,
-            app_protocol: port.app_protocol.as_ref().map(Text::as_str),
-        });
+        let ports = ports.iter().flatten().map(PortWire::view);
         let endpoints = endpoints.unwrap_or_default();
         let mut counted = Counted::default();
         let mut fingerprints = Vec::with_capacity(endpoints.len());
@@ -317,6 +334,12 @@ impl Record for EndpointSlice {
             counted.add(endpoint, fingerprint.identity);
             fingerprints.push(fingerprint);
         }
+        let is_mirror = metadata.label(MANAGED_BY) == Some(ENDPOINT_SLICE_MIRRORING_CONTROLLER);
+        let annotations = if is_mirror {
+            metadata.annotations.intern(interner)
+        } else {
+            interner.map(StringMap::default())
+        };
         Ok(EndpointSlice {
             address_type: match address_type.as_str() {
                 "IPv4" => AddressType::Ipv4,
@@ -326,6 +349,7 @@ impl Record for EndpointSlice {
             ports: hash_of_ports(ports.collect()),
             endpoints: fingerprints.into(),
             hints: counted.into_hints(interner),
+            annotations,
             meta: metadata.into_meta(interner)?,
         })
     }
@@ -336,7 +360,11 @@ impl Record for EndpointSlice {
 
     fn heap_bytes(&self) -> usize {
         let zones: usize = self.hints.zones.iter().map(|(zone, _)| zone.len()).sum();
-        record::own_bytes(self) + size_of_val(&*self.endpoints) + size_of_val(&*self.hints.zones) + zones
+        record::own_bytes(self)
+            + size_of_val(&*self.endpoints)
+            + size_of_val(&*self.hints.zones)
+            + zones
+            + self.annotations.shared_bytes()
     }
 }
 
@@ -346,9 +374,9 @@ impl EndpointSlice {
         self.meta.labels.get(SERVICE_NAME).filter(|name| !name.is_empty())
     }
 
-    /// Whether its label says that the controller of Services with a selector writes it.
-    pub fn is_managed(&self) -> bool {
-        self.meta.labels.get(MANAGED_BY) == Some(ENDPOINT_SLICE_CONTROLLER)
+    /// Whether its label says that this controller writes it, such as [`ENDPOINT_SLICE_CONTROLLER`].
+    pub fn is_managed_by(&self, manager: &str) -> bool {
+        self.meta.labels.get(MANAGED_BY) == Some(manager)
     }
 }
 
@@ -374,7 +402,7 @@ mod tests {
     fn a_slice_names_its_service_and_its_writer() {
         let web = slice(r#""addressType":"IPv6","endpoints":null,"ports":null"#);
         assert_eq!(
-            (web.service(), web.is_managed(), web.address_type),
+            (web.service(), web.is_managed_by(ENDPOINT_SLICE_CONTROLLER), web.address_type),
             (Some("web"), true, AddressType::Ipv6)
         );
         assert!(web.endpoints.is_empty() && web.hints == Hints::default());
@@ -421,6 +449,19 @@ mod tests {
         }
         let view = PortView { name: "a", protocol: "TCP", port: Some(1), app_protocol: None };
         assert_eq!(ports(r#"[{"name":"a","port":1}]"#), hash_of_ports(vec![view]));
+    }
+
+    #[test]
+    fn the_annotations_of_mirrors_only_are_kept() {
+        let annotated = |manager: &str| {
+            let json = format!(
+                r#"{{"metadata":{{"name":"web-x","namespace":"shop","uid":"u","resourceVersion":"7","annotations":
+                    {{"a":"b"}},"labels":{{"endpointslice.kubernetes.io/managed-by":"{manager}"}}}}}}"#
+            );
+            EndpointSlice::decode(&json, &mut Interner::default()).unwrap().annotations.len()
+        };
+        assert_eq!(annotated("endpointslicemirroring-controller.k8s.io"), 1);
+        assert_eq!(annotated("endpointslice-controller.k8s.io"), 0);
     }
 
     #[test]

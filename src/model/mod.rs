@@ -14,6 +14,7 @@ pub mod cronjob;
 pub mod daemonset;
 pub mod deployment;
 pub mod discovered;
+pub mod endpoints;
 pub mod endpointslice;
 pub mod indexes;
 pub mod int_or_percent;
@@ -53,6 +54,7 @@ pub use controllerrevision::{CONTROLLER_REVISION_HASH, ControllerRevision, Revis
 pub use cronjob::{ActiveJob, Concurrency, CronJob, CronJobStatus};
 pub use daemonset::{DaemonSet, DaemonSetStatus, UpdateStrategy};
 pub use deployment::{Deployment, DeploymentStatus, Strategy};
+pub use endpoints::Endpoints;
 pub use endpointslice::{AddressType, EndpointSlice};
 pub use indexes::Indexes;
 pub use intern::Interner;

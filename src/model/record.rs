@@ -148,9 +148,9 @@ pub(super) fn own_bytes<T: Record>(record: &T) -> usize {
 mod tests {
     use super::*;
     use crate::model::{
-        ClusterRole, ConfigMap, ControllerRevision, DaemonSet, Deployment, EndpointSlice, Namespace, Node,
-        PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController,
-        ResourceQuota, Service, ServiceAccount,
+        ClusterRole, ConfigMap, ControllerRevision, DaemonSet, Deployment, EndpointSlice, Endpoints,
+        Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet,
+        ReplicationController, ResourceQuota, Service, ServiceAccount,
     };
 
     /// Half a megabyte of entries of a list or map.
@@ -275,6 +275,10 @@ mod tests {
         let requests = |n: usize| format!(r#""example.com/r{n}":"1""#);
         let resources = r#""spec":{"containers":[{"resources":{"requests":{|}}}]}"#;
         check_json::<Pod>("requests", &object(resources, &half_a_megabyte(requests)));
+        check_sizes::<Endpoints>();
+        check_size::<Endpoints>("annotations", |n| format!(r#""k{n}":"""#));
+        check_size::<Endpoints>(r#""subsets":[{"addresses":[|]}]"#, |_| r#"{"ip":"::1"}"#.to_owned());
+        check_size::<Endpoints>(r#""subsets":[|]"#, |_| "{}".to_owned());
         check_size::<Service>(r#""spec":{"selector":{|}}"#, |n| format!(r#""k{n}":"""#));
         let port = |n: usize| format!(r#"{{"name":"p{n}","port":80,"protocol":"TCP","targetPort":"p{n}"}}"#);
         check_json::<Service>("ports", &object(r#""spec":{"ports":[|]}"#, &half_a_megabyte(port)));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use super::endpointslice::AddressType;
 use super::intern::Interner;
 use super::meta::Meta;
 use super::record::{self, Record, Resource};
@@ -29,6 +30,8 @@ pub struct Service {
     pub ports: Box<[ServicePort]>,
     /// The families of addresses that its endpoints have.
     pub families: Families,
+    /// The family that comes first, which Endpoints have alone; `None`: of each pod that of its first address.
+    pub first_family: Option<AddressType>,
     /// Whether it has no address of its own: `spec.clusterIP` is `None` or absent.
     pub is_headless: bool,
     /// `spec.publishNotReadyAddresses`: all its endpoints count as ready.
@@ -202,6 +205,16 @@ impl SpecWire<'_> {
             address => Families { ipv4: !address.contains(':'), ipv6: address.contains(':') },
         }
     }
+
+    /// The first family that it names, else that of its address (upstream: `podToEndpointAddressForService`).
+    fn first_family(&self) -> Option<AddressType> {
+        let is_ipv6 = match (self.ip_families.iter().flatten().next(), self.cluster_ip.as_str()) {
+            (Some(family), _) => family.as_str() == "IPv6",
+            (None, "" | "None") => return None,
+            (None, address) => address.contains(':'),
+        };
+        Some(if is_ipv6 { AddressType::Ipv6 } else { AddressType::Ipv4 })
+    }
 }
 
 fn is_topology_auto(annotations: &Pairs<'_>) -> bool {
@@ -224,6 +237,7 @@ impl Record for Service {
             is_load_balancer: spec.kind.as_str() == "LoadBalancer",
             node_ports,
             families,
+            first_family: spec.first_family(),
             is_headless: matches!(spec.cluster_ip.as_str(), "" | "None"),
             publishes_not_ready: spec.publish_not_ready_addresses == Some(true),
             traffic_distribution: TrafficDistribution::read(spec.traffic_distribution.as_str()),
@@ -327,6 +341,19 @@ mod tests {
         assert_eq!(ports(r#""type":"NodePort","allocateLoadBalancerNodePorts":false"#), (3, false));
         assert_eq!(ports(r#""type":"LoadBalancer""#), (3, true));
         assert_eq!(ports(r#""type":"LoadBalancer","allocateLoadBalancerNodePorts":false"#), (1, true));
+    }
+
+    #[test]
+    fn the_first_family_is_that_of_endpoints() {
+        let first = |spec: &str| service("{}", spec).first_family;
+        assert_eq!(
+            first(r#"{"ipFamilies":["IPv6","IPv4"],"clusterIP":"10.96.0.7"}"#),
+            Some(AddressType::Ipv6)
+        );
+        assert_eq!(first(r#"{"ipFamilies":["IPv4","IPv6"]}"#), Some(AddressType::Ipv4));
+        assert_eq!(first(r#"{"clusterIP":"10.96.0.7"}"#), Some(AddressType::Ipv4));
+        assert_eq!(first(r#"{"clusterIP":"fd00::7"}"#), Some(AddressType::Ipv6));
+        assert_eq!((first(r#"{"clusterIP":"None"}"#), first("{}")), (None, None));
     }
 
     #[test]

@@ -201,6 +201,11 @@ impl MetaWire<'_> {
         self.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0)
     }
 
+    /// The value of a label.
+    pub(in crate::model) fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key)
+    }
+
     /// Whether an owner of this kind controls it, in whatever version.
     pub(in crate::model) fn is_controlled_by(&self, resource: &Resource) -> bool {
         self.owner_references.iter().flatten().any(|owner| {

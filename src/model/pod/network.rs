@@ -37,7 +37,7 @@ fn port_key(protocol: &str, name: &str) -> String {
 
 /// Reads an address as Go's sloppy parser does: numbers may begin with zeros, and an IPv4 address that is mapped to IPv6 is one of
 /// IPv4. `None` for what is no address.
-fn parse(text: &str) -> Option<IpAddr> {
+pub(in crate::model) fn parse(text: &str) -> Option<IpAddr> {
     let strict = || text.parse::<IpAddr>().ok().map(|address| address.to_canonical());
     let sloppy = || {
         let mut bytes = [0; 4];
