@@ -6,6 +6,7 @@
 
 pub mod bounded;
 mod catalogue;
+mod endpoint_slice_mirroring;
 mod endpoint_slices;
 mod garbage;
 mod jobs;
@@ -22,6 +23,7 @@ use prometheus::{Encoder, Gauge, GaugeVec, HistogramVec, IntCounterVec, IntGauge
 
 use catalogue::Catalogue;
 pub use catalogue::{Described, Kind};
+pub use endpoint_slice_mirroring::EndpointSliceMirroringMetrics;
 pub use endpoint_slices::EndpointSliceMetrics;
 pub use garbage::GarbageMetrics;
 pub use jobs::JobMetrics;
@@ -69,6 +71,8 @@ macro_rules! metrics {
             pub endpoint_slices: EndpointSliceMetrics,
             /// Quotas.
             pub quotas: QuotaMetrics,
+            /// EndpointSlices that mirror Endpoints.
+            pub mirroring: EndpointSliceMirroringMetrics,
             $($(#[$doc])* pub $field: $type,)*
         }
 
@@ -84,11 +88,13 @@ macro_rules! metrics {
                 let jobs = JobMetrics::new(&catalogue);
                 let endpoint_slices = EndpointSliceMetrics::new(&catalogue);
                 let quotas = QuotaMetrics::new(&catalogue);
+                let mirroring = EndpointSliceMirroringMetrics::new(&catalogue);
                 catalogue.build_info();
                 let described = catalogue.described();
                 Arc::new(Metrics {
                     described, before_render: Mutex::default(), registry, workloads, garbage, jobs, endpoint_slices,
                     quotas,
+                    mirroring,
                     $($field),*
                 })
             }
@@ -380,6 +386,11 @@ impl Metrics {
 /// Sets a gauge from an unsigned number, clamped.
 pub fn set_gauge(gauge: &prometheus::IntGauge, value: usize) {
     gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+}
+
+/// A number for a histogram, clamped.
+pub(crate) fn count(value: usize) -> f64 {
+    f64::from(u32::try_from(value).unwrap_or(u32::MAX))
 }
 
 /// Sets a gauge of seconds.

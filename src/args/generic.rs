@@ -200,6 +200,36 @@ pub struct ScopeArgs {
         env = "WINDLASS_RESOURCE_QUOTA_SYNC_PERIOD"
     )]
     pub resource_quota_sync_period: String,
+    /// Time by which changes of pods are gathered before the Endpoints of their Services are written, such as 500ms. Without it,
+    /// Windlass writes at once, and while pods keep changing at most ten times a second.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "0s",
+        help_heading = "Service controller flags",
+        env = "WINDLASS_ENDPOINT_UPDATES_BATCH_PERIOD"
+    )]
+    pub endpoint_updates_batch_period: String,
+    /// The most addresses of a subset of Endpoints that an EndpointSlice mirrors, from 1 to 1000.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1000,
+        allow_negative_numbers = true,
+        help_heading = "Service controller flags",
+        env = "WINDLASS_MIRRORING_MAX_ENDPOINTS_PER_SUBSET"
+    )]
+    pub mirroring_max_endpoints_per_subset: i32,
+    /// Time by which changes that others make to EndpointSlices which mirror Endpoints are gathered before they are undone, such as
+    /// 5s. At least a second.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "0s",
+        help_heading = "Service controller flags",
+        env = "WINDLASS_MIRRORING_ENDPOINTSLICE_UPDATES_BATCH_PERIOD"
+    )]
+    pub mirroring_endpointslice_updates_batch_period: String,
     /// Delete the EndpointSlices of a Service that has lost its selector or became an ExternalName.
     /// kube-controller-manager leaves them.
     #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,

@@ -46,7 +46,13 @@ pub struct ControllerConfig {
     /// The most endpoints of an EndpointSlice.
     pub max_endpoints_per_slice: usize,
     /// How long changes of pods are gathered before the EndpointSlices of their Services are written.
+    pub endpoint_slice_updates_batch_period: Duration,
+    /// How long changes of pods are gathered before the Endpoints of their Services are written.
     pub endpoint_updates_batch_period: Duration,
+    /// The most addresses of a subset of Endpoints that EndpointSlices mirror.
+    pub mirroring_max_endpoints_per_subset: usize,
+    /// How long changes of EndpointSlices by others are gathered before those that mirror Endpoints are written.
+    pub mirroring_updates_batch_period: Duration,
     /// Whether the EndpointSlices of a Service that has lost its selector, or became a name, are deleted.
     pub deletes_leftover_endpoint_slices: bool,
     /// How often each quota is counted again; `None`: when something changes only.
@@ -82,7 +88,10 @@ impl Default for ControllerConfig {
             failed_pod_backoff: true,
             namespace_deletion_delay: Duration::from_secs(5),
             max_endpoints_per_slice: 100,
+            endpoint_slice_updates_batch_period: Duration::ZERO,
             endpoint_updates_batch_period: Duration::ZERO,
+            mirroring_max_endpoints_per_subset: 1000,
+            mirroring_updates_batch_period: Duration::ZERO,
             deletes_leftover_endpoint_slices: false,
             resource_quota_sync_period: Some(Duration::from_secs(300)),
             terminated_pod_threshold: 12_500,
@@ -192,6 +201,9 @@ pub(super) fn controllers(
         max_endpoints_per_slice,
         endpointslice_updates_batch_period,
         resource_quota_sync_period,
+        endpoint_updates_batch_period,
+        mirroring_max_endpoints_per_subset,
+        mirroring_endpointslice_updates_batch_period,
         delete_leftover_endpoint_slices,
         gc_resources,
         gc_ignored_resources,
@@ -240,10 +252,22 @@ pub(super) fn controllers(
         relists_after_breaks: false,
         failed_pod_backoff,
         namespace_deletion_delay: duration("namespace-deletion-delay", &namespace_deletion_delay)?,
-        max_endpoints_per_slice: max_endpoints(max_endpoints_per_slice)?,
-        endpoint_updates_batch_period: duration(
+        max_endpoints_per_slice: max_endpoints("max-endpoints-per-slice", max_endpoints_per_slice)?,
+        endpoint_slice_updates_batch_period: duration(
             "endpointslice-updates-batch-period",
             &endpointslice_updates_batch_period,
+        )?,
+        endpoint_updates_batch_period: duration(
+            "endpoint-updates-batch-period",
+            &endpoint_updates_batch_period,
+        )?,
+        mirroring_max_endpoints_per_subset: max_endpoints(
+            "mirroring-max-endpoints-per-subset",
+            mirroring_max_endpoints_per_subset,
+        )?,
+        mirroring_updates_batch_period: duration(
+            "mirroring-endpointslice-updates-batch-period",
+            &mirroring_endpointslice_updates_batch_period,
         )?,
         deletes_leftover_endpoint_slices: delete_leftover_endpoint_slices,
         resource_quota_sync_period: Some(duration(
@@ -289,15 +313,16 @@ fn resources(flag: &'static str, names: Vec<String>) -> Result<Vec<String>, Conf
 }
 
 /// kube-controller-manager's bounds; an API server refuses a larger slice.
-fn max_endpoints(given: i32) -> Result<usize, ConfigError> {
+fn max_endpoints(flag: &'static str, given: i32) -> Result<usize, ConfigError> {
     let allowed = usize::try_from(given).ok().filter(|count| (1..=1000).contains(count));
-    allowed.ok_or_else(|| error("max-endpoints-per-slice", "a number from 1 to 1000", given))
+    allowed.ok_or_else(|| error(flag, "a number from 1 to 1000", given))
 }
 
 /// How many keys a controller may sync at the same time.
 fn most_workers(controller: &ControllerEntry) -> usize {
     // kube-controller-manager has a bound for these alone.
-    if controller.flag == "concurrent-service-endpoint-syncs" { 50 } else { MOST_WORKERS }
+    let bounded = ["concurrent-service-endpoint-syncs", "mirroring-concurrent-service-endpoint-syncs"];
+    if bounded.contains(&controller.flag) { 50 } else { MOST_WORKERS }
 }
 
 fn workers(given: &ControllerArgs) -> Result<Workers, ConfigError> {

@@ -4,30 +4,26 @@
 //! and a second after others have changed its slices. While pods keep changing, the slices of a Service are written at most ten
 //! times a second.
 
-mod execute;
-mod indexes;
-mod memory;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
+use super::service_endpoints::{ManagedSlices, REPAIR, ServicePods, SliceWriter, SyncMemory};
 use crate::engine::SyncError;
 use crate::engine::context::Context;
 use crate::engine::controller::{Controller, Executed, Settled};
 use crate::engine::driver::Driver;
 use crate::engine::entry::{ControllerEntry, Requests, Worker};
 use crate::engine::setup::{HandlerOrder, Setup};
-use crate::metrics::set_gauge;
+use crate::metrics::{count, set_gauge};
+use crate::model::endpointslice::ENDPOINT_SLICE_CONTROLLER;
 use crate::model::{EndpointSlice, Node, ObjectKey, Pod, Record, Service};
-use crate::plan::endpointslice::{self as planner, Affected, CpuShares, Limits, Observed, Plan};
+use crate::plan::EventNote;
+use crate::plan::endpointslice::{self as planner, CpuShares, Limits, Memory, Observed, Plan};
 use crate::runtime::store::{Change, Store};
-use indexes::{SelectorIndex, SliceIndex};
-use memory::SliceMemory;
 
 /// Its entry in the registry.
 pub static ENTRY: ControllerEntry = ControllerEntry {
@@ -47,24 +43,24 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     install,
 };
 
-/// The least time between two writes of the slices of a Service.
-const GATHERING: Duration = Duration::from_millis(100);
-
-/// How long after a change of a slice by others its Service is looked at, at least (upstream:
-/// `endpointSliceChangeMinSyncDelay`).
-const REPAIR: Duration = Duration::from_secs(1);
-
 fn install(setup: &mut Setup) -> Box<dyn Worker> {
     let context = setup.context().clone();
+    let memory = Arc::default();
     let controller = EndpointSliceController {
         services: context.store(),
-        slices: context.store(),
-        pods: context.store(),
+        all_pods: context.store(),
         nodes: context.store(),
-        by_selector: SelectorIndex::default(),
-        by_service: SliceIndex::default(),
+        pods: ServicePods::new(&ENTRY, context.settings().endpoint_slice_updates_batch_period, setup),
+        slices: ManagedSlices::new(ENDPOINT_SLICE_CONTROLLER, context.store()),
+        writer: SliceWriter {
+            context: context.clone(),
+            entry: &ENTRY,
+            owners: context.store(),
+            memory: Arc::clone(&memory),
+            changes: |metrics| &metrics.endpoint_slices.changes,
+        },
         shares: Mutex::default(),
-        memory: Arc::default(),
+        memory,
         context,
     };
     Box::new(Driver::new(Arc::new(controller), &ENTRY, setup))
@@ -74,17 +70,15 @@ fn install(setup: &mut Setup) -> Box<dyn Worker> {
 pub struct EndpointSliceController {
     context: Arc<Context>,
     services: Arc<Store<Service>>,
-    slices: Arc<Store<EndpointSlice>>,
-    pods: Arc<Store<Pod>>,
+    all_pods: Arc<Store<Pod>>,
     nodes: Arc<Store<Node>>,
-    /// The Services by one of the labels that they select.
-    by_selector: SelectorIndex,
-    /// The slices by the Service that their label names.
-    by_service: SliceIndex,
+    pods: Arc<ServicePods>,
+    slices: ManagedSlices,
+    writer: SliceWriter<Service>,
     /// The shares of the zones in the CPUs; `None` until they are computed again.
     shares: Mutex<Option<Option<Arc<CpuShares>>>>,
     /// The memory of each Service between syncs.
-    memory: Arc<SliceMemory>,
+    memory: Arc<SyncMemory<Memory>>,
 }
 
 impl Controller for EndpointSliceController {
@@ -96,15 +90,12 @@ impl Controller for EndpointSliceController {
 
     fn watch(self: &Arc<Self>, setup: &mut Setup) {
         self.context.memory().includes(self.memory.clone());
+        self.pods.watch(setup);
         if !setup.is_enabled(&ENTRY) {
             return;
         }
         let own = self.clone();
-        setup.on_change(HandlerOrder::Indirect, move |change| own.by_selector.update(change));
-        let own = self.clone();
         setup.on_change(HandlerOrder::Indirect, move |change| own.slice_changed(change));
-        let own = self.clone();
-        setup.on_change(HandlerOrder::Indirect, move |change| own.pod_changed(change));
         let own = self.clone();
         setup.on_change(HandlerOrder::Indirect, move |change| own.node_changed(change));
         let (metrics, weak) = (self.context.metrics().clone(), Arc::downgrade(self));
@@ -124,23 +115,21 @@ impl Controller for EndpointSliceController {
 
     fn resolve<'a>(&'a self, service: &'a Service) -> BoxFuture<'a, Result<(), SyncError>> {
         Box::pin(async {
-            self.context.resolve_children(service, &self.slices).await?;
-            Context::all_readable(service, &self.slices)
+            self.context.resolve_children(service, self.slices.store()).await?;
+            Context::all_readable(service, self.slices.store())
         })
     }
 
     fn observe<'a>(&'a self, service: &'a Service, _: bool) -> Observed<'a> {
         let key = &service.meta.key;
-        let base = planner::name_base(&key.name);
-        let named = self.slices.named(&key.namespace, &base);
-        let pods = self.pods_of(service);
+        let pods = self.pods.of(service);
         let nodes = self.nodes_of(&pods);
         Observed {
             service,
             pods,
             nodes,
             slices: self.slices_of(service),
-            taken: named.iter().map(|slice| slice.meta.key.name.clone()).collect(),
+            taken: self.slices.taken(key),
             shares: if service.is_topology_auto { self.shares() } else { None },
             memory: self.memory.of(&service.meta.uid),
             limits: self.limits(),
@@ -182,45 +171,14 @@ impl EndpointSliceController {
         }
     }
 
-    /// The pods that a Service selects.
-    fn pods_of(&self, service: &Service) -> Vec<Arc<Pod>> {
-        let Some(selector) = service.pods() else { return Vec::new() };
-        // Pods of one template share their labels, and stand side by side.
-        let mut last = None;
-        self.pods.select(&service.meta.key.namespace, |pod| {
-            let labels = Arc::as_ptr(&pod.meta.labels);
-            match last {
-                Some((same, matches)) if same == labels => matches,
-                _ => {
-                    let matches = selector.matches(&pod.meta.labels);
-                    last = Some((labels, matches));
-                    matches
-                }
-            }
-        })
-    }
-
     fn nodes_of(&self, pods: &[Arc<Pod>]) -> BTreeMap<Arc<str>, Arc<Node>> {
         let names: BTreeSet<&Arc<str>> = pods.iter().filter_map(|pod| pod.node()).collect();
         let node = |name: &Arc<str>| Some((name.clone(), self.nodes.get(&ObjectKey::new("", name.clone()))?));
         names.into_iter().filter_map(node).collect()
     }
 
-    /// The slices of a Service that we manage and that are not being deleted, whoever owns them.
     fn slices_of(&self, service: &Service) -> Vec<Arc<EndpointSlice>> {
-        let key = &service.meta.key;
-        let owned = self.slices.owned_by(&service.as_owner());
-        let named = self.by_service.of(key);
-        let named = named
-            .into_iter()
-            .filter_map(|name| self.slices.get(&ObjectKey::new(key.namespace.clone(), name)));
-        let is_of_service = |slice: &Arc<EndpointSlice>| {
-            slice.is_managed() && slice.service() == Some(&*key.name) && !slice.meta.is_deleting()
-        };
-        let all = owned.into_iter().chain(named).filter(is_of_service);
-        let by_name: BTreeMap<Arc<str>, Arc<EndpointSlice>> =
-            all.map(|slice| (slice.meta.key.name.clone(), slice)).collect();
-        by_name.into_values().collect()
+        self.slices.of(&service.meta.key, Some(&service.as_owner()))
     }
 
     /// The shares of the zones in the CPUs.
@@ -233,56 +191,11 @@ impl EndpointSliceController {
         self.context.queue_of_controller(&ENTRY).add_after(key, delay);
     }
 
-    /// A pod has changed: wakes the Services that select it or did.
-    fn pod_changed(&self, change: &Change<Pod>) {
-        let (old, new) = match change {
-            Change::Added(pod) => (None, Some(pod)),
-            Change::Updated { old, new } => (Some(old), Some(new)),
-            Change::Deleted(pod) => (Some(pod), None),
-        };
-        let affected = planner::affected(old.map(|pod| &**pod), new.map(|pod| &**pod));
-        if affected == Affected::None {
-            return;
-        }
-        let services = |pod: &Arc<Pod>| self.by_selector.of(&self.services, &pod.meta);
-        let (before, after) = (old.map(services).unwrap_or_default(), new.map(services).unwrap_or_default());
-        let mut woken: BTreeSet<ObjectKey> = before.union(&after).cloned().collect();
-        if affected == Affected::Changed {
-            woken.retain(|key| before.contains(key) != after.contains(key));
-        }
-        for key in woken {
-            self.wake_for_pods(key);
-        }
-    }
-
-    /// Wakes a Service whose pods have changed: after the batch period, and so that its slices are not written too often.
-    fn wake_for_pods(&self, key: ObjectKey) {
-        let Some(service) = self.services.get(&key) else { return };
-        let wrote = self.memory.last_write(&service.meta.uid);
-        let quiet =
-            wrote.map_or(Duration::ZERO, |at| (at + GATHERING).saturating_duration_since(Instant::now()));
-        self.wake_after(key, quiet.max(self.context.settings().endpoint_updates_batch_period));
-    }
-
     /// A slice has changed: wakes its Service unless this process has made the change.
     fn slice_changed(&self, change: &Change<EndpointSlice>) {
-        self.by_service.update(change);
-        let (old, new) = match change {
-            Change::Added(slice) => (None, Some(slice)),
-            Change::Updated { old, new } => (Some(old), Some(new)),
-            Change::Deleted(slice) => (Some(slice), None),
-        };
-        let is_expected = match change {
-            // The Services are in the queue already.
-            Change::Added(_) if !self.slices.is_synced() => true,
-            Change::Added(slice) | Change::Updated { new: slice, .. } => self.memory.has_written(&slice.meta),
-            Change::Deleted(slice) => self.memory.has_deleted(&slice.meta),
-        };
-        let namespace = &change.object().meta.key.namespace;
-        let delay = REPAIR.max(self.context.settings().endpoint_updates_batch_period);
-        let (old, new) = (old.map(|slice| &**slice), new.map(|slice| &**slice));
-        for name in planner::services_of_slice(old, new, is_expected) {
-            self.wake_after(ObjectKey::new(namespace.clone(), name), delay);
+        let delay = REPAIR.max(self.context.settings().endpoint_slice_updates_batch_period);
+        for service in self.slices.changed(change, &self.memory) {
+            self.wake_after(service, delay);
         }
     }
 
@@ -309,14 +222,14 @@ impl EndpointSliceController {
 
     fn wake_services_on(&self, node: &Arc<str>) {
         let mut pods = Vec::new();
-        self.pods.for_each(|pod| {
+        self.all_pods.for_each(|pod| {
             if pod.node() == Some(node) {
                 pods.push(pod.clone());
             }
         });
         let services: BTreeSet<ObjectKey> =
-            pods.iter().flat_map(|pod| self.by_selector.of(&self.services, &pod.meta)).collect();
-        services.into_iter().for_each(|key| self.wake_for_pods(key));
+            pods.iter().flat_map(|pod| self.pods.services_of(&pod.meta)).collect();
+        services.into_iter().for_each(|key| self.pods.wake(key));
     }
 
     fn wake_overloaded(&self) {
@@ -335,6 +248,44 @@ impl EndpointSliceController {
                 self.wake_after(service.meta.key.clone(), Duration::ZERO);
             }
         }
+    }
+
+    /// Executes the plan for a Service, counts it, and remembers it once all is written.
+    async fn carry_out(&self, service: &Service, plan: &Plan) -> Result<(), SyncError> {
+        if !plan.is_empty() {
+            self.pods.writes(&service.meta.uid);
+        }
+        let result = self.writer.write_all(service, plan).await;
+        let metrics = &self.context.metrics.endpoint_slices;
+        let label = if result.is_ok() { "success" } else { "error" };
+        metrics.syncs.with_label_values(&[label]).inc();
+        match &result {
+            Ok(()) => {
+                for event in &plan.events {
+                    self.context.record_event(ENTRY.component, service, event.clone());
+                }
+                self.count(service, plan);
+                self.memory.keep(&service.meta.uid, plan.memory.clone());
+            }
+            Err(error) if error.is_refusal() => {
+                let key = &service.meta.key;
+                let message = format!("Error updating Endpoint Slices for Service {key}: {error}");
+                let note = EventNote::warning(planner::FAILED, message);
+                self.context.record_event(ENTRY.component, service, note);
+            }
+            Err(_) => {}
+        }
+        result
+    }
+
+    fn count(&self, service: &Service, plan: &Plan) {
+        let metrics = &self.context.metrics.endpoint_slices;
+        let topology = if service.is_topology_auto { "Auto" } else { "Disabled" };
+        let distribution = service.traffic_distribution.filter(|_| !service.is_topology_auto);
+        let distribution = distribution.map_or("", |distribution| distribution.as_str());
+        metrics.changed_per_sync.with_label_values(&[topology, distribution]).observe(count(plan.len()));
+        metrics.added_per_sync.observe(count(plan.memory.counts.added));
+        metrics.removed_per_sync.observe(count(plan.memory.counts.removed));
     }
 
     /// Updates the gauges.

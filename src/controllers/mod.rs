@@ -6,7 +6,7 @@
 //! * [`registry`]: the two lists, of the kinds and of the controllers.
 //! * [`deployment`], [`daemonset`], [`replicas`], [`replicaset`], [`replicationcontroller`],
 //!   [`rolling_update`], [`statefulset`], [`job`], [`cronjob`], [`namespace`], [`garbage`], [`pod_gc`],
-//!   [`endpoint_slice`], [`disruption`], [`resource_quota`]: the controllers.
+//!   [`endpoint_slice`], [`endpoints`], [`endpoint_slice_mirroring`], [`disruption`], [`resource_quota`]: the controllers.
 //! * [`serviceaccount`], [`root_ca_cert`], [`pvc_protection`], [`pv_protection`], [`clusterrole_aggregation`]: those of a
 //!   test bed, and [`ttl_after_finished`], which write one thing each.
 //! * [`patch`]: the bodies of the patches of workloads.
@@ -20,6 +20,8 @@ pub mod daemonset;
 pub mod deployment;
 pub mod disruption;
 pub mod endpoint_slice;
+pub mod endpoint_slice_mirroring;
+pub mod endpoints;
 pub mod garbage;
 pub mod job;
 pub mod namespace;
@@ -37,6 +39,7 @@ pub mod resource_quota;
 mod revisions;
 pub mod rolling_update;
 pub mod root_ca_cert;
+mod service_endpoints;
 pub mod serviceaccount;
 pub mod statefulset;
 pub mod ttl_after_finished;

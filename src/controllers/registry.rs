@@ -5,19 +5,15 @@
 //! these lists. A new controller needs an entry here; see `docs/architecture.md`.
 
 use super::{
-    clusterrole_aggregation, cronjob, daemonset, deployment, disruption, endpoint_slice, garbage, job,
-    namespace, pod_gc, pv_protection, pvc_protection, replicaset, replicationcontroller, resource_quota,
-    rolling_update, root_ca_cert, serviceaccount, statefulset, ttl_after_finished,
+clusterrole_aggregation, cronjob, daemonset, deployment, disruption, endpoint_slice, garbage, job, namespace, pod_gc, pv_protection, pvc_protection, replicaset, replicationcontroller, resource_quota, rolling_update, root_ca_cert, serviceaccount, statefulset, ttl_after_finished, endpoint_slice_mirroring, endpoints,
 };
 use crate::engine::entry::{ControllerEntry, KindEntry, Registry};
 use crate::model::{
-    ClusterRole, ConfigMap, ControllerRevision, CronJob, DaemonSet, Deployment, EndpointSlice, Job,
-    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet,
-    ReplicationController, ResourceQuota, Service, ServiceAccount, StatefulSet,
+ClusterRole, ConfigMap, ControllerRevision, CronJob, DaemonSet, Deployment, EndpointSlice, Job, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, ResourceQuota, Service, ServiceAccount, StatefulSet, Endpoints,
 };
 
 /// The kinds that are cached, in the order in which they are listed.
-pub static KINDS: [KindEntry; 20] = [
+pub static KINDS: [KindEntry; 21] = [
     KindEntry::of::<Deployment>(1),
     KindEntry::of::<ReplicaSet>(2),
     KindEntry::of::<ReplicationController>(4),
@@ -38,11 +34,12 @@ pub static KINDS: [KindEntry; 20] = [
     KindEntry::of::<EndpointSlice>(27),
     KindEntry::of::<PodDisruptionBudget>(28),
     KindEntry::of::<ResourceQuota>(33),
+    KindEntry::of::<Endpoints>(29),
     KindEntry::of::<Pod>(3).in_bulk(),
 ];
 
 /// The controllers, in the order in which they start.
-pub static CONTROLLERS: [&ControllerEntry; 20] = [
+pub static CONTROLLERS: [&ControllerEntry; 22] = [
     &deployment::ENTRY,
     &replicaset::ENTRY,
     &replicationcontroller::ENTRY,
@@ -62,6 +59,8 @@ pub static CONTROLLERS: [&ControllerEntry; 20] = [
     &endpoint_slice::ENTRY,
     &disruption::ENTRY,
     &resource_quota::ENTRY,
+    &endpoints::ENTRY,
+    &endpoint_slice_mirroring::ENTRY,
     &rolling_update::ENTRY,
 ];
 

@@ -89,7 +89,13 @@ pub struct Settings {
     /// The most endpoints of an EndpointSlice.
     pub max_endpoints_per_slice: usize,
     /// How long changes of pods are gathered before the EndpointSlices of their Services are written.
+    pub endpoint_slice_updates_batch_period: Duration,
+    /// How long changes of pods are gathered before the Endpoints of their Services are written.
     pub endpoint_updates_batch_period: Duration,
+    /// The most addresses of a subset of Endpoints that EndpointSlices mirror.
+    pub mirroring_max_endpoints_per_subset: usize,
+    /// How long changes of EndpointSlices by others are gathered before those that mirror Endpoints are written.
+    pub mirroring_updates_batch_period: Duration,
     /// Whether the EndpointSlices of a Service without pods are deleted.
     pub deletes_leftover_endpoint_slices: bool,
     /// How often each quota is counted again; `None`: when something changes only.

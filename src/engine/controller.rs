@@ -43,6 +43,17 @@ pub trait Controller: Send + Sync + 'static {
     /// The object of a key was deleted.
     fn on_deleted(&self, _key: &ObjectKey) {}
 
+    /// Whether something is left of an object that does not exist, which the garbage collector does not delete. Pure, and often
+    /// asked.
+    fn has_left_over(&self, _key: &ObjectKey) -> bool {
+        false
+    }
+
+    /// Deletes what is left of an object that does not exist.
+    fn clean_up<'a>(&'a self, _key: &'a ObjectKey) -> BoxFuture<'a, Result<(), SyncError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Resolves writes whose replies were lost, before any decision.
     fn resolve<'a>(&'a self, _object: &'a Self::Object) -> BoxFuture<'a, Result<(), SyncError>> {
         Box::pin(std::future::ready(Ok(())))

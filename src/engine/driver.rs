@@ -84,7 +84,7 @@ impl<C: Controller> Driver<C> {
     pub async fn sync(&self, key: &ObjectKey) -> Result<Next, SyncError> {
         let Some(object) = self.objects.get(key) else {
             self.controller.on_deleted(key);
-            return Ok(Next::Settled);
+            return self.clean_up(key).await;
         };
         if !self.controller.in_scope(&object) {
             return Ok(Next::Settled);
@@ -92,6 +92,18 @@ impl<C: Controller> Driver<C> {
         let result = self.decide(&object).await;
         self.context.forget_if_gone(&self.objects, object.meta());
         result
+    }
+
+    /// Deletes what is left of an object that does not exist, once the caches show the state at the election: the object may be
+    /// there all the same.
+    async fn clean_up(&self, key: &ObjectKey) -> Result<Next, SyncError> {
+        if !self.controller.has_left_over(key) {
+            return Ok(Next::Settled);
+        }
+        match gate::before_clean_up(self, key) {
+            Some(wait) => Ok(wait),
+            None => self.controller.clean_up(key).await.map(|()| Next::Settled),
+        }
     }
 
     /// Observe and plan behind the gate, until a plan may be carried out or the key must wait.
@@ -254,6 +266,6 @@ impl<C: Controller> Worker for Arc<Driver<C>> {
     }
 
     fn drop_deleted_keys(&self) {
-        self.queue.retain(|key| self.objects.get(key).is_some());
+        self.queue.retain(|key| self.objects.get(key).is_some() || self.controller.has_left_over(key));
     }
 }

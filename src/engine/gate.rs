@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use super::controller::Controller;
 use super::driver::Driver;
 use super::error::SyncError;
-use crate::model::{Meta, Record, Resource};
+use crate::model::{Meta, ObjectKey, Record, Resource};
 use crate::runtime::lazy_read_barrier::CacheState;
 use crate::runtime::worker::Next;
 
@@ -171,6 +171,16 @@ impl<C: Controller> Driver<C> {
     fn wait_for_caches(&self, object: &Meta, kinds: &[Resource]) -> Next {
         self.context.wait_for_caches(&object.key, kinds, &self.parked_keys)
     }
+}
+
+/// When to look again at what is left of an object that does not exist; `None` if the caches can be relied on.
+pub(super) fn before_clean_up<C: Controller>(driver: &Driver<C>, key: &ObjectKey) -> Option<Next> {
+    let Driver { context, entry, parked_keys, .. } = driver;
+    if context.barrier.is_history_lost(entry.watches, &context.caches) {
+        return Some(Next::After(LISTED_ANEW));
+    }
+    let is_current = context.barrier.cache_state(entry.watches, &context.caches) == CacheState::Current;
+    (!is_current).then(|| context.wait_for_caches(key, entry.watches, parked_keys))
 }
 
 /// The kinds whose caches a controller waits for instead of reading past them.

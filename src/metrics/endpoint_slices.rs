@@ -5,7 +5,7 @@ use prometheus::{Histogram, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec};
 use super::catalogue::Catalogue;
 
 /// Upstream's buckets of numbers of endpoints.
-const ENDPOINT_BUCKETS: &[f64] =
+pub(super) const ENDPOINT_BUCKETS: &[f64] =
     &[2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0, 32768.0];
 
 /// The default buckets of Prometheus, which upstream uses for numbers of slices.

@@ -228,7 +228,7 @@ impl Record for Service {
     fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error> {
         let ServiceWire { metadata, spec } = serde_json::from_str(json)?;
         let spec = spec.unwrap_or_default();
-        let families = spec.families();
+        let (families, first_family) = (spec.families(), spec.first_family());
         let has_selector = !spec.selector.0.is_empty();
         let node_ports = spec.node_ports();
         let ports = spec.ports.unwrap_or_default();
@@ -237,7 +237,7 @@ impl Record for Service {
             is_load_balancer: spec.kind.as_str() == "LoadBalancer",
             node_ports,
             families,
-            first_family: spec.first_family(),
+            first_family,
             is_headless: matches!(spec.cluster_ip.as_str(), "" | "None"),
             publishes_not_ready: spec.publish_not_ready_addresses == Some(true),
             traffic_distribution: TrafficDistribution::read(spec.traffic_distribution.as_str()),

@@ -280,7 +280,7 @@ async fn a_large_scale_up_writes_a_slice_at_most_ten_times_a_second() {
 async fn the_batch_period_delays_and_gathers_writes() {
     let cluster = Cluster::new().await;
     let mut config = config();
-    config.endpoint_updates_batch_period = Duration::from_secs(30);
+    config.endpoint_slice_updates_batch_period = Duration::from_secs(30);
     let daemon = cluster.start_with(10, config, |router| router);
     create_service(&cluster, json!({})).await;
     cluster.eventually(2, "the placeholder comes at once", |c| c.objects("EndpointSlice").len() == 1).await;

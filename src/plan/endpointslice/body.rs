@@ -1,24 +1,43 @@
 //! The bodies of the writes: what a slice has, as the API has it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::endpoints::Endpoint;
-use crate::model::endpointslice::{ENDPOINT_SLICE_CONTROLLER, MANAGED_BY, PortView, SERVICE_NAME};
-use crate::model::{AddressType, EndpointSlice, Record as _, Service};
+use crate::model::endpointslice::{MANAGED_BY, PortView, SERVICE_NAME, TargetView};
+use crate::model::{AddressType, EndpointSlice, Meta, Record as _, Resource, StringMap, Uid, owner};
 use crate::plan::OwnerReference;
 
-/// The label of the slices of a headless Service.
-const HEADLESS: &str = "service.kubernetes.io/headless";
+/// The label of the endpoints of a headless Service.
+pub(in crate::plan) const HEADLESS: &str = "service.kubernetes.io/headless";
 
 /// The annotation with the time of the change that led to a write, from which proxies compute their latency.
-const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+pub(in crate::plan) const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
-/// Labels, by key.
-pub(super) type Labels<'a> = BTreeMap<&'a str, &'a str>;
+/// Labels or annotations, by key.
+pub(in crate::plan) type Pairs<'a> = BTreeMap<&'a str, &'a str>;
+
+/// The part of all slices of an object that does not depend on their endpoints.
+pub(in crate::plan) struct Frame<'a> {
+    /// The kind of the object that owns them.
+    pub resource: &'static Resource,
+    /// The object.
+    pub owner: &'a Meta,
+    /// The labels, and no others.
+    pub labels: Pairs<'a>,
+    /// The annotations.
+    pub annotations: Annotations<'a>,
+}
+
+/// The annotations of slices.
+pub(in crate::plan) enum Annotations<'a> {
+    /// The time of the change that leads to a write, if it is known. Others are left alone.
+    Trigger(Option<Timestamp>),
+    /// These and no others.
+    Exactly(Pairs<'a>),
+}
 
 /// The part of a slice that a patch writes besides labels and annotations.
 #[derive(Default)]
@@ -29,90 +48,108 @@ pub(super) struct Content<'a> {
     pub ports: Option<&'a [PortView<'a>]>,
 }
 
-/// The labels of the slices of a Service: its own, and those that tell what the slices are.
-pub(super) fn labels(service: &Service) -> Labels<'_> {
-    let own = service.meta.labels.iter();
-    let mut labels: Labels<'_> =
-        own.filter(|(key, _)| ![SERVICE_NAME, MANAGED_BY, HEADLESS].contains(key)).collect();
-    labels.insert(SERVICE_NAME, &service.meta.key.name);
-    labels.insert(MANAGED_BY, ENDPOINT_SLICE_CONTROLLER);
-    if service.is_headless {
-        labels.insert(HEADLESS, "");
-    }
+/// These labels without those that tell what slices are, which are set to the name of the Service and to the writer.
+pub(in crate::plan) fn labels<'a>(own: &'a Meta, writer: &'static str) -> Pairs<'a> {
+    let mut labels: Pairs<'a> = own.labels.iter().collect();
+    labels.insert(SERVICE_NAME, &own.key.name);
+    labels.insert(MANAGED_BY, writer);
     labels
 }
 
-/// Whether a slice has these labels and no others. Upstream does not compare its own ones, so that one which is lost stays lost.
-pub(super) fn has_labels(slice: &EndpointSlice, labels: &Labels<'_>) -> bool {
-    let there = &slice.meta.labels;
-    there.len() == labels.len() && there.iter().all(|(key, value)| labels.get(key) == Some(&value))
+/// Whether an object has these pairs and no others.
+pub(in crate::plan) fn are_equal(there: &StringMap, wanted: &Pairs<'_>) -> bool {
+    there.len() == wanted.len() && there.iter().all(|(key, value)| wanted.get(key) == Some(&value))
 }
 
-/// The annotations of a slice that is written. Without a time the annotation is removed.
-pub(super) fn annotation(trigger: Option<Timestamp>) -> Value {
+/// The merge patch that turns pairs into others.
+pub(in crate::plan) fn changes(there: &StringMap, wanted: &Pairs<'_>) -> Value {
+    let unwanted = there.iter().filter(|(key, _)| !wanted.contains_key(key));
+    let removed = unwanted.map(|(key, _)| (key.to_owned(), Value::Null));
+    let wanted = wanted.iter().map(|(key, value)| ((*key).to_owned(), (*value).into()));
+    Value::Object(removed.chain(wanted).collect())
+}
+
+/// The annotation with the time of a change, as a merge patch: without a time it is removed.
+pub(in crate::plan) fn trigger_time(trigger: Option<Timestamp>) -> Value {
     json!({TRIGGER_TIME: trigger.map(|time| time.to_string())})
 }
 
-/// A new slice.
-pub(super) fn new_slice(
-    service: &Service,
-    (name, address_type): (&str, AddressType),
-    labels: &Labels<'_>,
-    annotation: &Value,
-    (endpoints, ports): (&[&Endpoint<'_>], &[PortView<'_>]),
-) -> Value {
-    let key = &service.meta.key;
-    let api_version = Service::RESOURCE.api_version();
-    let owner =
-        OwnerReference::controller(&api_version, Service::RESOURCE.kind, &key.name, &service.meta.uid);
-    let mut annotations = annotation.clone();
-    if let Some(annotations) = annotations.as_object_mut() {
-        annotations.retain(|_, value| !value.is_null());
+impl Frame<'_> {
+    /// Whether the object owns a slice.
+    pub(in crate::plan) fn owns(&self, slice: &EndpointSlice) -> bool {
+        owner::controls(self.resource, self.owner, &slice.meta)
     }
-    json!({
-        "apiVersion": EndpointSlice::RESOURCE.api_version(),
-        "kind": EndpointSlice::RESOURCE.kind,
-        "metadata": {
-            "name": name,
-            "generateName": format!("{}-", key.name),
-            "namespace": key.namespace,
-            "labels": labels,
-            "annotations": annotations,
-            "ownerReferences": [owner],
-        },
-        "addressType": address_type.as_str(),
-        "endpoints": endpoints_of(endpoints),
-        "ports": ports_of(ports),
-    })
-}
 
-/// The merge patch of a slice, for the state that was observed.
-pub(super) fn patch(
-    slice: &Arc<EndpointSlice>,
-    labels: &Labels<'_>,
-    annotation: &Value,
-    content: &Content<'_>,
-) -> Value {
-    let meta = &slice.meta;
-    let mut metadata = json!({
-        "uid": meta.uid,
-        "resourceVersion": meta.resource_version.to_string(),
-        "annotations": annotation,
-    });
-    if !has_labels(slice, labels) {
-        let unwanted = meta.labels.iter().filter(|(key, _)| !labels.contains_key(key));
-        let removed = unwanted.map(|(key, _)| (key.to_owned(), Value::Null));
-        let wanted = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).into()));
-        metadata["labels"] = Value::Object(removed.chain(wanted).collect());
+    /// Whether a slice has the labels and annotations. Upstream does not compare the labels that tell what slices are, so that one
+    /// which is lost stays lost.
+    pub(in crate::plan) fn fits(&self, slice: &EndpointSlice) -> bool {
+        let annotations = match &self.annotations {
+            Annotations::Trigger(_) => true,
+            Annotations::Exactly(wanted) => are_equal(&slice.annotations, wanted),
+        };
+        annotations && are_equal(&slice.meta.labels, &self.labels)
     }
-    let mut body = json!({"metadata": metadata});
-    if let Some(endpoints) = content.endpoints {
-        body["endpoints"] = endpoints_of(endpoints);
+
+    /// A new slice.
+    pub(super) fn new_slice(
+        &self,
+        (name, address_type): (&str, AddressType),
+        (endpoints, ports): (&[&Endpoint<'_>], &[PortView<'_>]),
+    ) -> Value {
+        let key = &self.owner.key;
+        let annotations = match &self.annotations {
+            Annotations::Trigger(None) => json!({}),
+            Annotations::Trigger(trigger) => trigger_time(*trigger),
+            Annotations::Exactly(wanted) => json!(wanted),
+        };
+        json!({
+            "apiVersion": EndpointSlice::RESOURCE.api_version(),
+            "kind": EndpointSlice::RESOURCE.kind,
+            "metadata": {
+                "name": name,
+                "generateName": format!("{}-", key.name),
+                "namespace": key.namespace,
+                "labels": self.labels,
+                "annotations": annotations,
+                "ownerReferences": self.owner_references(),
+            },
+            "addressType": address_type.as_str(),
+            "endpoints": endpoints_of(endpoints),
+            "ports": ports_of(ports),
+        })
     }
-    if let Some(ports) = content.ports {
-        body["ports"] = ports_of(ports);
+
+    fn owner_references(&self) -> Value {
+        let (meta, api_version) = (self.owner, self.resource.api_version());
+        json!([OwnerReference::controller(&api_version, self.resource.kind, &meta.key.name, &meta.uid)])
     }
-    body
+
+    /// The merge patch of a slice, for the state that was observed.
+    pub(super) fn patch(&self, slice: &EndpointSlice, content: &Content<'_>) -> Value {
+        let meta = &slice.meta;
+        let mut metadata = json!({
+            "uid": meta.uid,
+            "resourceVersion": meta.resource_version.to_string(),
+            "annotations": match &self.annotations {
+                Annotations::Trigger(trigger) => trigger_time(*trigger),
+                Annotations::Exactly(wanted) => changes(&slice.annotations, wanted),
+            },
+        });
+        if !are_equal(&meta.labels, &self.labels) {
+            metadata["labels"] = changes(&meta.labels, &self.labels);
+        }
+        if !self.owns(slice) {
+            metadata["ownerReferences"] = self.owner_references();
+        }
+        let mut body = json!({"metadata": metadata});
+        if let Some(endpoints) = content.endpoints {
+            body["endpoints"] = endpoints_of(endpoints);
+        }
+        if let Some(ports) = content.ports {
+            body["ports"] = ports_of(ports);
+        }
+        body
+    }
 }
 
 fn endpoints_of(endpoints: &[&Endpoint<'_>]) -> Value {
@@ -120,22 +157,12 @@ fn endpoints_of(endpoints: &[&Endpoint<'_>]) -> Value {
 }
 
 fn endpoint_of(endpoint: &Endpoint<'_>) -> Value {
-    let meta = &endpoint.pod.meta;
     let mut body = Map::new();
     body.insert("addresses".into(), endpoint.addresses.as_slice().into());
-    let conditions = json!({
-        "ready": endpoint.is_ready,
-        "serving": endpoint.is_serving,
-        "terminating": endpoint.is_terminating,
-    });
-    body.insert("conditions".into(), conditions);
-    let target = json!({
-        "kind": "Pod",
-        "namespace": meta.key.namespace,
-        "name": meta.key.name,
-        "uid": meta.uid,
-    });
-    body.insert("targetRef".into(), target);
+    let conditions = ["ready", "serving", "terminating"].into_iter().zip(endpoint.conditions);
+    let conditions = conditions.filter_map(|(name, status)| Some((name.to_owned(), status?.into())));
+    body.insert("conditions".into(), Value::Object(conditions.collect()));
+    body.extend(endpoint.target.as_ref().map(|target| ("targetRef".to_owned(), target_of(target))));
     let texts = [("hostname", endpoint.hostname), ("nodeName", endpoint.node), ("zone", endpoint.zone)];
     for (key, text) in texts {
         body.extend(text.map(|text| (key.to_owned(), text.into())));
@@ -146,6 +173,21 @@ fn endpoint_of(endpoint: &Endpoint<'_>) -> Value {
     }
     if !hints.is_empty() {
         body.insert("hints".into(), hints.into());
+    }
+    body.into()
+}
+
+/// The object behind an endpoint, without fields that it does not have.
+pub(in crate::plan) fn target_of(target: &TargetView<'_>) -> Value {
+    let TargetView { kind, namespace, name, uid } = target;
+    let mut body = Map::new();
+    for (key, text) in [("kind", kind), ("namespace", namespace), ("name", name)] {
+        if !text.is_empty() {
+            body.insert(key.into(), (*text).into());
+        }
+    }
+    if *uid != Uid::new("") {
+        body.insert("uid".into(), uid.to_string().into());
     }
     body.into()
 }

@@ -3,32 +3,37 @@
 //! A slice holds endpoints of one address type and of one list of ports. Slices are never rebalanced: few writes count more than
 //! few slices, since every node watches all of them.
 
-mod body;
+pub(in crate::plan) mod body;
 mod cpu_shares;
-mod endpoints;
+pub(in crate::plan) mod endpoints;
 mod names;
 mod observed;
-mod packing;
+pub(in crate::plan) mod packing;
+pub(in crate::plan) mod pods;
 mod topology;
 mod trigger;
 mod wakes;
+pub(in crate::plan) mod writes;
 
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use jiff::Timestamp;
 
 pub use cpu_shares::{CpuShares, is_concerned as topology_is_concerned};
 pub use names::base as name_base;
 pub use observed::{Counts, Limits, Memory, Observed};
 pub use trigger::TriggerTimes;
 pub use wakes::{Affected, NodeChange, affected, node_change, services_of_slice};
+pub use writes::{Create, Update, Writes};
 
 use super::EventNote;
+use crate::model::endpointslice::ENDPOINT_SLICE_CONTROLLER;
 use crate::model::service::{Families, Service};
-use crate::model::{AddressType, EndpointSlice};
+use crate::model::{AddressType, EndpointSlice, Record};
+use body::{Annotations, Frame, HEADLESS};
 use endpoints::{Group, lost_nodes, ports_of_none};
 use packing::{PackedSlice, State};
 use topology::Hinted;
@@ -47,47 +52,6 @@ pub struct Plan {
     pub events: Vec<EventNote>,
     /// The memory for the next sync, to be kept once all is written.
     pub memory: Memory,
-}
-
-/// The writes for one address type, in their order.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Writes {
-    /// New slices.
-    pub creates: Vec<Create>,
-    /// Changes of slices.
-    pub updates: Vec<Update>,
-    /// Slices to delete.
-    pub deletes: Vec<Arc<EndpointSlice>>,
-}
-
-/// A new slice.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Create {
-    /// Its name.
-    pub name: String,
-    /// The object.
-    pub body: Value,
-}
-
-/// A change of a slice.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Update {
-    /// The slice as it was observed.
-    pub slice: Arc<EndpointSlice>,
-    /// The merge patch.
-    pub body: Value,
-}
-
-impl Writes {
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.creates.len() + self.updates.len() + self.deletes.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 impl Plan {
@@ -123,9 +87,9 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     }
     plan.memory.lost = lost;
     plan.memory.trigger_times = Some(Arc::new(trigger_times));
+    let frame = frame(service, trigger);
     for address_type in address_types(service.families) {
-        let mut writer = TypePlanner { observed, address_type, annotation: body::annotation(trigger) };
-        let writes = writer.plan(&mut plan);
+        let writes = TypePlanner { observed, address_type, frame: &frame }.plan(&mut plan);
         plan.by_type.push(writes);
     }
     let has_type = |slice: &&Arc<EndpointSlice>| {
@@ -139,14 +103,23 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
 /// by now; upstream leaves them (kubernetes#118376, kubernetes#105987).
 fn without_pods(observed: &Observed<'_>) -> Plan {
     let is_ours =
-        |slice: &&Arc<EndpointSlice>| observed.limits.deletes_left_over && controls(observed.service, slice);
+        |slice: &&Arc<EndpointSlice>| observed.limits.deletes_left_over && observed.service.controls(&slice.meta);
     Plan { left_over: observed.slices.iter().filter(is_ours).cloned().collect(), ..Plan::default() }
 }
 
-/// Whether a Service owns a slice.
-fn controls(service: &Service, slice: &EndpointSlice) -> bool {
-    use crate::model::Record as _;
-    service.controls(&slice.meta)
+/// The part of the slices of a Service that does not depend on their endpoints.
+fn frame(service: &Service, trigger: Option<Timestamp>) -> Frame<'_> {
+    let mut labels = body::labels(&service.meta, ENDPOINT_SLICE_CONTROLLER);
+    labels.remove(HEADLESS);
+    if service.is_headless {
+        labels.insert(HEADLESS, "");
+    }
+    Frame {
+        resource: &Service::RESOURCE,
+        owner: &service.meta,
+        labels,
+        annotations: Annotations::Trigger(trigger),
+    }
 }
 
 /// The message of the event about pods whose nodes are unknown, as upstream words it.
@@ -163,18 +136,16 @@ fn lost_message(service: &Service, lost: &[String]) -> String {
 struct TypePlanner<'a> {
     observed: &'a Observed<'a>,
     address_type: AddressType,
-    /// The annotation of each slice that is written.
-    annotation: Value,
+    frame: &'a Frame<'a>,
 }
 
 impl<'a> TypePlanner<'a> {
-    fn plan(&mut self, plan: &mut Plan) -> Writes {
+    fn plan(&self, plan: &mut Plan) -> Writes {
         let service = self.observed.service;
-        let labels = body::labels(service);
         let is_of_type = |slice: &&Arc<EndpointSlice>| slice.address_type == self.address_type;
         let existing: Vec<&Arc<EndpointSlice>> = self.observed.slices.iter().filter(is_of_type).collect();
         let (owned, foreign): (Vec<_>, Vec<_>) =
-            existing.iter().copied().partition(|slice| controls(service, slice));
+            existing.iter().copied().partition(|slice| self.frame.owns(slice));
         let mut groups: Vec<Group<'a>> = endpoints::groups(self.observed, self.address_type);
         let mut deletes: Vec<&Arc<EndpointSlice>> = foreign;
         let mut packed = Vec::new();
@@ -182,7 +153,7 @@ impl<'a> TypePlanner<'a> {
             let of_group = owned.iter().copied().filter(|slice| slice.ports == group.hash);
             let rules = packing::Rules {
                 most: self.observed.limits.endpoints_per_slice,
-                labels: &labels,
+                frame: self.frame,
                 compares_hints: !service.is_topology_auto,
             };
             let result = packing::pack(at, group, of_group.collect(), &rules);
@@ -195,10 +166,10 @@ impl<'a> TypePlanner<'a> {
         }
         let is_unwanted = |slice: &&Arc<EndpointSlice>| groups.iter().all(|group| group.hash != slice.ports);
         deletes.extend(owned.iter().copied().filter(is_unwanted));
-        self.add_placeholder(&mut groups, &mut packed, &mut deletes, &labels);
+        self.add_placeholder(&mut groups, &mut packed, &mut deletes);
         self.count(&groups, packed.len(), plan);
         self.hint(&mut groups, &mut packed, plan);
-        self.writes(&groups, packed, deletes, &labels)
+        writes::writes(self.frame, self.address_type, &self.observed.taken, &groups, packed, deletes)
     }
 
     /// Where no slice would be left, one without endpoints and ports shows that the Service was looked at.
@@ -207,16 +178,15 @@ impl<'a> TypePlanner<'a> {
         groups: &mut Vec<Group<'a>>,
         packed: &mut Vec<PackedSlice<'a>>,
         deletes: &mut Vec<&'a Arc<EndpointSlice>>,
-        labels: &body::Labels<'_>,
     ) {
         if !packed.is_empty() {
             return;
         }
         let is_placeholder = |slice: &&Arc<EndpointSlice>| {
-            controls(self.observed.service, slice)
+            self.frame.owns(slice)
                 && slice.endpoints.is_empty()
                 && slice.ports == ports_of_none()
-                && body::has_labels(slice, labels)
+                && self.frame.fits(slice)
         };
         match deletes.iter().position(is_placeholder) {
             Some(at) => {
@@ -266,61 +236,5 @@ impl<'a> TypePlanner<'a> {
                 plan.memory.reports.insert(at, message);
             }
         }
-    }
-
-    /// The bodies of the writes. Of a slice to delete and one to create, the one is changed into the other: that is one event
-    /// for each node instead of two.
-    fn writes(
-        &self,
-        groups: &[Group<'_>],
-        packed: Vec<PackedSlice<'a>>,
-        mut deletes: Vec<&'a Arc<EndpointSlice>>,
-        labels: &body::Labels<'_>,
-    ) -> Writes {
-        let service = self.observed.service;
-        let mut writes = Writes::default();
-        let mut names = names::Names::new(service, self.address_type, &self.observed.taken);
-        for PackedSlice { slice, group: at, endpoints, state } in packed {
-            let Some(group) = groups.get(at) else { continue };
-            let endpoints: Vec<_> = endpoints.iter().filter_map(|at| group.endpoints.get(*at)).collect();
-            let update = |slice: &Arc<EndpointSlice>, content: body::Content<'_>| Update {
-                slice: slice.clone(),
-                body: body::patch(slice, labels, &self.annotation, &content),
-            };
-            match (slice, state) {
-                (_, State::Unchanged | State::Emptied) => {}
-                (Some(slice), State::Relabeled) => {
-                    writes.updates.push(update(slice, body::Content::default()));
-                }
-                (Some(slice), State::Changed) => {
-                    let content = body::Content { endpoints: Some(&endpoints), ports: None };
-                    writes.updates.push(update(slice, content));
-                }
-                (None, _) => {
-                    let recycled = deletes.iter().position(|slice| controls(service, slice));
-                    if let Some(at) = recycled {
-                        let content =
-                            body::Content { endpoints: Some(&endpoints), ports: Some(&group.ports) };
-                        writes.updates.push(update(deletes.remove(at), content));
-                        continue;
-                    }
-                    // A Service that is being deleted gets no new slices, which the garbage collector may not know of.
-                    if service.meta.is_deleting() {
-                        continue;
-                    }
-                    let name = names.next(group);
-                    let body = body::new_slice(
-                        service,
-                        (&name, self.address_type),
-                        labels,
-                        &self.annotation,
-                        (&endpoints, &group.ports),
-                    );
-                    writes.creates.push(Create { name, body });
-                }
-            }
-        }
-        writes.deletes = deletes.into_iter().cloned().collect();
-        writes
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::endpoints::Group;
 use crate::model::template::SAFE_ALPHABET;
-use crate::model::{AddressType, Service};
+use crate::model::{AddressType, Meta};
 
 /// The number of letters behind the name of the Service.
 const SUFFIX: usize = 10;
@@ -23,23 +23,23 @@ pub fn base(service: &str) -> String {
 /// Gives names that are free.
 pub(super) struct Names<'a> {
     base: String,
-    of_service: String,
+    of_owner: String,
     taken: &'a BTreeSet<Arc<str>>,
     given: BTreeSet<String>,
 }
 
 impl<'a> Names<'a> {
-    pub(super) fn new(service: &Service, address_type: AddressType, taken: &'a BTreeSet<Arc<str>>) -> Self {
-        let base = base(&service.meta.key.name);
-        let of_service = format!("{}/{}", service.meta.uid, address_type.as_str());
-        Names { base, of_service, taken, given: BTreeSet::new() }
+    pub(super) fn new(owner: &Meta, address_type: AddressType, taken: &'a BTreeSet<Arc<str>>) -> Self {
+        let base = base(&owner.key.name);
+        let of_owner = format!("{}/{}", owner.uid, address_type.as_str());
+        Names { base, of_owner, taken, given: BTreeSet::new() }
     }
 
     /// The first free name for a slice of this group.
     pub(super) fn next(&mut self, group: &Group<'_>) -> String {
         let mut ports = group.ports.clone();
         ports.sort_unstable();
-        let mut seed = self.of_service.clone();
+        let mut seed = self.of_owner.clone();
         for port in ports {
             let number = port.port.unwrap_or(-1);
             let application = port.app_protocol.map_or_else(String::new, |name| format!("={name}"));

@@ -49,6 +49,8 @@ pub struct Memory {
     pub reports: BTreeMap<AddressType, String>,
     /// The pods that were left out because their nodes were unknown, in words.
     pub lost: Vec<String>,
+    /// How many addresses were left out since they are none, and how many since they are too many.
+    pub skipped: (usize, usize),
     /// The numbers of endpoints and slices.
     pub counts: Counts,
 }
@@ -64,6 +66,8 @@ pub struct Counts {
     pub ideal: usize,
     /// Endpoints that slices gain.
     pub added: usize,
+    /// Endpoints of slices that change.
+    pub updated: usize,
     /// Endpoints that slices lose.
     pub removed: usize,
 }

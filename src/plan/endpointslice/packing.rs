@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::body::{self, Labels};
+use super::body::Frame;
 use super::endpoints::Group;
 use crate::model::EndpointSlice;
 
@@ -11,15 +11,15 @@ use crate::model::EndpointSlice;
 pub(super) struct Rules<'a> {
     /// The most endpoints of a slice that is filled.
     pub most: usize,
-    /// The labels of each slice.
-    pub labels: &'a Labels<'a>,
+    /// The labels and annotations of each slice.
+    pub frame: &'a Frame<'a>,
     /// Whether the hints of the endpoints are known by now.
     pub compares_hints: bool,
 }
 
 /// A slice, and the endpoints that it should have.
 #[derive(Debug)]
-pub(super) struct PackedSlice<'a> {
+pub(in crate::plan) struct PackedSlice<'a> {
     /// The slice, if it exists.
     pub slice: Option<&'a Arc<EndpointSlice>>,
     /// The index of its group.
@@ -32,10 +32,10 @@ pub(super) struct PackedSlice<'a> {
 
 /// The change that a slice needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(in crate::plan) enum State {
     /// None.
     Unchanged,
-    /// Other labels only.
+    /// Other labels or annotations only.
     Relabeled,
     /// Other endpoints; it may be a new slice.
     Changed,
@@ -153,7 +153,7 @@ fn keep<'a>(
         State::Emptied
     } else if has_lost || is_changed || (rules.compares_hints && hints != slice.hints.sum) {
         State::Changed
-    } else if !body::has_labels(slice, rules.labels) {
+    } else if !rules.frame.fits(slice) {
         State::Relabeled
     } else {
         State::Unchanged

@@ -7,6 +7,7 @@ mod world;
 use serde_json::{Value, json};
 
 use super::{Affected, affected, services_of_slice};
+use crate::model::endpointslice::ENDPOINT_SLICE_CONTROLLER;
 use crate::model::{Interner, Pod, Record};
 use world::{World, endpoint, ready};
 
@@ -376,7 +377,8 @@ fn services_are_woken_by_changes_of_their_slices_that_others_make() {
     let ours = decode(&slice);
     let moved = with("kubernetes.io/service-name", "other");
     let given = with("endpointslice.kubernetes.io/managed-by", "example.com");
-    let woken = |old, new, is_expected| services_of_slice(old, new, is_expected).collect::<Vec<_>>();
+    let woken =
+        |old, new, expected| services_of_slice(ENDPOINT_SLICE_CONTROLLER, old, new, expected).collect::<Vec<_>>();
     assert_eq!(woken(None, Some(&ours), false), ["web"]);
     assert_eq!(woken(Some(&ours), Some(&ours), false), ["web"]);
     assert_eq!(woken(Some(&ours), Some(&ours), true), [""; 0]);

@@ -42,7 +42,7 @@ pub(super) fn add_hints<'a>(
     groups: &mut [Group<'a>],
     packed: &mut [PackedSlice<'a>],
 ) -> Hinted {
-    let ready = groups.iter().flat_map(|group| &group.endpoints).filter(|endpoint| endpoint.is_ready).count();
+    let ready = groups.iter().flat_map(|group| &group.endpoints).filter(|endpoint| endpoint.is_ready()).count();
     let allocations = match shares.map(|shares| shares.allocations(ready)) {
         None => Err(NO_NODES.to_owned()),
         Some(allocations) => allocations,
@@ -88,7 +88,7 @@ fn distribute<'a>(
         .filter(|packed| packed.state == State::Changed)
         .flat_map(|packed| packed.endpoints.iter().map(|endpoint| (packed.group, *endpoint)))
         .filter(|(group, at)| {
-            groups.get(*group).and_then(|group| group.endpoints.get(*at)).is_some_and(|it| it.is_ready)
+            groups.get(*group).and_then(|group| group.endpoints.get(*at)).is_some_and(|it| it.is_ready())
         })
         .collect();
     for (group, at) in &ready {

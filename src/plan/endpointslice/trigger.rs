@@ -29,7 +29,7 @@ fn hash(name: &str) -> u32 {
 impl TriggerTimes {
     /// The times of these pods, and the earliest that is later than at the last sync; at the first one the time at which the
     /// Service was created.
-    pub(super) fn after(
+    pub(in crate::plan) fn after(
         before: Option<&TriggerTimes>,
         created: Timestamp,
         pods: &[Arc<Pod>],

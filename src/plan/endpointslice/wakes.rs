@@ -1,6 +1,6 @@
 //! Which Services a change concerns.
 
-use super::endpoints::counts;
+use super::pods::counts;
 use crate::model::node::Ready;
 use crate::model::{EndpointSlice, Node, Pod};
 
@@ -53,13 +53,15 @@ fn changed(old: &Pod, new: &Pod) -> Affected {
     }
 }
 
-/// The names of the Services that a change of a slice concerns. `is_expected`: this process has made the change.
+/// The names of the Services that a change of a slice concerns, of those that this writer looks after. `is_expected`: this process
+/// has made the change.
 pub fn services_of_slice<'a>(
+    writer: &str,
     old: Option<&'a EndpointSlice>,
     new: Option<&'a EndpointSlice>,
     is_expected: bool,
 ) -> impl Iterator<Item = &'a str> {
-    let is_managed = |slice: Option<&EndpointSlice>| slice.is_some_and(EndpointSlice::is_managed);
+    let is_managed = |slice: Option<&EndpointSlice>| slice.is_some_and(|slice| slice.is_managed_by(writer));
     let (before, after) = (old.and_then(EndpointSlice::service), new.and_then(EndpointSlice::service));
     let is_moved = old.is_some() && new.is_some() && before != after;
     let is_handed_over = old.is_some() && new.is_some() && is_managed(old) != is_managed(new);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::model::endpointslice::{MANAGED_BY, SERVICE_NAME};
+use crate::model::endpointslice::{ENDPOINT_SLICE_CONTROLLER, MANAGED_BY, SERVICE_NAME};
 use crate::model::{EndpointSlice, Interner, Node, Pod, Record, Service};
 use crate::plan::endpointslice::{CpuShares, Limits, Memory, Observed, Plan, plan};
 
@@ -147,7 +147,7 @@ impl World {
     pub(super) fn decoded_slices(&self) -> Vec<Arc<EndpointSlice>> {
         let all = self.slices.values().map(decode::<EndpointSlice>);
         let name = self.service["metadata"]["name"].as_str();
-        all.filter(|slice| slice.is_managed() && slice.meta.labels.get(SERVICE_NAME) == name).collect()
+        all.filter(|slice| slice.is_managed_by(ENDPOINT_SLICE_CONTROLLER) && slice.meta.labels.get(SERVICE_NAME) == name).collect()
     }
 
     pub(super) fn plan(&self) -> Plan {

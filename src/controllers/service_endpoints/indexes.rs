@@ -72,25 +72,27 @@ impl SelectorIndex {
     }
 }
 
-/// The slices that we manage, by the Service that their label names. It finds those that another object owns, such as a Service that
+/// The slices of one writer, by the Service that their label names. It finds those that another object owns, such as a Service that
 /// had the name before.
 #[derive(Default)]
 pub(super) struct SliceIndex(RwLock<BTreeMap<ObjectKey, BTreeSet<Arc<str>>>>);
 
-fn service_of(slice: &EndpointSlice) -> Option<ObjectKey> {
-    let name = slice.service().filter(|_| slice.is_managed())?;
+/// The Service that the label of a slice names, if the slice is of this writer.
+pub(super) fn service_of(writer: &str, slice: &EndpointSlice) -> Option<ObjectKey> {
+    let name = slice.service().filter(|_| slice.is_managed_by(writer))?;
     Some(ObjectKey::new(slice.meta.key.namespace.clone(), name))
 }
 
 impl SliceIndex {
     /// Follows a change of a slice.
-    pub(super) fn update(&self, change: &Change<EndpointSlice>) {
+    pub(super) fn update(&self, writer: &str, change: &Change<EndpointSlice>) {
         let (gone, there) = match change {
             Change::Added(slice) => (None, Some(slice)),
             Change::Updated { old, new } => (Some(old), Some(new)),
             Change::Deleted(slice) => (Some(slice), None),
         };
-        let (before, after) = (gone.and_then(|it| service_of(it)), there.and_then(|it| service_of(it)));
+        let service_of = |slice: &Arc<EndpointSlice>| service_of(writer, slice);
+        let (before, after) = (gone.and_then(service_of), there.and_then(service_of));
         if before == after {
             return;
         }

@@ -1,0 +1,83 @@
+//! The slices that a controller writes, and the wakes of their owners by their changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::indexes::{SliceIndex, service_of};
+use super::memory::SyncMemory;
+use crate::model::{EndpointSlice, ObjectKey, Owner};
+use crate::plan::endpointslice::{self as planner, Memory};
+use crate::runtime::store::{Change, Store};
+
+/// The slices with the label of one writer.
+pub(in crate::controllers) struct ManagedSlices {
+    writer: &'static str,
+    slices: Arc<Store<EndpointSlice>>,
+    /// The slices by the Service that their label names.
+    by_service: SliceIndex,
+}
+
+impl ManagedSlices {
+    /// The slices of this writer.
+    pub(in crate::controllers) fn new(writer: &'static str, slices: Arc<Store<EndpointSlice>>) -> Self {
+        ManagedSlices { writer, slices, by_service: SliceIndex::default() }
+    }
+
+    /// The store of all slices.
+    pub(in crate::controllers) fn store(&self) -> &Store<EndpointSlice> {
+        &self.slices
+    }
+
+    /// The slices of a Service that are not being deleted, whoever owns them, in the order of their names. The index may be behind
+    /// the store; the slices of the owner are found there.
+    pub(in crate::controllers) fn of(&self, service: &ObjectKey, owner: Option<&Owner>) -> Vec<Arc<EndpointSlice>> {
+        let owned = owner.map(|owner| self.slices.owned_by(owner)).unwrap_or_default();
+        let named = self.by_service.of(service).into_iter();
+        let named =
+            named.filter_map(|name| self.slices.get(&ObjectKey::new(service.namespace.clone(), name)));
+        let is_of_service = |slice: &Arc<EndpointSlice>| {
+            slice.is_managed_by(self.writer)
+                && slice.service() == Some(&*service.name)
+                && !slice.meta.is_deleting()
+        };
+        let all = owned.into_iter().chain(named).filter(is_of_service);
+        let by_name: BTreeMap<Arc<str>, Arc<EndpointSlice>> =
+            all.map(|slice| (slice.meta.key.name.clone(), slice)).collect();
+        by_name.into_values().collect()
+    }
+
+    /// The Service of a slice, if the slice has the label of the writer.
+    pub(in crate::controllers) fn key_of(&self, slice: &EndpointSlice) -> Option<ObjectKey> {
+        service_of(self.writer, slice)
+    }
+
+    /// The names in a namespace that begin as those of the slices of a Service do.
+    pub(in crate::controllers) fn taken(&self, service: &ObjectKey) -> BTreeSet<Arc<str>> {
+        let named = self.slices.named(&service.namespace, &planner::name_base(&service.name));
+        named.iter().map(|slice| slice.meta.key.name.clone()).collect()
+    }
+
+    /// Follows a change of a slice: the Services to wake, unless this process has made the change.
+    pub(in crate::controllers) fn changed(
+        &self,
+        change: &Change<EndpointSlice>,
+        memory: &SyncMemory<Memory>,
+    ) -> Vec<ObjectKey> {
+        self.by_service.update(self.writer, change);
+        let (old, new) = match change {
+            Change::Added(slice) => (None, Some(slice)),
+            Change::Updated { old, new } => (Some(old), Some(new)),
+            Change::Deleted(slice) => (Some(slice), None),
+        };
+        let is_expected = match change {
+            // The owners are in the queue already.
+            Change::Added(_) if !self.slices.is_synced() => true,
+            Change::Added(slice) | Change::Updated { new: slice, .. } => memory.has_written(&slice.meta),
+            Change::Deleted(slice) => memory.has_deleted(&slice.meta),
+        };
+        let namespace = &change.object().meta.key.namespace;
+        let (old, new) = (old.map(|slice| &**slice), new.map(|slice| &**slice));
+        let services = planner::services_of_slice(self.writer, old, new, is_expected);
+        services.map(|name| ObjectKey::new(namespace.clone(), name)).collect()
+    }
+}
