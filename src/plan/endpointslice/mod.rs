@@ -16,7 +16,7 @@ mod wakes;
 pub(in crate::plan) mod writes;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::sync::Arc;
 

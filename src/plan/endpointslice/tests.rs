@@ -2,7 +2,7 @@
 
 mod hints;
 mod packing;
-mod world;
+pub(crate) mod world;
 
 use serde_json::{Value, json};
 

@@ -22,7 +22,7 @@ pub(super) struct World {
 }
 
 /// The status of a pod that is ready.
-pub(super) fn ready() -> Value {
+pub(in crate::plan) fn ready() -> Value {
     json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True",
            "lastTransitionTime": "2026-01-01T00:00:00Z"}]}})
 }
@@ -33,7 +33,7 @@ pub(super) fn endpoint<'a>(slice: &'a Value, pod: &str) -> &'a Value {
 }
 
 /// Applies a merge patch.
-pub(super) fn merge(object: &mut Value, patch: &Value) {
+pub(in crate::plan) fn merge(object: &mut Value, patch: &Value) {
     let Some(patch) = patch.as_object() else {
         *object = patch.clone();
         return;
@@ -51,7 +51,8 @@ pub(super) fn merge(object: &mut Value, patch: &Value) {
     }
 }
 
-fn decode<T: Record>(object: &Value) -> Arc<T> {
+/// Decodes an object as the API has it.
+pub(in crate::plan) fn decode<T: Record>(object: &Value) -> Arc<T> {
     Arc::new(T::decode(&object.to_string(), &mut Interner::default()).unwrap())
 }
 
