@@ -101,7 +101,10 @@ request.operation == 'DELETE' && request.resource.group == 'batch' && request.re
 {{- if has "pod-garbage-collector-controller" $running -}}
 request.operation == 'DELETE' && request.resource.group == '' && request.resource.resource == 'pods' ||
 {{ end -}}
-{{- if has "endpointslice-controller" $running -}}
+{{- if has "endpoints-controller" $running -}}
+request.operation in ['UPDATE', 'DELETE'] && request.resource.group == '' && request.resource.resource == 'endpoints' ||
+{{ end -}}
+{{- if or (has "endpointslice-controller" $running) (has "endpointslice-mirroring-controller" $running) -}}
 request.operation in ['UPDATE', 'DELETE'] && request.resource.group == 'discovery.k8s.io'
 && request.resource.resource == 'endpointslices' ||
 {{ end -}}

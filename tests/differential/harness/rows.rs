@@ -591,4 +591,29 @@ rows! {
         "Only the number of ResourceClaims is counted; names that end in `deviceclass.resource.k8s.io/devices` get no number, so that the API server refuses such claims",
         "ResourceClaims are not cached yet"
     }
+    ENDPOINTS_LEFT_OVER {
+        "The deletion of a Service, and each start, delete the Endpoints of that name by name, also those that a user has just written (kubernetes#104062)",
+        "Only those with the label `endpoints.kubernetes.io/managed-by: endpoint-controller` are deleted, by UID and resourceVersion",
+        "What a user has written stays"
+    }
+    ENDPOINTS_ORDER {
+        "Subsets and ports of Endpoints are in the order of a hash, and another order is written again after a change of the hash (kubernetes#129652); above 1,000 addresses each sync writes",
+        "In the order of name, protocol and number; they are compared as sets, with the annotation `over-capacity` as it should be",
+        "A takeover, and a sync without a change, write nothing"
+    }
+    ENDPOINTS_WAKES {
+        "Endpoints that others change stay so until their Service is synced for another reason",
+        "They are as they should be again after a second or two",
+        "Clients reach the pods of the Service"
+    }
+    ENDPOINTS_GATHERED {
+        "Without `--endpoint-updates-batch-period` each change of a pod may write the Endpoints of its Services",
+        "The first change is written at once, and while pods keep changing they are written at most ten times a second",
+        "Each write has all addresses"
+    }
+    MIRROR_OWNER {
+        "A slice that mirrors Endpoints is created under a random name, and one that lost its owner reference stays without",
+        "The name follows from the Endpoints, the address type and the ports, and the owner reference is set again",
+        "A lost reply leaves no second slice, and the garbage collector finds each"
+    }
 }

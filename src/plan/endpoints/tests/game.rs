@@ -50,6 +50,11 @@ impl Api {
         &self.histories[kind].last().unwrap().1
     }
 
+    /// The version of the last change of a kind.
+    fn latest(&self, kind: usize) -> u64 {
+        self.histories[kind].last().unwrap().0
+    }
+
     fn change(&mut self, kind: usize, name: &str, object: Option<Value>) {
         self.version += 1;
         let mut objects = self.now(kind).clone();
@@ -130,7 +135,7 @@ struct Game {
 
 impl Game {
     fn new(seed: u64) -> Self {
-        let api = Api { histories: [const { Vec::new() }; 5].map(|_| vec![(0, Objects::new())]), version: 0 };
+        let api = Api { histories: std::array::from_fn(|_| vec![(0, Objects::new())]), version: 0 };
         let mut game = Game {
             api,
             actors: Default::default(),
@@ -419,7 +424,7 @@ impl Game {
         // A refusal, or a request that is lost.
         match fate {
             0 => return Answer::Refused,
-            1 => return Answer::Unsure(self.api.version),
+            1 => return Answer::Unsure(self.api.latest(kind)),
             _ => {}
         }
         let there = self.api.now(kind).get(name).cloned();
@@ -428,7 +433,7 @@ impl Game {
         };
         match (&write, there) {
             (Write::Create(..), None) => self.api.change(kind, name, Some(given.clone())),
-            (Write::Create(..), Some(_)) => return Answer::Unsure(self.api.version),
+            (Write::Create(..), Some(_)) => return Answer::Unsure(self.api.latest(kind)),
             (_, Some(there)) if is_same(&there) => {
                 let (label, value) = role.label();
                 // Endpoints of a user are taken over; of slices only those with the label are written.
@@ -442,15 +447,30 @@ impl Game {
                     assert!(recount::differ(&there, now), "a write without a change: {given}\n{}", self.log.join("\n"));
                 }
             }
-            _ => return Answer::Unsure(self.api.version),
+            _ => return Answer::Unsure(self.api.latest(kind)),
         }
-        if fate < 4 { Answer::Unsure(self.api.version) } else { Answer::Done(self.api.version) }
+        if fate < 4 { Answer::Unsure(self.api.latest(kind)) } else { Answer::Done(self.api.latest(kind)) }
+    }
+
+    /// Deletes the slices whose owners are gone, as the garbage collector does.
+    fn collect(&mut self) {
+        let owners = [SERVICE, ENDPOINTS].map(|kind| self.api.now(kind).get("web").map(|it| it["metadata"]["uid"].clone()));
+        let is_gone = |slice: &Value| {
+            let owner = slice.pointer("/metadata/ownerReferences/0/uid");
+            owner.is_some_and(|owner| !owners.iter().flatten().any(|uid| uid == owner))
+        };
+        let slices = self.api.now(SLICE).iter().filter(|(_, slice)| is_gone(slice));
+        let gone: Vec<String> = slices.map(|(name, _)| name.clone()).collect();
+        for name in gone {
+            self.api.change(SLICE, &name, None);
+        }
     }
 
     /// All caches show everything, and each write succeeds: until nobody writes any more.
     fn settle(&mut self) {
         self.has_faults = false;
         for _ in 0..20 {
+            self.collect();
             self.deliver_all();
             let mut writes = 0;
             for actor in 0..3 {
