@@ -5,11 +5,16 @@
 //! these lists. A new controller needs an entry here; see `docs/architecture.md`.
 
 use super::{
-clusterrole_aggregation, cronjob, daemonset, deployment, disruption, endpoint_slice, garbage, job, namespace, pod_gc, pv_protection, pvc_protection, replicaset, replicationcontroller, resource_quota, rolling_update, root_ca_cert, serviceaccount, statefulset, ttl_after_finished, endpoint_slice_mirroring, endpoints,
+    clusterrole_aggregation, cronjob, daemonset, deployment, disruption, endpoint_slice,
+    endpoint_slice_mirroring, endpoints, garbage, job, namespace, pod_gc, pv_protection, pvc_protection,
+    replicaset, replicationcontroller, resource_quota, rolling_update, root_ca_cert, serviceaccount,
+    statefulset, ttl_after_finished,
 };
 use crate::engine::entry::{ControllerEntry, KindEntry, Registry};
 use crate::model::{
-ClusterRole, ConfigMap, ControllerRevision, CronJob, DaemonSet, Deployment, EndpointSlice, Job, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, ResourceQuota, Service, ServiceAccount, StatefulSet, Endpoints,
+    ClusterRole, ConfigMap, ControllerRevision, CronJob, DaemonSet, Deployment, EndpointSlice, Endpoints,
+    Job, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet,
+    ReplicationController, ResourceQuota, Service, ServiceAccount, StatefulSet,
 };
 
 /// The kinds that are cached, in the order in which they are listed.

@@ -61,7 +61,8 @@ fn mirrors(cluster: &Cluster) -> Vec<Value> {
 /// The addresses of all its slices, sorted.
 fn addresses(cluster: &Cluster) -> Vec<String> {
     let slices = mirrors(cluster);
-    let endpoints = slices.iter().flat_map(|slice| slice["endpoints"].as_array().cloned().unwrap_or_default());
+    let endpoints =
+        slices.iter().flat_map(|slice| slice["endpoints"].as_array().cloned().unwrap_or_default());
     let mut found: Vec<String> =
         endpoints.map(|endpoint| endpoint["addresses"][0].as_str().unwrap().to_owned()).collect();
     found.sort();
@@ -84,10 +85,12 @@ async fn slices_follow_the_endpoints_that_a_user_writes() {
     assert_eq!(slice["endpoints"][0]["conditions"], json!({"ready": true}));
     patch(&cluster, ENDPOINTS, json!({"subsets": subsets(&["10.9.0.2", "10.9.0.3"])})).await;
     cluster.eventually(2, "the new ones", |c| addresses(c) == ["10.9.0.2", "10.9.0.3"]).await;
-    patch(&cluster, ENDPOINTS, json!({"metadata": {"labels": {"team": "b"}, "annotations": {"note": "x"}}})).await;
+    patch(&cluster, ENDPOINTS, json!({"metadata": {"labels": {"team": "b"}, "annotations": {"note": "x"}}}))
+        .await;
     let has_metadata = |c: &Cluster| {
         mirrors(c).iter().all(|slice| {
-            slice["metadata"]["labels"]["team"] == "b" && slice["metadata"]["annotations"] == json!({"note": "x"})
+            slice["metadata"]["labels"]["team"] == "b"
+                && slice["metadata"]["annotations"] == json!({"note": "x"})
         })
     };
     cluster.eventually(2, "labels and annotations", has_metadata).await;
@@ -124,7 +127,8 @@ async fn a_selector_and_a_label_decide_whether_endpoints_are_mirrored() {
     cluster.eventually(2, "with a selector", is_not).await;
     patch(&cluster, SERVICES, json!({"spec": {"selector": null}})).await;
     cluster.eventually(2, "without it again", is_mirrored).await;
-    let skip = |value: Value| json!({"metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": value}}});
+    let skip =
+        |value: Value| json!({"metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": value}}});
     patch(&cluster, ENDPOINTS, skip(json!("true"))).await;
     cluster.eventually(2, "with the label", is_not).await;
     patch(&cluster, ENDPOINTS, skip(Value::Null)).await;
@@ -169,7 +173,8 @@ async fn slices_of_endpoints_that_were_created_again_are_rewritten() {
     let name = mirrors(&cluster)[0]["metadata"]["name"].clone();
     let daemon = start(&cluster, 6);
     let uid = cluster.objects("Endpoints")[0]["metadata"]["uid"].clone();
-    let is_owned = |c: &Cluster| mirrors(c).iter().all(|it| it["metadata"]["ownerReferences"][0]["uid"] == uid);
+    let is_owned =
+        |c: &Cluster| mirrors(c).iter().all(|it| it["metadata"]["ownerReferences"][0]["uid"] == uid);
     cluster.eventually(5, "the new owner", is_owned).await;
     assert_eq!(mirrors(&cluster)[0]["metadata"]["name"], name);
     assert_eq!(cluster.count("create EndpointSlice"), 1);
@@ -204,7 +209,9 @@ async fn slices_that_users_change_are_repaired_and_another_daemon_writes_nothing
     // Given to another writer, it is replaced; the other one stays.
     let labels = json!({"metadata": {"labels": {"endpointslice.kubernetes.io/managed-by": "example.com"}}});
     cluster.call(Method::PATCH, &path(&cluster), &labels).await;
-    cluster.eventually(3, "one of ours", |c| c.objects("EndpointSlice").len() == 2 && mirrors(c).len() == 1).await;
+    cluster
+        .eventually(3, "one of ours", |c| c.objects("EndpointSlice").len() == 2 && mirrors(c).len() == 1)
+        .await;
     seconds(5).await;
     daemon.stop().await;
     let writes = cluster.count("");
@@ -264,7 +271,8 @@ async fn all_controllers_of_endpoints_run_beside_each_other() {
         .with("endpointslice-mirroring-controller");
     let config = ControllerConfig { enabled, deletes_leftover_endpoint_slices: true, ..unlimited() };
     let daemon = cluster.start_with(11, config, |router| router);
-    let service = json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}});
+    let service =
+        json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}});
     cluster.call(Method::POST, SERVICES, &service).await;
     cluster.create(deployment("web").replicas(3)).await;
     cluster.rolled_out("web").await;
@@ -280,8 +288,12 @@ async fn all_controllers_of_endpoints_run_beside_each_other() {
     assert!(mirrors(&cluster).is_empty());
     cluster.call(Method::PATCH, &format!("{SERVICES}/web"), &json!({"spec": {"selector": null}})).await;
     cluster.eventually(5, "mirrored alone", |c| addresses(c).len() == 3 && in_slices(c) == 3).await;
-    cluster.call(Method::PATCH, &format!("{SERVICES}/web"), &json!({"spec": {"selector": {"app": "web"}}})).await;
-    cluster.eventually(5, "not mirrored", |c| mirrors(c).is_empty() && in_slices(c) == 3 && listed(c) == 3).await;
+    cluster
+        .call(Method::PATCH, &format!("{SERVICES}/web"), &json!({"spec": {"selector": {"app": "web"}}}))
+        .await;
+    cluster
+        .eventually(5, "not mirrored", |c| mirrors(c).is_empty() && in_slices(c) == 3 && listed(c) == 3)
+        .await;
     let writes = cluster.writes();
     seconds(600).await;
     assert_eq!(cluster.writes(), writes);

@@ -48,9 +48,11 @@ fn endpoints(cluster: &Cluster, name: &str) -> Option<Value> {
 /// The names of the pods in one of the lists of addresses, sorted.
 fn pods(cluster: &Cluster, list: &str) -> Vec<String> {
     let subsets = endpoints(cluster, "web").map(|it| it["subsets"].as_array().cloned().unwrap_or_default());
-    let addresses = subsets.into_iter().flatten().flat_map(|it| it[list].as_array().cloned().unwrap_or_default());
-    let mut names: Vec<String> =
-        addresses.map(|address| address["targetRef"]["name"].as_str().unwrap_or_default().to_owned()).collect();
+    let addresses =
+        subsets.into_iter().flatten().flat_map(|it| it[list].as_array().cloned().unwrap_or_default());
+    let mut names: Vec<String> = addresses
+        .map(|address| address["targetRef"]["name"].as_str().unwrap_or_default().to_owned())
+        .collect();
     names.sort();
     names
 }
@@ -64,7 +66,8 @@ fn ready_pods(cluster: &Cluster) -> Vec<String> {
     };
     let pods = cluster.objects("Pod");
     let ready = pods.iter().filter(|pod| is_ready(pod));
-    let mut names: Vec<String> = ready.map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).collect();
+    let mut names: Vec<String> =
+        ready.map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).collect();
     names.sort();
     names
 }
@@ -183,7 +186,9 @@ async fn another_daemon_writes_nothing_and_deletes_what_was_left() {
     }
     assert!(endpoints(&cluster, "web").is_some(), "there is no owner reference");
     let daemon = start(&cluster, 6);
-    cluster.eventually(5, "deleted", |c| endpoints(c, "web").is_none() && endpoints(c, "gone").is_none()).await;
+    cluster
+        .eventually(5, "deleted", |c| endpoints(c, "web").is_none() && endpoints(c, "gone").is_none())
+        .await;
     seconds(30).await;
     assert!(endpoints(&cluster, "by-hand").is_some() && endpoints(&cluster, "lock").is_some());
     assert_eq!(cluster.count("delete Endpoints"), 2);

@@ -44,7 +44,9 @@ impl Running {
             // It needs the one of ReplicationControllers beside it.
             "rollingupdate-controller" => !workloads,
             // A controller manager beside the sandbox has its own, and would write slices of other names.
-            "endpointslice-controller" | "endpoints-controller" | "endpointslice-mirroring-controller" => !workloads,
+            "endpointslice-controller" | "endpoints-controller" | "endpointslice-mirroring-controller" => {
+                !workloads
+            }
             // The same of the statuses of budgets, and of clocks.
             "disruption-controller" => !workloads,
             _ => entry.is_on_by_default && !workloads,

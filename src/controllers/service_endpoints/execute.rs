@@ -63,7 +63,10 @@ impl<O: Record> SliceWriter<O> {
     ///
     /// # Errors
     /// When the deletion fails, or its outcome is unknown.
-    pub(in crate::controllers) async fn delete_left_over(&self, slice: &EndpointSlice) -> Result<(), SyncError> {
+    pub(in crate::controllers) async fn delete_left_over(
+        &self,
+        slice: &EndpointSlice,
+    ) -> Result<(), SyncError> {
         let (context, meta) = (&self.context, &slice.meta);
         let preconditions = json!({"uid": meta.uid, "resourceVersion": meta.resource_version.to_string()});
         let options = json!({"preconditions": preconditions});

@@ -30,7 +30,11 @@ impl ManagedSlices {
 
     /// The slices of a Service that are not being deleted, whoever owns them, in the order of their names. The index may be behind
     /// the store; the slices of the owner are found there.
-    pub(in crate::controllers) fn of(&self, service: &ObjectKey, owner: Option<&Owner>) -> Vec<Arc<EndpointSlice>> {
+    pub(in crate::controllers) fn of(
+        &self,
+        service: &ObjectKey,
+        owner: Option<&Owner>,
+    ) -> Vec<Arc<EndpointSlice>> {
         let owned = owner.map(|owner| self.slices.owned_by(owner)).unwrap_or_default();
         let named = self.by_service.of(service).into_iter();
         let named =

@@ -36,8 +36,7 @@ impl Address<'_> {
 
 /// The subsets of a Service in their canonical order, and whether addresses were left out since they are too many.
 pub(super) fn subsets<'a>(service: &'a Service, pods: &'a [Arc<Pod>]) -> (Vec<SubsetView<'a>>, bool) {
-    let is_listed =
-        |pod: &&Arc<Pod>| counts(pod) && (service.publishes_not_ready || !pod.meta.is_deleting());
+    let is_listed = |pod: &&Arc<Pod>| counts(pod) && (service.publishes_not_ready || !pod.meta.is_deleting());
     let groups: Vec<PodGroup<'a>> = by_ports(service, pods.iter().filter(is_listed))
         .into_iter()
         // A headless Service need not have ports. Of any other a pod without one of its ports has no address.

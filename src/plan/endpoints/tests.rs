@@ -74,7 +74,10 @@ impl World {
                     ("uid", there.meta.uid.to_string()),
                     ("resourceVersion", there.meta.resource_version.to_string()),
                 ] {
-                    assert_eq!((&body["metadata"][field], &endpoints["metadata"][field]), (&json!(expected), &json!(expected)));
+                    assert_eq!(
+                        (&body["metadata"][field], &endpoints["metadata"][field]),
+                        (&json!(expected), &json!(expected))
+                    );
                 }
                 merge(endpoints, &body);
                 "update"
@@ -99,7 +102,8 @@ impl World {
 }
 
 fn container(ports: &[(&str, i32)]) -> Value {
-    let port = |(name, number): &(&str, i32)| json!({"name": name, "containerPort": number, "protocol": "TCP"});
+    let port =
+        |(name, number): &(&str, i32)| json!({"name": name, "containerPort": number, "protocol": "TCP"});
     let ports: Vec<Value> = ports.iter().map(port).collect();
     json!({"spec": {"containers": [{"name": "c", "ports": ports}]}})
 }
@@ -120,7 +124,8 @@ fn endpoints_have_all_that_their_readers_expect() {
     let labels = json!({"team": "a", "endpoints.kubernetes.io/managed-by": "endpoint-controller"});
     assert_eq!(endpoints["metadata"]["labels"], labels);
     assert_eq!(endpoints["metadata"].get("ownerReferences"), None);
-    let target = |name: &str| json!({"kind": "Pod", "namespace": "shop", "name": name, "uid": format!("u-{name}")});
+    let target =
+        |name: &str| json!({"kind": "Pod", "namespace": "shop", "name": name, "uid": format!("u-{name}")});
     let expected = json!([{
         "addresses": [{"ip": "10.0.0.1", "hostname": "one", "nodeName": "n1", "targetRef": target("web-1")}],
         "notReadyAddresses": [{"ip": "10.0.0.2", "nodeName": "n1", "targetRef": target("web-2")}],
@@ -232,7 +237,8 @@ fn a_headless_service_needs_no_ports_and_any_other_does() {
     let labels = &world.endpoints.as_ref().unwrap()["metadata"]["labels"];
     assert_eq!(labels["service.kubernetes.io/headless"], "");
     // A port that no pod has leaves nobody, although there would be an address without ports.
-    world.service["spec"]["ports"] = json!([{"name": "web", "port": 80, "targetPort": "web", "protocol": "TCP"}]);
+    world.service["spec"]["ports"] =
+        json!([{"name": "web", "port": 80, "targetPort": "web", "protocol": "TCP"}]);
     assert_eq!((world.sync(), world.counts()), ("update", [0, 0]));
 }
 
@@ -245,8 +251,11 @@ fn above_a_thousand_addresses_ready_ones_come_first() {
     for n in 900..1_100 {
         world.pod(&format!("web-{n}"), unready());
     }
-    let annotation =
-        |world: &World| world.endpoints.as_ref().unwrap()["metadata"]["annotations"].get("endpoints.kubernetes.io/over-capacity").cloned();
+    let annotation = |world: &World| {
+        world.endpoints.as_ref().unwrap()["metadata"]["annotations"]
+            .get("endpoints.kubernetes.io/over-capacity")
+            .cloned()
+    };
     assert_eq!((world.sync(), world.counts()), ("create", [900, 100]));
     assert_eq!(annotation(&world), Some(json!("truncated")));
     assert_eq!(world.sync(), "nothing", "the annotation is as it should be");
@@ -277,7 +286,8 @@ fn each_subset_loses_in_proportion_and_none_is_empty() {
     }
     assert_eq!((world.sync(), world.counts()), ("create", [1000, 0]));
     let subsets = world.subsets().as_array().unwrap();
-    let sizes: Vec<usize> = subsets.iter().map(|subset| subset["addresses"].as_array().unwrap().len()).collect();
+    let sizes: Vec<usize> =
+        subsets.iter().map(|subset| subset["addresses"].as_array().unwrap().len()).collect();
     assert_eq!(sizes, [334, 666], "the last one has what is left, and the third would be empty");
 }
 

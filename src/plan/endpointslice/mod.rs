@@ -102,8 +102,9 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
 /// The plan for a Service whose endpoints others write. Slices from before are of no use, and point to pods that may be anyone's
 /// by now; upstream leaves them (kubernetes#118376, kubernetes#105987).
 fn without_pods(observed: &Observed<'_>) -> Plan {
-    let is_ours =
-        |slice: &&Arc<EndpointSlice>| observed.limits.deletes_left_over && observed.service.controls(&slice.meta);
+    let is_ours = |slice: &&Arc<EndpointSlice>| {
+        observed.limits.deletes_left_over && observed.service.controls(&slice.meta)
+    };
     Plan { left_over: observed.slices.iter().filter(is_ours).cloned().collect(), ..Plan::default() }
 }
 

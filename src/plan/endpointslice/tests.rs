@@ -377,8 +377,9 @@ fn services_are_woken_by_changes_of_their_slices_that_others_make() {
     let ours = decode(&slice);
     let moved = with("kubernetes.io/service-name", "other");
     let given = with("endpointslice.kubernetes.io/managed-by", "example.com");
-    let woken =
-        |old, new, expected| services_of_slice(ENDPOINT_SLICE_CONTROLLER, old, new, expected).collect::<Vec<_>>();
+    let woken = |old, new, expected| {
+        services_of_slice(ENDPOINT_SLICE_CONTROLLER, old, new, expected).collect::<Vec<_>>()
+    };
     assert_eq!(woken(None, Some(&ours), false), ["web"]);
     assert_eq!(woken(Some(&ours), Some(&ours), false), ["web"]);
     assert_eq!(woken(Some(&ours), Some(&ours), true), [""; 0]);

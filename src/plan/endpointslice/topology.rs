@@ -42,7 +42,8 @@ pub(super) fn add_hints<'a>(
     groups: &mut [Group<'a>],
     packed: &mut [PackedSlice<'a>],
 ) -> Hinted {
-    let ready = groups.iter().flat_map(|group| &group.endpoints).filter(|endpoint| endpoint.is_ready()).count();
+    let ready =
+        groups.iter().flat_map(|group| &group.endpoints).filter(|endpoint| endpoint.is_ready()).count();
     let allocations = match shares.map(|shares| shares.allocations(ready)) {
         None => Err(NO_NODES.to_owned()),
         Some(allocations) => allocations,

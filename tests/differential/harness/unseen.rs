@@ -258,6 +258,12 @@ pub static UNSEEN: &[(&Row, &str)] = &[
     (&ENDPOINTS_LEFT_OVER, "src/plan/endpoints/tests.rs::only_what_was_written_for_a_service_is_left_over"),
     (&ENDPOINTS_ORDER, "src/plan/endpoints/tests.rs::ports_with_the_same_addresses_share_a_subset"),
     (&ENDPOINTS_WAKES, "tests/cluster/endpoints.rs::endpoints_that_users_change_are_repaired"),
-    (&ENDPOINTS_GATHERED, "tests/cluster/endpoints.rs::a_large_scale_up_writes_endpoints_at_most_ten_times_a_second"),
-    (&MIRROR_OWNER, "src/plan/endpointslice_mirroring/tests.rs::metadata_that_differ_are_written_and_edits_undone"),
+    (
+        &ENDPOINTS_GATHERED,
+        "tests/cluster/endpoints.rs::a_large_scale_up_writes_endpoints_at_most_ten_times_a_second",
+    ),
+    (
+        &MIRROR_OWNER,
+        "src/plan/endpointslice_mirroring/tests.rs::metadata_that_differ_are_written_and_edits_undone",
+    ),
 ];

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::model::endpoints::FullEndpoints;
-use crate::model::endpointslice::{ENDPOINT_SLICE_CONTROLLER, ENDPOINT_SLICE_MIRRORING_CONTROLLER, SERVICE_NAME};
+use crate::model::endpointslice::{
+    ENDPOINT_SLICE_CONTROLLER, ENDPOINT_SLICE_MIRRORING_CONTROLLER, SERVICE_NAME,
+};
 use crate::model::{EndpointSlice, Endpoints, Node, Pod, Service};
 use crate::plan::endpointslice::tests::world::{decode, merge};
 use crate::plan::endpointslice::{self, Limits, Memory, TriggerTimes};
@@ -177,7 +179,8 @@ impl Game {
         }
         let port = [8080, 8081][self.rng.usize(0..2)];
         let ports = json!([{"name": "http", "containerPort": port, "protocol": "TCP"}]);
-        let container = if self.rng.u8(0..4) == 0 { json!({"name": "c"}) } else { json!({"name": "c", "ports": ports}) };
+        let container =
+            if self.rng.u8(0..4) == 0 { json!({"name": "c"}) } else { json!({"name": "c", "ports": ports}) };
         let node = ["n1", "n2", "n3"][self.rng.usize(0..3)];
         let pod = json!({
             "metadata": {"labels": {"app": "web"}},
@@ -326,7 +329,8 @@ impl Game {
             .map(decode::<EndpointSlice>)
             .filter(|it| it.meta.labels.get(label) == Some(value) && it.service() == Some("web"))
             .collect();
-        let taken: BTreeSet<Arc<str>> = self.view(actor, SLICE).keys().map(|name| name.as_str().into()).collect();
+        let taken: BTreeSet<Arc<str>> =
+            self.view(actor, SLICE).keys().map(|name| name.as_str().into()).collect();
         let memory = self.actors[actor].slices.clone();
         let delete = |slice: &Arc<EndpointSlice>| {
             let (uid, version) = (slice.meta.uid.to_string(), slice.meta.resource_version.to_string());
@@ -336,9 +340,12 @@ impl Game {
         let of_slices = |plan: endpointslice::Plan| {
             let mut writes = Vec::new();
             for of_type in &plan.by_type {
-                writes.extend(of_type.creates.iter().map(|it| Write::Create(it.name.clone(), it.body.clone())));
+                writes
+                    .extend(of_type.creates.iter().map(|it| Write::Create(it.name.clone(), it.body.clone())));
                 let updates = of_type.updates.iter();
-                writes.extend(updates.map(|it| Write::Update(it.slice.meta.key.name.to_string(), it.body.clone())));
+                writes.extend(
+                    updates.map(|it| Write::Update(it.slice.meta.key.name.to_string(), it.body.clone())),
+                );
                 writes.extend(of_type.deletes.iter().map(delete));
             }
             writes.extend(plan.left_over.iter().map(delete));
@@ -363,7 +370,8 @@ impl Game {
             (Role::Endpoints, None) => {
                 let there = cached.map(decode::<Endpoints>).filter(|there| endpoints::is_left_over(there));
                 let delete = there.map(|there| {
-                    let (uid, version) = (there.meta.uid.to_string(), there.meta.resource_version.to_string());
+                    let (uid, version) =
+                        (there.meta.uid.to_string(), there.meta.resource_version.to_string());
                     Write::Delete("web".into(), json!({"metadata": {"uid": uid, "resourceVersion": version}}))
                 });
                 (delete.into_iter().collect(), Memory::default(), None)
@@ -429,7 +437,9 @@ impl Game {
         }
         let there = self.api.now(kind).get(name).cloned();
         let is_same = |there: &Value| {
-            ["uid", "resourceVersion"].iter().all(|field| there["metadata"][field] == given["metadata"][field])
+            ["uid", "resourceVersion"]
+                .iter()
+                .all(|field| there["metadata"][field] == given["metadata"][field])
         };
         match (&write, there) {
             (Write::Create(..), None) => self.api.change(kind, name, Some(given.clone())),
@@ -444,7 +454,11 @@ impl Game {
                 } else {
                     self.api.merge(kind, name, given);
                     let now = &self.api.now(kind)[name];
-                    assert!(recount::differ(&there, now), "a write without a change: {given}\n{}", self.log.join("\n"));
+                    assert!(
+                        recount::differ(&there, now),
+                        "a write without a change: {given}\n{}",
+                        self.log.join("\n")
+                    );
                 }
             }
             _ => return Answer::Unsure(self.api.latest(kind)),
@@ -454,7 +468,8 @@ impl Game {
 
     /// Deletes the slices whose owners are gone, as the garbage collector does.
     fn collect(&mut self) {
-        let owners = [SERVICE, ENDPOINTS].map(|kind| self.api.now(kind).get("web").map(|it| it["metadata"]["uid"].clone()));
+        let owners = [SERVICE, ENDPOINTS]
+            .map(|kind| self.api.now(kind).get("web").map(|it| it["metadata"]["uid"].clone()));
         let is_gone = |slice: &Value| {
             let owner = slice.pointer("/metadata/ownerReferences/0/uid");
             owner.is_some_and(|owner| !owners.iter().flatten().any(|uid| uid == owner))
@@ -486,8 +501,15 @@ impl Game {
 
     #[track_caller]
     fn judge(&self, seed: u64) {
-        let [service, pods, nodes, slices, endpoints] = [SERVICE, POD, NODE, SLICE, ENDPOINTS].map(|it| self.api.now(it));
-        let found = recount::Cluster { service: service.get("web"), pods, nodes, slices, endpoints: endpoints.get("web") };
+        let [service, pods, nodes, slices, endpoints] =
+            [SERVICE, POD, NODE, SLICE, ENDPOINTS].map(|it| self.api.now(it));
+        let found = recount::Cluster {
+            service: service.get("web"),
+            pods,
+            nodes,
+            slices,
+            endpoints: endpoints.get("web"),
+        };
         if let Err(why) = found.is_as_it_should_be(MOST) {
             panic!("seed {seed}: {why}\n{}\n{slices:#?}\n{endpoints:#?}", self.log.join("\n"));
         }

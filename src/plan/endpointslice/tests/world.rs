@@ -148,7 +148,10 @@ impl World {
     pub(super) fn decoded_slices(&self) -> Vec<Arc<EndpointSlice>> {
         let all = self.slices.values().map(decode::<EndpointSlice>);
         let name = self.service["metadata"]["name"].as_str();
-        all.filter(|slice| slice.is_managed_by(ENDPOINT_SLICE_CONTROLLER) && slice.meta.labels.get(SERVICE_NAME) == name).collect()
+        all.filter(|slice| {
+            slice.is_managed_by(ENDPOINT_SLICE_CONTROLLER) && slice.meta.labels.get(SERVICE_NAME) == name
+        })
+        .collect()
     }
 
     pub(super) fn plan(&self) -> Plan {

@@ -35,7 +35,8 @@ pub(super) fn ready_pods(body: &Value) -> Vec<String> {
 
 /// The sizes of a write: the endpoints of a slice, or all addresses.
 pub(super) fn sizes(body: &Value) -> [usize; 2] {
-    let addresses = |subset: &Value| list(subset, "addresses").len() + list(subset, "notReadyAddresses").len();
+    let addresses =
+        |subset: &Value| list(subset, "addresses").len() + list(subset, "notReadyAddresses").len();
     [list(body, "endpoints").len(), list(body, "subsets").iter().map(addresses).sum()]
 }
 
@@ -66,7 +67,8 @@ fn ports(ports: &[Value]) -> String {
 fn ports_of(service: &Value, pod: &Value) -> Vec<String> {
     let mut found = Vec::new();
     for port in list(&service["spec"], "ports") {
-        let named = list(&pod["spec"]["containers"][0], "ports").iter().find(|it| it["name"] == port["targetPort"]);
+        let named =
+            list(&pod["spec"]["containers"][0], "ports").iter().find(|it| it["name"] == port["targetPort"]);
         let number = match &port["targetPort"] {
             Value::Number(number) => Some(number.to_string()),
             _ => named.map(|named| named["containerPort"].to_string()),
@@ -98,7 +100,9 @@ impl Cluster<'_> {
             let of_writer: Vec<&Value> = self
                 .slices
                 .values()
-                .filter(|slice| slice["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] == writer)
+                .filter(|slice| {
+                    slice["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] == writer
+                })
                 .collect();
             let mut found = Vec::new();
             let mut empty = BTreeMap::<&str, usize>::new();
@@ -132,7 +136,8 @@ impl Cluster<'_> {
             }
             // One placeholder of a family, and only where it has no endpoint.
             let is_wrong = |(family, count): (&&str, &usize)| {
-                let has_some = found.iter().any(|(_, address, ..)| address.contains(':') == (**family == "IPv6"));
+                let has_some =
+                    found.iter().any(|(_, address, ..)| address.contains(':') == (**family == "IPv6"));
                 *count > 1 || has_some || writer.starts_with("endpointslicemirroring")
             };
             if empty.iter().any(is_wrong) {
@@ -145,7 +150,8 @@ impl Cluster<'_> {
     /// The pods that count, whether they are ready, and their addresses.
     fn counted(&self) -> impl Iterator<Item = (&str, &Value, bool)> {
         let publishes = self.service.unwrap()["spec"]["publishNotReadyAddresses"] == true;
-        let counts = |pod: &Value| pod["metadata"]["labels"]["app"] == "web" && pod["status"]["phase"] == "Running";
+        let counts =
+            |pod: &Value| pod["metadata"]["labels"]["app"] == "web" && pod["status"]["phase"] == "Running";
         let pods = self.pods.iter().filter(move |(_, pod)| counts(pod));
         pods.map(move |(name, pod)| (name.as_str(), pod, publishes || is_ready(pod)))
     }
