@@ -137,7 +137,7 @@ impl Cluster<'_> {
             // One placeholder of a family, and only where it has no endpoint.
             let is_wrong = |(family, count): (&&str, &usize)| {
                 let has_some =
-                    found.iter().any(|(_, address, ..)| address.contains(':') == (**family == "IPv6"));
+                    found.iter().any(|(_, address, ..)| address.contains(':') == (*family == "IPv6"));
                 *count > 1 || has_some || writer.starts_with("endpointslicemirroring")
             };
             if empty.iter().any(is_wrong) {
