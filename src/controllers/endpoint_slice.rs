@@ -191,12 +191,11 @@ impl EndpointSliceController {
         self.context.queue_of_controller(&ENTRY).add_after(key, delay);
     }
 
-    /// A slice has changed: wakes its Service unless this process has made the change.
+    /// A slice has changed: wakes its Service.
     fn slice_changed(&self, change: &Change<EndpointSlice>) {
-        let delay = REPAIR.max(self.context.settings().endpoint_slice_updates_batch_period);
-        for service in self.slices.changed(change, &self.memory) {
-            self.wake_after(service, delay);
-        }
+        let repair = REPAIR.max(self.context.settings().endpoint_slice_updates_batch_period);
+        let (services, delay) = self.slices.changed(change, &self.memory, repair);
+        services.into_iter().for_each(|service| self.wake_after(service, delay));
     }
 
     /// A node has changed: wakes the Services that have pods on it if it has become known or is in another zone, and those with hints

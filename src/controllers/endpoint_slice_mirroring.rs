@@ -238,13 +238,12 @@ impl MirroringController {
         Ok(())
     }
 
-    /// A slice has changed: wakes the Endpoints that it mirrors unless this process has made the change.
+    /// A slice has changed: wakes the Endpoints that it mirrors.
     fn slice_changed(&self, change: &Change<EndpointSlice>) {
-        let delay = REPAIR.max(self.context.settings().mirroring_updates_batch_period);
+        let repair = REPAIR.max(self.context.settings().mirroring_updates_batch_period);
         let queue = self.context.queue_of_controller(&ENTRY);
-        for key in self.slices.changed(change, &self.memory) {
-            queue.add_after(key, delay);
-        }
+        let (keys, delay) = self.slices.changed(change, &self.memory, repair);
+        keys.into_iter().for_each(|key| queue.add_after(key, delay));
         // One from before the start may have no Endpoints.
         if let Change::Added(slice) = change
             && !self.slices.store().is_synced()

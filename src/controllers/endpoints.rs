@@ -150,6 +150,11 @@ impl EndpointsController {
             // A Service that exists is in the queue already; one that does not may have left these.
             Change::Added(_) if !self.endpoints.is_synced() => queue.add(key),
             Change::Added(new) if !self.memory.has_written(&new.meta) => queue.add(key),
+            // A restore of etcd: later versions may be those of others.
+            Change::Updated { old, new } if new.meta.resource_version < old.meta.resource_version => {
+                self.memory.forget_object(&new.meta.uid);
+                queue.add(key);
+            }
             Change::Updated { old, new }
                 if (old.is_managed() || new.is_managed()) && !self.memory.has_written(&new.meta) =>
             {

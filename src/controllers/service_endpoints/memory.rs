@@ -73,6 +73,11 @@ impl<M: Clone + Default> SyncMemory<M> {
         }
     }
 
+    /// Forgets which version of an object this process has written.
+    pub(in crate::controllers) fn forget_object(&self, object: &Uid) {
+        self.0.lock().written.remove(object);
+    }
+
     /// Whether this process has deleted an object that is gone now, which it forgets.
     pub(in crate::controllers) fn has_deleted(&self, object: &Meta) -> bool {
         let write = self.0.lock().written.remove(&object.uid);
@@ -100,5 +105,39 @@ impl<M: Send + Sync> Forget for SyncMemory<M> {
         if state.last.remove(owner).is_some() {
             state.written.retain(|_, (of, _)| of != owner);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{EndpointSlice, Interner, Record as _};
+
+    fn slice(version: u64) -> Meta {
+        let json = format!(
+            r#"{{"metadata":{{"name":"web-a","namespace":"shop","uid":"u-a","resourceVersion":"{version}"}}}}"#
+        );
+        EndpointSlice::decode(&json, &mut Interner::default()).unwrap().meta
+    }
+
+    #[test]
+    fn a_later_version_is_one_of_others() {
+        let (memory, owner) = (SyncMemory::<()>::default(), Uid::new("u-web"));
+        assert!(!memory.has_written(&slice(7)));
+        memory.wrote(&owner, Uid::new("u-a"), 7);
+        assert_eq!([5, 7, 8].map(|version| memory.has_written(&slice(version))), [true, true, false]);
+        memory.forget_object(&Uid::new("u-a"));
+        assert!(!memory.has_written(&slice(5)), "after a restore");
+    }
+
+    #[test]
+    fn an_own_deletion_is_known_once_and_forgotten_with_the_owner() {
+        let (memory, owner) = (SyncMemory::<()>::default(), Uid::new("u-web"));
+        memory.deletes(&owner, Uid::new("u-a"));
+        assert!(memory.has_written(&slice(9)), "its deletion timestamp");
+        assert_eq!([memory.has_deleted(&slice(9)), memory.has_deleted(&slice(9))], [true, false]);
+        memory.wrote(&owner, Uid::new("u-a"), 7);
+        memory.forget(&owner);
+        assert!(!memory.has_written(&slice(7)));
     }
 }

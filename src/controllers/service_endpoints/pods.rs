@@ -44,7 +44,8 @@ impl ServicePods {
             let (index, is_first) = setup.shared::<SelectorIndex>();
             if is_first {
                 let own = index.clone();
-                setup.on_change(HandlerOrder::Shared, move |change| own.update(change));
+                // Before the driver, which queues the key: a worker must not miss a pod that the index does not know yet.
+                setup.on_change(HandlerOrder::Owner, move |change| own.update(change));
             }
             index
         } else {

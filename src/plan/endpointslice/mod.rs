@@ -105,7 +105,9 @@ fn without_pods(observed: &Observed<'_>) -> Plan {
     let is_ours = |slice: &&Arc<EndpointSlice>| {
         observed.limits.deletes_left_over && observed.service.controls(&slice.meta)
     };
-    Plan { left_over: observed.slices.iter().filter(is_ours).cloned().collect(), ..Plan::default() }
+    let left_over = observed.slices.iter().filter(is_ours).cloned().collect();
+    let memory = Memory { trigger_times: observed.memory.trigger_times.clone(), ..Memory::default() };
+    Plan { left_over, memory, ..Plan::default() }
 }
 
 /// The part of the slices of a Service that does not depend on their endpoints.

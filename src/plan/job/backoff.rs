@@ -146,7 +146,7 @@ mod tests {
         let job = job("", "");
         let check = |pod: PodOf, failures: i64| {
             let pods = job_pods(&job, [pod.ended_at(5)]);
-            assert_eq!(super::failures(None, &pods, failures, at(9)).0.failures, failures);
+            assert_eq!(super::failures(&job, None, &pods, failures, at(9)).0.failures, failures);
         };
         check(pod("p").deleting().untracked(), 0);
         check(pod("p").deleting(), 1);
