@@ -6,6 +6,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use super::meta::{ControllerRef, StringMap};
+use super::pod::tolerations::Tolerations;
 use super::texts::Texts;
 
 /// Returns shared copies of equal values. One per informer, so that no lock is needed.
@@ -67,6 +68,12 @@ impl Interner {
             Some(table) => table.intern_owned(part),
             None => Arc::new(part),
         }
+    }
+
+    /// The shared copy of the tolerations of a pod.
+    pub fn tolerations(&mut self, tolerations: Tolerations) -> Arc<Tolerations> {
+        let heap_bytes = tolerations.heap_bytes();
+        self.part(tolerations, heap_bytes)
     }
 }
 

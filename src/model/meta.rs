@@ -168,7 +168,7 @@ impl StringMap {
 }
 
 /// The part of a shared value, which has so many bytes of heap itself, that falls to one of its users.
-fn shared<T>(value: &Arc<T>, heap_bytes: usize) -> usize {
+pub(super) fn shared<T>(value: &Arc<T>, heap_bytes: usize) -> usize {
     let users = Arc::strong_count(value).saturating_sub(1).max(1);
     (size_of::<T>() + 2 * size_of::<usize>() + heap_bytes) / users
 }

@@ -1,7 +1,8 @@
-//! A node: its name, labels and taints; and for the endpoints of Services its CPUs.
+//! A node: its name, labels and taints; for the endpoints of Services its CPUs; and for its life cycle its conditions.
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -9,14 +10,15 @@ use super::intern::Interner;
 use super::meta::Meta;
 use super::quantity::{self, NANOS};
 use super::record::{self, Record, Resource};
-use super::wire::{MetaWire, Text};
+use super::wire::{MetaWire, Text, Time};
 
 /// The label with the zone of a node.
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// The fields of a node that the controllers use.
 ///
-/// `spec.unschedulable` and the conditions act through the taints that the node lifecycle controller sets.
+/// `spec.unschedulable` and the conditions act through the taints that the node lifecycle controller sets, and only it reads
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// Metadata.
@@ -27,7 +29,82 @@ pub struct Node {
     pub ready: Ready,
     /// `status.allocatable.cpu`, in thousandths; 0 where it is not known.
     pub allocatable_cpu: i64,
+    /// `spec.unschedulable`: the node is cordoned.
+    pub is_unschedulable: bool,
+    /// The conditions that taints and evictions follow from.
+    pub conditions: NodeConditions,
 }
+
+/// The conditions of a node that taints and evictions follow from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeConditions {
+    /// By the number of their [`ConditionType`]; `None` where the node does not have it, or in a status that Kubernetes does not
+    /// have.
+    statuses: [Option<ConditionStatus>; ConditionType::ALL.len()],
+    /// When the kubelet last reported `Ready`, by its own clock.
+    pub heartbeat: Option<Timestamp>,
+    /// When `Ready` last changed.
+    pub transition: Option<Timestamp>,
+}
+
+impl NodeConditions {
+    /// The status of a condition, if the node has it.
+    pub fn get(&self, kind: ConditionType) -> Option<ConditionStatus> {
+        self.statuses[kind as usize]
+    }
+
+    fn read(conditions: &[ConditionWire<'_>]) -> Self {
+        let find = |name| conditions.iter().find(|condition| condition.kind.as_str() == name);
+        let status = |kind: ConditionType| match find(kind.as_str())?.status.as_str() {
+            "True" => Some(ConditionStatus::True),
+            "False" => Some(ConditionStatus::False),
+            "Unknown" => Some(ConditionStatus::Unknown),
+            _ => None,
+        };
+        let ready = find("Ready");
+        NodeConditions {
+            statuses: ConditionType::ALL.map(status),
+            heartbeat: ready.and_then(|ready| ready.last_heartbeat_time).map(|time| time.0),
+            transition: ready.and_then(|ready| ready.last_transition_time).map(|time| time.0),
+        }
+    }
+}
+
+/// A condition of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)] // Each is the condition of its name.
+pub enum ConditionType {
+    Ready,
+    MemoryPressure,
+    DiskPressure,
+    PIDPressure,
+    NetworkUnavailable,
+}
+
+impl ConditionType {
+    /// All of them, by their numbers.
+    pub const ALL: [ConditionType; 5] = [
+        ConditionType::Ready,
+        ConditionType::MemoryPressure,
+        ConditionType::DiskPressure,
+        ConditionType::PIDPressure,
+        ConditionType::NetworkUnavailable,
+    ];
+
+    /// The type as the API spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ConditionType::Ready => "Ready",
+            ConditionType::MemoryPressure => "MemoryPressure",
+            ConditionType::DiskPressure => "DiskPressure",
+            ConditionType::PIDPressure => "PIDPressure",
+            ConditionType::NetworkUnavailable => "NetworkUnavailable",
+        }
+    }
+}
+
+/// The status of any condition of a node.
+pub type ConditionStatus = Ready;
 
 /// The status of a node's condition `Ready`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +127,8 @@ pub struct Taint {
     pub value: Arc<str>,
     /// The effect on pods that do not tolerate it.
     pub effect: Effect,
+    /// When a controller added it; a user's has none.
+    pub time_added: Option<Timestamp>,
 }
 
 /// The effect of a taint on pods that do not tolerate it.
@@ -100,9 +179,12 @@ struct NodeWire<'a> {
 struct SpecWire<'a> {
     #[serde(borrow, default)]
     taints: Option<Vec<TaintWire<'a>>>,
+    #[serde(default)]
+    unschedulable: Option<bool>,
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct TaintWire<'a> {
     #[serde(borrow, default)]
     key: Text<'a>,
@@ -110,6 +192,8 @@ struct TaintWire<'a> {
     value: Text<'a>,
     #[serde(borrow, default)]
     effect: Text<'a>,
+    #[serde(default)]
+    time_added: Option<Time>,
 }
 
 #[derive(Default, Deserialize)]
@@ -136,11 +220,16 @@ impl AllocatableWire<'_> {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ConditionWire<'a> {
     #[serde(borrow, default, rename = "type")]
     kind: Text<'a>,
     #[serde(borrow, default)]
     status: Text<'a>,
+    #[serde(default)]
+    last_heartbeat_time: Option<Time>,
+    #[serde(default)]
+    last_transition_time: Option<Time>,
 }
 
 impl Record for Node {
@@ -148,23 +237,27 @@ impl Record for Node {
 
     fn decode(json: &str, interner: &mut Interner) -> Result<Self, serde_json::Error> {
         let NodeWire { metadata, spec, status } = serde_json::from_str(json)?;
-        let taints = spec.unwrap_or_default().taints.unwrap_or_default();
+        let SpecWire { taints, unschedulable } = spec.unwrap_or_default();
+        let taints = taints.unwrap_or_default();
         let taints = taints.iter().map(|taint| Taint {
             key: interner.string(taint.key.as_str()),
             value: interner.string(taint.value.as_str()),
             effect: Effect::read(taint.effect.as_str()),
+            time_added: taint.time_added.map(|time| time.0),
         });
         let taints = taints.collect();
         let StatusWire { conditions, allocatable } = status.unwrap_or_default();
         let allocatable_cpu = allocatable.and_then(|allocatable| allocatable.cpu()).unwrap_or(0).max(0);
         let conditions = conditions.unwrap_or_default();
-        let ready = conditions.iter().find(|condition| condition.kind.as_str() == "Ready");
-        let ready = match ready.map(|condition| condition.status.as_str()) {
-            Some("True") => Ready::True,
-            Some("False") => Ready::False,
-            _ => Ready::Unknown,
-        };
-        Ok(Node { taints, ready, allocatable_cpu, meta: metadata.into_meta(interner)? })
+        let conditions = NodeConditions::read(&conditions);
+        Ok(Node {
+            taints,
+            ready: conditions.get(ConditionType::Ready).unwrap_or_default(),
+            allocatable_cpu,
+            is_unschedulable: unschedulable.unwrap_or(false),
+            conditions,
+            meta: metadata.into_meta(interner)?,
+        })
     }
 
     fn meta(&self) -> &Meta {
@@ -232,6 +325,21 @@ mod tests {
         let read = [r#""4""#, r#""1930m""#, r#""100u""#, "2", "null", r#""-1""#, r#""many""#, "[]"].map(cpu);
         assert_eq!(read, [4000, 1930, 1, 2000, 0, 0, 0, 0]);
         assert_eq!(node("{}", "{}", "True").zone(), None);
+    }
+
+    #[test]
+    fn the_conditions_and_the_cordon_of_a_node_are_read() {
+        let spec = r#"{"unschedulable":true,"taints":[{"key":"a","effect":"NoExecute","timeAdded":"2026-01-01T00:00:05Z"}]}"#;
+        let unready = node("{}", spec, "False");
+        assert!(unready.is_unschedulable);
+        assert_eq!(unready.taints[0].time_added, Some("2026-01-01T00:00:05Z".parse().unwrap()));
+        let statuses = ConditionType::ALL.map(|kind| unready.conditions.get(kind));
+        assert_eq!(statuses, [Some(Ready::False), Some(Ready::True), None, None, None]);
+        assert_eq!(unready.conditions.heartbeat, Some("2026-01-01T00:00:00Z".parse().unwrap()));
+        assert_eq!(unready.conditions.transition, None);
+        // A status that Kubernetes does not have.
+        let odd = node("{}", "{}", "Perhaps");
+        assert_eq!((odd.ready, odd.conditions.get(ConditionType::Ready)), (Ready::Unknown, None));
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub mod network;
 mod protobuf;
 pub mod shape;
 mod target;
+pub mod tolerations;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use job::JobPod;
 use network::Network;
 use shape::{PodShape, ResourcesWire};
 use target::AffinityWire;
+use tolerations::{Toleration, TolerationWire, Tolerations};
 
 /// The annotation that ranks pods for deletion (KEP-2255).
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -78,6 +80,8 @@ pub struct Pod {
     pub disruption_target: Option<Box<Timestamp>>,
     /// The part that quotas read.
     pub shape: Arc<PodShape>,
+    /// Its tolerations of taints that evict; `None` without any.
+    tolerations: Option<Arc<Tolerations>>,
 }
 
 /// How often containers were restarted, each time that of the container that restarted most. Compared as
@@ -145,6 +149,7 @@ struct SpecWire<'a> {
     resources: Option<ResourcesWire<'a>>,
     #[serde(borrow, default)]
     overhead: Pairs<'a>,
+    tolerations: Option<Vec<TolerationWire<'a>>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -335,6 +340,7 @@ impl Record for Pod {
             + self.network.heap_bytes()
             + self.disruption_target.as_deref().map_or(0, size_of_val)
             + self.shape.shared_bytes()
+            + self.tolerations.as_ref().map_or(0, Tolerations::shared_bytes)
     }
 }
 
@@ -368,6 +374,7 @@ impl PodWire<'_> {
         let job = JobPod::of(&self.metadata, &status, interner);
         let network = Network::of(spec.serving(), (&spec.hostname, &spec.subdomain), &status, interner);
         let shape = PodShape::of(&self.metadata, &spec, &status, interner);
+        let tolerations = Tolerations::of(spec.tolerations.as_deref(), interner);
         let meta = self.metadata.into_meta(interner)?;
         Ok(Pod {
             has_started: status.containers().any(ContainerStatusWire::has_started),
@@ -390,6 +397,7 @@ impl PodWire<'_> {
             network,
             disruption_target: status.disruption_target().map(Box::new),
             shape,
+            tolerations,
             meta,
         })
     }
@@ -565,6 +573,16 @@ impl Pod {
         self.place.as_ref()
     }
 
+    /// Its tolerations of effect NoExecute or of any effect, in their order.
+    pub fn tolerations(&self) -> impl Iterator<Item = Toleration<'_>> {
+        self.tolerations.iter().flat_map(|all| all.iter())
+    }
+
+    /// Whether the tolerations of two pods are the same.
+    pub fn tolerates_as(&self, other: &Pod) -> bool {
+        self.tolerations == other.tolerations
+    }
+
     /// Binds the pod to a node.
     pub fn bind(&mut self, node: impl Into<Arc<str>>) {
         self.place = Some(node.into());
@@ -709,6 +727,7 @@ mod tests {
             Claims,
             Option<Box<JobPod>>,
             Network,
+            Option<Arc<Tolerations>>,
         );
         assert_eq!(size_of::<Pod>(), size_of::<WithoutTarget>());
     }

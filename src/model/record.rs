@@ -148,7 +148,7 @@ pub(super) fn own_bytes<T: Record>(record: &T) -> usize {
 mod tests {
     use super::*;
     use crate::model::{
-        ClusterRole, ConfigMap, ControllerRevision, DaemonSet, Deployment, EndpointSlice, Endpoints,
+        ClusterRole, ConfigMap, ControllerRevision, DaemonSet, Deployment, EndpointSlice, Endpoints, Lease,
         Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet,
         ReplicationController, ResourceQuota, Service, ServiceAccount,
     };
@@ -279,6 +279,7 @@ mod tests {
         check_size::<Endpoints>("annotations", |n| format!(r#""k{n}":"""#));
         check_size::<Endpoints>(r#""subsets":[{"addresses":[|]}]"#, |_| r#"{"ip":"::1"}"#.to_owned());
         check_size::<Endpoints>(r#""subsets":[|]"#, |_| "{}".to_owned());
+        check_sizes::<Lease>();
         check_size::<Service>(r#""spec":{"selector":{|}}"#, |n| format!(r#""k{n}":"""#));
         let port = |n: usize| format!(r#"{{"name":"p{n}","port":80,"protocol":"TCP","targetPort":"p{n}"}}"#);
         check_json::<Service>("ports", &object(r#""spec":{"ports":[|]}"#, &half_a_megabyte(port)));
@@ -290,6 +291,11 @@ mod tests {
         check_json::<EndpointSlice>("endpoints", &object(r#""endpoints":[|]"#, &endpoints));
         let ports = half_a_megabyte(|n| format!(r#"{{"name":"p{n}","containerPort":80,"protocol":"TCP"}}"#));
         check_json::<Pod>("ports", &object(r#""spec":{"containers":[{"ports":[|]}]}"#, &ports));
+        let toleration = |n: usize| format!(r#"{{"key":"k{n}","effect":"NoExecute","operator":"Exists"}}"#);
+        check_json::<Pod>(
+            "tolerations",
+            &object(r#""spec":{"tolerations":[|]}"#, &half_a_megabyte(toleration)),
+        );
         let finalizer = |n: usize| format!(r#""a/{n}""#);
         check_size::<PersistentVolume>("finalizers", finalizer);
         check_size::<PersistentVolumeClaim>("finalizers", finalizer);

@@ -31,6 +31,7 @@ pub mod rolling_update;
 pub mod root_ca_cert;
 pub mod serviceaccount;
 pub mod statefulset;
+pub mod tolerations;
 pub mod ttl;
 
 pub use deployment::explain::shorten;

@@ -6,6 +6,7 @@ use serde::de::IgnoredAny;
 use super::claims::{SourceWire, VolumeWire};
 use super::shape::{PodAffinityWire, PodTermWire, ResourcesWire, WeightedTermWire};
 use super::target::{AffinityWire, FieldWire, NodeAffinityWire, NodeSelectorWire, TermWire};
+use super::tolerations::TolerationWire;
 use super::{
     AddressWire, ContainerStatusWire, ContainerWire, Moment, PodConditionWire, PodWire, PortWire, ReasonWire,
     SpecWire, StateWire, StatusWire, TerminatedWire,
@@ -45,6 +46,10 @@ impl<'a> SpecWire<'a> {
                 (18, value) => {
                     spec.affinity = Some(AffinityWire::from_protobuf(value.bytes()?)?);
                 }
+                (22, value) => {
+                    let toleration = TolerationWire::from_protobuf(value.bytes()?)?;
+                    spec.tolerations.get_or_insert_default().push(toleration);
+                }
                 (20, value) => {
                     let container = ContainerWire::from_protobuf(value.bytes()?)?;
                     spec.init_containers.get_or_insert_default().push(container);
@@ -56,6 +61,23 @@ impl<'a> SpecWire<'a> {
             }
         }
         Ok(spec)
+    }
+}
+
+impl<'a> TolerationWire<'a> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self, Malformed> {
+        let mut toleration = TolerationWire::default();
+        for field in Fields(message) {
+            match field? {
+                (1, value) => toleration.key = value.text()?,
+                (2, value) => toleration.operator = value.text()?,
+                (3, value) => toleration.value = value.text()?,
+                (4, value) => toleration.effect = value.text()?,
+                (5, value) => toleration.toleration_seconds = Some(value.int64()?),
+                _ => {}
+            }
+        }
+        Ok(toleration)
     }
 }
 
@@ -522,6 +544,18 @@ mod tests {
         assert_eq!(decoded.shape, expected.shape);
         assert!(decoded.shape.crosses_namespaces && decoded.shape.has_deadline);
         assert_eq!(decoded.shape.requests.get("cpu"), Some("3250m"));
+    }
+
+    #[test]
+    fn tolerations_are_read_with_their_seconds() {
+        let toleration =
+            message(&[field(1, b"a"), field(2, b"Exists"), field(4, b"NoExecute"), vec![5 << 3, 30]]);
+        let spec = message(&[field(22, &toleration), field(22, &field(4, b"NoSchedule"))]);
+        let metadata = message(&[field(1, b"p"), field(5, b"u"), field(6, b"7")]);
+        let pod = message(&[field(1, &metadata), field(2, &spec)]);
+        let pod = Pod::decode_protobuf(&pod, &mut Interner::default()).unwrap();
+        let all: Vec<_> = pod.tolerations().map(|t| (t.key, t.operator, t.effect, t.seconds)).collect();
+        assert_eq!(all, [("a", "Exists", "NoExecute", Some(30))]);
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl fmt::Display for Exclusion {
                 write!(f, "the node does not have the label {key}={value} of nodeSelector")
             }
             Exclusion::NodeAffinity => f.write_str("no term of the required node affinity matches the node"),
-            Exclusion::Taint(Taint { key, value, effect }) => {
+            Exclusion::Taint(Taint { key, value, effect, time_added: _ }) => {
                 let sign = if value.is_empty() { "" } else { "=" };
                 write!(f, "the template does not tolerate the taint {key}{sign}{value}:{}", effect.as_str())
             }

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::pod::tolerations as on_pod;
 use crate::model::{Effect, Taint};
+use crate::plan::tolerations;
 
 /// An entry of `tolerations`, as far as placement and replacement depend on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -50,18 +52,12 @@ fn text(field: &Option<String>) -> &str {
 }
 
 impl Toleration {
-    /// Whether a pod with this toleration may be where the taint is. The operators Lt and Gt are behind a gate that is
-    /// off, and tolerate nothing.
+    /// Whether a pod with this toleration may be where the taint is.
     pub fn tolerates(&self, taint: &Taint) -> bool {
-        let effect = text(&self.effect);
-        let key = text(&self.key);
-        (effect.is_empty() || effect == taint.effect.as_str())
-            && (key.is_empty() || key == &*taint.key)
-            && match text(&self.operator) {
-                "" | "Equal" => text(&self.value) == &*taint.value,
-                "Exists" => true,
-                _ => false,
-            }
+        let Toleration { key, operator, value, effect } = self;
+        let [key, operator, value, effect] = [key, operator, value, effect].map(text);
+        let toleration = on_pod::Toleration { key, operator, value, effect, seconds: None };
+        tolerations::tolerates(toleration, taint)
     }
 
     /// Whether the two tolerate the same, so that one replaces the other (upstream: `MatchToleration`).
@@ -78,7 +74,7 @@ mod tests {
 
     #[track_caller]
     fn check(toleration: &str, key: &str, value: &str, effect: Effect, tolerated: bool) {
-        let taint = Taint { key: key.into(), value: value.into(), effect };
+        let taint = Taint { key: key.into(), value: value.into(), effect, time_added: None };
         let toleration: Toleration = serde_json::from_str(toleration).unwrap();
         assert_eq!(toleration.tolerates(&taint), tolerated, "{toleration:?} of {taint:?}");
     }

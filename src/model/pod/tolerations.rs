@@ -1,0 +1,129 @@
+//! The tolerations of a pod that decide how long it stays on a node with taints of effect NoExecute.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::model::intern::Interner;
+use crate::model::meta::shared;
+use crate::model::texts::Texts;
+use crate::model::wire::Text;
+
+/// The strings of one toleration: key, operator, value, effect and seconds.
+const FIELDS: usize = 5;
+
+/// Tolerations of the effect NoExecute or of every effect, in their order. Pods of one template share them.
+#[derive(Clone, Default, Debug, PartialEq, Eq, Hash)]
+pub struct Tolerations(Texts);
+
+/// One toleration, as the API has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Toleration<'a> {
+    /// Empty for any key.
+    pub key: &'a str,
+    /// Empty for `Equal`.
+    pub operator: &'a str,
+    /// The value.
+    pub value: &'a str,
+    /// Empty for any effect.
+    pub effect: &'a str,
+    /// For how long it tolerates a taint of effect NoExecute; `None`: for ever.
+    pub seconds: Option<i64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TolerationWire<'a> {
+    #[serde(borrow, default)]
+    pub(super) key: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) operator: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) value: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) effect: Text<'a>,
+    #[serde(default)]
+    pub(super) toleration_seconds: Option<i64>,
+}
+
+impl Tolerations {
+    /// `None` for a pod without any, which costs no allocation.
+    pub(super) fn of(wire: Option<&[TolerationWire<'_>]>, interner: &mut Interner) -> Option<Arc<Self>> {
+        let all = wire.unwrap_or_default().iter();
+        let mut concerned = all.filter(|wire| matches!(wire.effect.as_str(), "" | "NoExecute")).peekable();
+        concerned.peek()?;
+        let texts = concerned.flat_map(|wire| {
+            let TolerationWire { key, operator, value, effect, toleration_seconds } = wire;
+            let seconds = toleration_seconds.map(|seconds| seconds.to_string()).unwrap_or_default();
+            let [key, operator, value, effect] =
+                [key, operator, value, effect].map(|text| text.as_str().to_owned());
+            [key, operator, value, effect, seconds]
+        });
+        Some(interner.tolerations(Tolerations(texts.collect())))
+    }
+
+    /// The tolerations, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = Toleration<'_>> {
+        (0..self.0.len() / FIELDS).map(|at| {
+            let text = |field: usize| self.0.get(at * FIELDS + field);
+            Toleration {
+                key: text(0),
+                operator: text(1),
+                value: text(2),
+                effect: text(3),
+                seconds: text(4).parse().ok(),
+            }
+        })
+    }
+
+    /// The bytes of heap that they take.
+    pub fn heap_bytes(&self) -> usize {
+        self.0.heap_bytes()
+    }
+
+    /// The part of shared tolerations that falls to one pod.
+    pub(super) fn shared_bytes(self: &Arc<Self>) -> usize {
+        shared(self, self.heap_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Pod, Record as _};
+
+    fn pod(name: &str, tolerations: &str, interner: &mut Interner) -> Pod {
+        let json = format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"shop","uid":"u-{name}","resourceVersion":"7"}},
+                "spec":{{"tolerations":{tolerations}}}}}"#
+        );
+        Pod::decode(&json, interner).unwrap()
+    }
+
+    #[test]
+    fn tolerations_of_no_execute_are_kept_in_their_order() {
+        let all = r#"[{"operator":"Exists","effect":"NoSchedule"},{"key":"a","value":"b","effect":"NoExecute","tolerationSeconds":-3},
+            {"operator":"Exists"},{"key":"c","operator":"Exists","tolerationSeconds":9223372036854775807}]"#;
+        let pod = pod("a", all, &mut Interner::default());
+        let kept: Vec<_> =
+            pod.tolerations().map(|t| (t.key, t.operator, t.value, t.effect, t.seconds)).collect();
+        let expected = [
+            ("a", "", "b", "NoExecute", Some(-3)),
+            ("", "Exists", "", "", None),
+            ("c", "Exists", "", "", Some(i64::MAX)),
+        ];
+        assert_eq!(kept, expected);
+    }
+
+    #[test]
+    fn pods_share_equal_tolerations_and_most_have_none_of_their_own() {
+        let mut interner = Interner::default();
+        let default = r#"[{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}]"#;
+        let (a, b) = (pod("a", default, &mut interner), pod("b", default, &mut interner));
+        assert!(Arc::ptr_eq(a.tolerations.as_ref().unwrap(), b.tolerations.as_ref().unwrap()));
+        for none in ["null", "[]", r#"[{"operator":"Exists","effect":"NoSchedule"}]"#] {
+            assert!(pod("c", none, &mut interner).tolerations.is_none());
+        }
+        assert_eq!(size_of::<Option<Arc<Tolerations>>>(), 8);
+    }
+}
