@@ -17,6 +17,7 @@ pub mod fixed_place_backoff;
 pub mod garbage;
 pub mod job;
 pub mod namespace;
+pub mod node_lifecycle;
 pub mod outcome_of;
 mod pod_body;
 pub mod pod_gc;
@@ -31,6 +32,7 @@ pub mod rolling_update;
 pub mod root_ca_cert;
 pub mod serviceaccount;
 pub mod statefulset;
+pub mod taint_eviction;
 pub mod tolerations;
 pub mod ttl;
 

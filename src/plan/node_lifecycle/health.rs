@@ -1,0 +1,74 @@
+//! The signs of life of nodes, each dated by our own clock when it was seen: the clocks of nodes may be wrong.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::model::node::ConditionType;
+use crate::model::{Node, Uid};
+
+/// The last signs of life, by the name of the node. The time is counted by a clock that nobody sets.
+#[derive(Clone, Debug, Default)]
+pub struct Health {
+    nodes: BTreeMap<Arc<str>, Sign>,
+    /// The renewals of Leases, whose nodes may not be known yet.
+    renewed: BTreeMap<Arc<str>, Timestamp>,
+}
+
+#[derive(Clone, Debug)]
+struct Sign {
+    uid: Uid,
+    /// Whether the node had the condition Ready, and the heartbeat in it.
+    reported: Option<Option<Timestamp>>,
+    at: Duration,
+}
+
+impl Health {
+    /// A node was seen. A new report of its kubelet is a sign of life; so is that it is new.
+    pub fn node(&mut self, node: &Node, now: Duration) {
+        let reported = node.conditions.get(ConditionType::Ready).map(|_| node.conditions.heartbeat);
+        let known = self.nodes.get(&node.meta.key.name);
+        if known.is_none_or(|known| (&known.uid, &known.reported) != (&node.meta.uid, &reported)) {
+            let sign = Sign { uid: node.meta.uid.clone(), reported, at: now };
+            self.nodes.insert(node.meta.key.name.clone(), sign);
+        }
+    }
+
+    /// The Lease of a node was seen. Whether it has been renewed since.
+    pub fn lease(&mut self, node: &Arc<str>, renewed: Option<Timestamp>, now: Duration) -> bool {
+        let Some(renewed) = renewed else { return false };
+        if self.renewed.get(node).is_some_and(|known| *known >= renewed) {
+            return false;
+        }
+        self.renewed.insert(node.clone(), renewed);
+        if let Some(sign) = self.nodes.get_mut(node) {
+            sign.at = sign.at.max(now);
+        }
+        true
+    }
+
+    /// A Lease is gone.
+    pub fn lease_deleted(&mut self, node: &str) {
+        self.renewed.remove(node);
+    }
+
+    /// A node is gone.
+    pub fn node_deleted(&mut self, node: &Node) {
+        if self.nodes.get(&node.meta.key.name).is_some_and(|known| known.uid == node.meta.uid) {
+            self.nodes.remove(&node.meta.key.name);
+        }
+    }
+
+    /// All nodes count as alive: it was not they that were silent.
+    pub fn all_alive(&mut self, now: Duration) {
+        self.nodes.values_mut().for_each(|sign| sign.at = now);
+    }
+
+    /// How long a node has been silent.
+    pub fn silence(&self, node: &Node, now: Duration) -> Duration {
+        let sign = self.nodes.get(&node.meta.key.name).filter(|sign| sign.uid == node.meta.uid);
+        sign.map_or(Duration::ZERO, |sign| now.saturating_sub(sign.at))
+    }
+}
