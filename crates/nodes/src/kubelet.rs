@@ -45,6 +45,7 @@ use self::{
     calls::{Call, Calls},
     claims::{ClaimChange, Claims},
     lifecycle::{Delays, Lifecycle, Outcome, Step},
+    nodes::Tainting,
     outcomes::PodOutcome,
     record::{Container, Pod, RestartPolicy, Watched},
     references::{ConfigChange, Configs},
@@ -93,6 +94,8 @@ struct Simulator {
     event_names: u64,
     /// The nodes that others have created, each with a number for its address.
     others: BTreeMap<String, usize>,
+    /// The nodes that had a taint that evicts, and the status of their condition Ready then.
+    evicting: BTreeMap<String, String>,
     configs: Configs,
     claims: Claims,
     /// Both kinds have been listed: before that a pod without a node is no sign of anything.
@@ -104,14 +107,16 @@ type Running = FuturesUnordered<BoxFuture<'static, (String, Step, Outcome)>>;
 impl Simulator {
     fn new(client: Client, options: Options) -> Self {
         let delays = Delays { ready: options.ready_delay, shutdown: options.shutdown_delay };
+        let life = Lifecycle::new(delays).beside_controllers(!options.node_lifecycle);
         Simulator {
             client,
             options,
-            life: Lifecycle::new(delays),
+            life,
             next_address: 0,
             addresses: BTreeSet::new(),
             event_names: 0,
             others: BTreeMap::new(),
+            evicting: BTreeMap::new(),
             configs: Configs::default(),
             claims: Claims::default(),
             synced: (false, false),
@@ -142,6 +147,7 @@ impl Simulator {
                         self.life.node_changed(node, Instant::now());
                     }
                     Change::Deleted(node) => {
+                        self.evicting.remove(&node.name);
                         self.life.node_deleted(&node.name, Instant::now());
                     }
                     Change::Synced => self.synced.0 = true,
@@ -189,13 +195,33 @@ impl Simulator {
         let name = node.metadata.name.clone().unwrap_or_default();
         // A node that was read from JSON can be written as JSON.
         let node = serde_json::to_value(node).ok()?;
+        let tainting = self.tainting(&name, &node);
         let before = self.others.len();
         let number = match nodes::number(&name) {
             Some(number) => number,
             None => self.options.nodes + *self.others.entry(name).or_insert(before + 1),
         };
-        nodes::due(&node, number, &self.options.version, (self.options.now)())?;
-        Some(registration::report(self.client.clone(), node, number, self.options.clone()).boxed())
+        nodes::due(&node, number, &self.options.version, tainting, (self.options.now)())?;
+        Some(registration::report(self.client.clone(), node, number, tainting, self.options.clone()).boxed())
+    }
+
+    /// The taints that a node gets here. One that evicts, and that another removes while the condition stays, is not added again: a
+    /// controller does so where no node is ready.
+    fn tainting(&mut self, name: &str, node: &serde_json::Value) -> Tainting {
+        if !self.options.node_lifecycle {
+            return Tainting::Left;
+        }
+        if let Some(ready) = nodes::evicting(node) {
+            self.evicting.insert(name.to_owned(), ready.to_owned());
+            return Tainting::All;
+        }
+        match self.evicting.get(name) {
+            Some(ready) if nodes::ready(node) == Some(ready) => Tainting::NoSchedule,
+            _ => {
+                self.evicting.remove(name);
+                Tainting::All
+            }
+        }
     }
 
     /// Builds the requests of a step from the present state, and leaves sending them to the future.

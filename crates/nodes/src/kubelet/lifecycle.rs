@@ -120,6 +120,13 @@ impl Lifecycle {
         }
     }
 
+    /// The same beside controllers that evict pods, and report that those of a node that is not ready are not ready.
+    #[must_use]
+    pub fn beside_controllers(mut self, have_controllers: bool) -> Self {
+        self.nodes.have_controllers = have_controllers;
+        self
+    }
+
     /// The nodes by name.
     pub fn nodes(&self) -> &BTreeMap<String, Node> {
         &self.nodes.present
@@ -589,6 +596,42 @@ mod tests {
         life.pod_deleted("b", start);
         life.pod_changed(pod("e", "", json!({})), start);
         assert_eq!(life.assume("e").unwrap(), "n2");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn beside_controllers_a_kubelet_that_is_back_reports_its_pods_and_nothing_more() {
+        let start = Instant::now();
+        let state = |ready: &str| -> Node {
+            let taint = json!({"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"});
+            let taints = if ready == "True" { json!([]) } else { json!([taint]) };
+            let node = json!({"metadata": {"name": "n1"}, "spec": {"taints": taints},
+                              "status": {"conditions": [{"type": "Ready", "status": ready}]}});
+            serde_json::from_value(node).unwrap()
+        };
+        let ready = json!({"status": {"phase": "Running", "podIP": "10.0.0.1",
+                                      "conditions": [{"type": "Ready", "status": "True"}]}});
+        for (have_controllers, steps) in [(false, 2), (true, 1)] {
+            let mut life = Lifecycle::new(DELAYS).beside_controllers(have_controllers);
+            life.node_changed(state("True"), start);
+            life.pod_changed(pod("p", "n1", ready.clone()), start);
+            let mut regates = 0;
+            for node in ["Unknown", "True"] {
+                life.node_changed(state(node), start);
+                while let Some((uid, step)) = life.take(start) {
+                    assert_eq!(step, Step::Regate);
+                    regates += 1;
+                    life.settle(&uid, step, Outcome::Done, start);
+                }
+            }
+            assert_eq!(regates, steps);
+            life.node_changed(state("Unknown"), start);
+            let evicts = std::iter::from_fn(|| {
+                let (uid, step) = life.take(after(600, start))?;
+                life.settle(&uid, step, Outcome::Done, start);
+                Some(step)
+            });
+            assert_eq!(evicts.into_iter().any(|step| step == Step::Evict), !have_controllers);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -120,10 +120,37 @@ pub enum Write {
     Status(Value),
 }
 
+/// Which taints follow from the state of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tainting {
+    /// None: a controller looks after them.
+    Left,
+    /// Those of effect NoSchedule. Of those of effect NoExecute none is added.
+    NoSchedule,
+    /// All.
+    All,
+}
+
+/// The status of the condition Ready under which a node has a taint that evicts.
+pub fn evicting(node: &Value) -> Option<&str> {
+    let is_evicting = |taint: &Value| {
+        let key = taint["key"].as_str().unwrap_or_default();
+        taint["effect"] == "NoExecute" && (key == NOT_READY || key == UNREACHABLE)
+    };
+    node["spec"]["taints"].as_array()?.iter().find(|taint| is_evicting(taint))?;
+    ready(node)
+}
+
+/// The status of the condition Ready.
+pub fn ready(node: &Value) -> Option<&str> {
+    let conditions = node["status"]["conditions"].as_array()?;
+    conditions.iter().find(|condition| condition["type"] == "Ready")?["status"].as_str()
+}
+
 /// The next write that the kubelet and the node lifecycle controller would make about a node: the status and the labels
 /// of one that no kubelet has reported on, such as one that kubectl has created, then the taints that its state calls
 /// for. Every patch carries the resourceVersion, so that no concurrent write of another client is lost.
-pub fn due(node: &Value, number: usize, version: &str, now: Timestamp) -> Option<Write> {
+pub fn due(node: &Value, number: usize, version: &str, tainting: Tainting, now: Timestamp) -> Option<Write> {
     let read = json!({"resourceVersion": node["metadata"]["resourceVersion"]});
     let conditions = &node["status"]["conditions"];
     if conditions.as_array().is_none_or(Vec::is_empty) {
@@ -156,7 +183,7 @@ pub fn due(node: &Value, number: usize, version: &str, now: Timestamp) -> Option
     if labelled {
         patch["metadata"]["labels"] = Value::Object(missing);
     }
-    let taints = taints(node, now);
+    let taints = if tainting == Tainting::Left { None } else { taints(node, tainting, now) };
     if let Some(taints) = &taints {
         patch["spec"] = json!({"taints": taints});
     }
@@ -209,7 +236,7 @@ const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// The taints of a node as its state calls for them; `None` if it has them already. Taints of others stay. An empty
 /// list is null, as kubectl leaves it out.
-fn taints(node: &Value, now: Timestamp) -> Option<Value> {
+fn taints(node: &Value, tainting: Tainting, now: Timestamp) -> Option<Value> {
     let conditions = node["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let is = |type_: &str, status: &str| {
         conditions.iter().any(|condition| condition["type"] == type_ && condition["status"] == status)
@@ -242,7 +269,8 @@ fn taints(node: &Value, now: Timestamp) -> Option<Value> {
         present.iter().filter(|taint| !managed(taint) || is_wanted(taint)).cloned().collect();
     let kept = all.len();
     for (key, effect) in wanted {
-        if !present.iter().any(|taint| taint["key"] == key && taint["effect"] == effect) {
+        let is_added = effect == "NoSchedule" || tainting == Tainting::All;
+        if is_added && !present.iter().any(|taint| taint["key"] == key && taint["effect"] == effect) {
             all.push(json!({"key": key, "effect": effect, "timeAdded": rfc3339(now)}));
         }
     }
@@ -269,7 +297,9 @@ mod tests {
 
     /// The keys and effects of the taints that the node gets.
     fn patched(node: &Value) -> Option<Vec<String>> {
-        let Write::Node(patch) = due(node, 1, KUBELET_VERSION, now())? else { panic!("a status: {node}") };
+        let Write::Node(patch) = due(node, 1, KUBELET_VERSION, Tainting::All, now())? else {
+            panic!("a status: {node}")
+        };
         assert_eq!(patch["metadata"]["resourceVersion"], "7");
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let taints = patch["spec"]["taints"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -284,7 +314,7 @@ mod tests {
     #[test]
     fn the_not_ready_taint_is_removed_once_and_other_taints_are_kept() {
         assert_eq!(patched(&tainted(&["gpu", NOT_READY], "True")).unwrap(), ["gpu:NoSchedule"]);
-        let last = due(&tainted(&[NOT_READY], "True"), 1, KUBELET_VERSION, now()).unwrap();
+        let last = due(&tainted(&[NOT_READY], "True"), 1, KUBELET_VERSION, Tainting::All, now()).unwrap();
         let Write::Node(last) = last else { panic!("{last:?}") };
         assert_eq!(last["spec"], json!({"taints": null}));
         assert_eq!(patched(&tainted(&["gpu"], "True")), None);
@@ -311,6 +341,20 @@ mod tests {
         let mut execute = tainted(&["gpu"], "True");
         execute["spec"]["taints"][0]["effect"] = json!("NoExecute");
         assert_eq!(patched(&execute), None, "it belongs to another kubelet");
+    }
+
+    #[test]
+    fn what_another_controller_looks_after_is_left_to_it() {
+        let node = tainted(&["gpu"], "False");
+        assert_eq!(due(&node, 1, KUBELET_VERSION, Tainting::Left, now()), None);
+        let Some(Write::Node(patch)) = due(&node, 1, KUBELET_VERSION, Tainting::NoSchedule, now()) else {
+            panic!("no taint")
+        };
+        assert_eq!(patch["spec"]["taints"].as_array().unwrap().len(), 2);
+        assert_eq!((evicting(&node), ready(&node)), (None, Some("False")));
+        let mut evicted = node;
+        evicted["spec"]["taints"][0] = json!({"key": NOT_READY, "effect": "NoExecute"});
+        assert_eq!(evicting(&evicted), Some("False"));
     }
 
     #[test]
@@ -344,19 +388,23 @@ mod tests {
         let capacity = json!({"pods": "7"});
         let bare = json!({"metadata": {"name": "mine", "resourceVersion": "7", "labels": {"kubernetes.io/os": "plan9"}},
                           "status": {"capacity": capacity}});
-        let Some(Write::Status(patch)) = due(&bare, 5, "v1.31.4", now()) else { panic!("no status") };
+        let Some(Write::Status(patch)) = due(&bare, 5, "v1.31.4", Tainting::All, now()) else {
+            panic!("no status")
+        };
         assert_eq!(patch["status"]["addresses"][0]["address"], "10.0.0.5");
         assert_eq!(patch["status"]["nodeInfo"]["kubeletVersion"], "v1.31.4", "that of the API server");
         assert_eq!(patch["status"]["capacity"]["pods"], "7");
         assert_eq!(patch["status"]["allocatable"]["pods"], "7");
         let mut reported = bare;
         json_patch::merge(&mut reported, &patch);
-        let Some(Write::Node(patch)) = due(&reported, 5, KUBELET_VERSION, now()) else { panic!("no labels") };
+        let Some(Write::Node(patch)) = due(&reported, 5, KUBELET_VERSION, Tainting::All, now()) else {
+            panic!("no labels")
+        };
         assert_eq!(patch["metadata"]["labels"]["kubernetes.io/hostname"], "mine");
         assert_eq!(patch["metadata"]["labels"]["kubernetes.io/os"], Value::Null, "it has one");
         json_patch::merge(&mut reported, &patch);
-        assert_eq!(due(&reported, 5, KUBELET_VERSION, now()), None);
-        assert_eq!(due(&node(1, KUBELET_VERSION, now()), 1, KUBELET_VERSION, now()), None);
+        assert_eq!(due(&reported, 5, KUBELET_VERSION, Tainting::All, now()), None);
+        assert_eq!(due(&node(1, KUBELET_VERSION, now()), 1, KUBELET_VERSION, Tainting::All, now()), None);
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub struct Options {
     pub node_taints: Vec<NodeTaint>,
     /// How often each node renews its Lease; `None` is never. Needed where a node lifecycle controller runs.
     pub heartbeat: Option<Duration>,
+    /// Whether the nodes also do the work of a cluster's node lifecycle and taint eviction controllers: taints that follow from the
+    /// state of a node, pods that are not ready because their node is not, and evictions. `false` beside these controllers.
+    pub node_lifecycle: bool,
     /// From a pod's binding to its readiness.
     pub ready_delay: Duration,
     /// From a pod's deletion to its end, if its grace period is not shorter.
@@ -67,6 +70,7 @@ impl std::fmt::Debug for Options {
             node_labels,
             node_taints,
             heartbeat,
+            node_lifecycle,
             ready_delay,
             shutdown_delay,
             never_ready,
@@ -80,6 +84,7 @@ impl std::fmt::Debug for Options {
             .field("node_labels", node_labels)
             .field("node_taints", node_taints)
             .field("heartbeat", heartbeat)
+            .field("node_lifecycle", node_lifecycle)
             .field("ready_delay", ready_delay)
             .field("shutdown_delay", shutdown_delay)
             .field("never_ready", never_ready)
@@ -91,7 +96,8 @@ impl std::fmt::Debug for Options {
 }
 
 impl Options {
-    /// Three nodes, half a second until ready and to end, every image good, events written, no heartbeats, no volumes.
+    /// Three nodes without controllers for them, half a second until ready and to end, every image good, events written, no
+    /// heartbeats, no volumes.
     pub fn new(now: Now) -> Self {
         Options {
             now,
@@ -100,6 +106,7 @@ impl Options {
             node_labels: Vec::new(),
             node_taints: Vec::new(),
             heartbeat: None,
+            node_lifecycle: true,
             ready_delay: Duration::from_millis(500),
             shutdown_delay: Duration::from_millis(500),
             never_ready: None,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     Options,
-    nodes::{self, Write},
+    nodes::{self, Tainting, Write},
 };
 use crate::api_client::{CallError, backoff, post, send};
 
@@ -42,7 +42,7 @@ async fn try_create_nodes(client: &Client, options: &Options) -> Result<(), Call
         let node = send(client, post("/api/v1/nodes".to_owned(), &node)).await?;
         // At once, so that the first pods are not reported as unschedulable. If it fails, the watch of the nodes
         // triggers a retry.
-        if let Err(error) = report_now(client, node, number, options).await {
+        if let Err(error) = report_now(client, node, number, Tainting::All, options).await {
             tracing::debug!(%error, node = name, "the new node is still tainted");
         }
     }
@@ -77,10 +77,11 @@ async fn report_now(
     client: &Client,
     mut node: Value,
     number: usize,
+    tainting: Tainting,
     options: &Options,
 ) -> Result<(), CallError> {
     let name = node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    while let Some(write) = nodes::due(&node, number, &options.version, (options.now)()) {
+    while let Some(write) = nodes::due(&node, number, &options.version, tainting, (options.now)()) {
         let (requests, parameters) = (Request::new("/api/v1/nodes"), PatchParams::default());
         let request = match write {
             Write::Node(patch) => requests.patch(&name, &parameters, &Patch::Merge(patch)),
@@ -98,9 +99,9 @@ async fn report_now(
 }
 
 /// The same, until it has succeeded or another version of the node is the one to look at.
-pub(super) async fn report(client: Client, node: Value, number: usize, options: Options) {
+pub(super) async fn report(client: Client, node: Value, number: usize, tainting: Tainting, options: Options) {
     let mut failures = 0;
-    while let Err(error) = report_now(&client, node.clone(), number, &options).await {
+    while let Err(error) = report_now(&client, node.clone(), number, tainting, &options).await {
         if error.is_conflict() || error.is_final() {
             return;
         }

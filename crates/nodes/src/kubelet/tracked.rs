@@ -28,6 +28,8 @@ pub(super) struct Nodes {
     pub(super) present: BTreeMap<String, Node>,
     /// Deleted nodes, and since when they are deleted.
     pub(super) gone: BTreeMap<String, Instant>,
+    /// Whether controllers evict their pods, and report that those of a node that is not ready are not ready.
+    pub(super) have_controllers: bool,
 }
 
 #[derive(Debug)]
@@ -128,13 +130,24 @@ impl Tracked {
             return waiting.then_some((retry, Step::Place));
         }
         let node = node?;
-        let evicted = self.eviction(node, now).map(|at| (at.max(retry), Step::Evict));
-        let run = self.run(node, delays, now, retry).filter(|(_, step)| *step != Step::Run || !held);
+        let evicts = !nodes.have_controllers;
+        let evicted =
+            evicts.then(|| self.eviction(node, now)).flatten().map(|at| (at.max(retry), Step::Evict));
+        let run = self
+            .run(node, nodes.have_controllers, delays, now, retry)
+            .filter(|(_, step)| *step != Step::Run || !held);
         [run, evicted].into_iter().flatten().min()
     }
 
     /// The way of a bound pod to readiness, and what changes its readiness afterwards.
-    fn run(&mut self, node: &Node, delays: Delays, now: Instant, retry: Instant) -> Option<(Instant, Step)> {
+    fn run(
+        &mut self,
+        node: &Node,
+        has_controller: bool,
+        delays: Delays,
+        now: Instant,
+        retry: Instant,
+    ) -> Option<(Instant, Step)> {
         let condition = Condition::of(node);
         match self.reached {
             None | Some(Step::Place | Step::Start) if condition == Condition::Unknown => None,
@@ -149,7 +162,9 @@ impl Tracked {
                 let turned = open != self.gates_open;
                 self.gates_open = open;
                 let planned = self.due.is_some_and(|(_, step)| step == Step::Regate);
-                let regate = (turned || planned).then_some((retry, Step::Regate));
+                // The kubelet reports its pods again once it is back.
+                let is_left = has_controller && condition != Condition::Ready;
+                let regate = ((turned || planned) && !is_left).then_some((retry, Step::Regate));
                 let exit = self.next_exit(retry).filter(|_| condition != Condition::Unknown);
                 [regate, exit].into_iter().flatten().min()
             }
