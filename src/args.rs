@@ -9,6 +9,7 @@
 pub mod controllers;
 pub mod file;
 pub mod generic;
+pub mod nodes;
 pub mod serving;
 mod test_bed;
 pub mod unsupported_flags;
@@ -24,6 +25,7 @@ use serde::Serialize;
 
 pub use controllers::ControllerArgs;
 pub use generic::{AccountArgs, ClientArgs, ElectionArgs, GenericArgs, ScopeArgs};
+pub use nodes::NodeArgs;
 pub use serving::{AuthenticationArgs, AuthorizationArgs, InsecureArgs, SecureArgs};
 
 /// The Deployment, ReplicaSet, ReplicationController, DaemonSet and StatefulSet controllers for Kubernetes, in one small
@@ -51,6 +53,10 @@ pub struct Args {
     #[command(flatten)]
     #[serde(flatten)]
     pub accounts: AccountArgs,
+    /// When nodes are lost.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub nodes: NodeArgs,
     /// Where the flags come from.
     #[command(flatten)]
     #[serde(skip)]

@@ -62,6 +62,7 @@ impl TryFrom<Args> for Config {
             controllers,
             scope,
             accounts,
+            nodes,
             source: _,
             secure,
             insecure,
@@ -88,7 +89,7 @@ impl TryFrom<Args> for Config {
             )));
         }
         let shutdown_timeout = duration("controller-shutdown-timeout", &generic.controller_shutdown_timeout)?;
-        let controllers = controllers::controllers(generic, controllers, scope)?;
+        let controllers = controllers::controllers(generic, controllers, scope, nodes)?;
         let election = election::election(election, controllers.scope.namespace.as_deref())?;
         let serving = serving::serving(secure, authentication, authorization)?;
         Ok(Config {
@@ -173,6 +174,10 @@ pub(crate) mod tests {
             ("--mirroring-max-endpoints-per-subset", "0"),
             ("--mirroring-max-endpoints-per-subset", "1001"),
             ("--mirroring-endpointslice-updates-batch-period", "-1s"),
+            ("--node-monitor-grace-period", "-1s"),
+            ("--node-eviction-rate", "nan"),
+            ("--unhealthy-zone-threshold", "inf"),
+            ("--large-cluster-size-threshold", "0.5"),
             ("--namespace", "Shop"),
             ("--namespace", "a,b"),
             ("--selector", "a in"),
@@ -280,6 +285,9 @@ pub(crate) mod tests {
         let deletes = |flags: &[&str]| config(flags).unwrap().controllers.deletes_leftover_endpoint_slices;
         assert!(deletes(&["--test-bed"]) && !deletes(&[]));
         assert!(!deletes(&["--test-bed", "--delete-leftover-endpoint-slices=false"]));
+        let judges = |flags: &[&str]| config(flags).unwrap().controllers.node_limits.judges_heartbeats();
+        assert!(judges(&[]) && !judges(&["--test-bed"]));
+        assert!(judges(&["--test-bed", "--node-monitor-grace-period=50s"]));
     }
 
     #[test]

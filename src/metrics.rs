@@ -10,6 +10,7 @@ mod endpoint_slice_mirroring;
 mod endpoint_slices;
 mod garbage;
 mod jobs;
+mod nodes;
 #[cfg(target_os = "linux")]
 mod process;
 mod quotas;
@@ -27,6 +28,7 @@ pub use endpoint_slice_mirroring::EndpointSliceMirroringMetrics;
 pub use endpoint_slices::EndpointSliceMetrics;
 pub use garbage::GarbageMetrics;
 pub use jobs::JobMetrics;
+pub use nodes::NodeMetrics;
 pub use quotas::QuotaMetrics;
 pub use workloads::WorkloadMetrics;
 
@@ -73,6 +75,8 @@ macro_rules! metrics {
             pub quotas: QuotaMetrics,
             /// EndpointSlices that mirror Endpoints.
             pub mirroring: EndpointSliceMirroringMetrics,
+            /// Nodes, and evictions by their taints.
+            pub nodes: NodeMetrics,
             $($(#[$doc])* pub $field: $type,)*
         }
 
@@ -89,12 +93,14 @@ macro_rules! metrics {
                 let endpoint_slices = EndpointSliceMetrics::new(&catalogue);
                 let quotas = QuotaMetrics::new(&catalogue);
                 let mirroring = EndpointSliceMirroringMetrics::new(&catalogue);
+                let nodes = NodeMetrics::new(&catalogue);
                 catalogue.build_info();
                 let described = catalogue.described();
                 Arc::new(Metrics {
                     described, before_render: Mutex::default(), registry, workloads, garbage, jobs, endpoint_slices,
                     quotas,
                     mirroring,
+                    nodes,
                     $($field),*
                 })
             }

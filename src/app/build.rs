@@ -74,6 +74,7 @@ impl Controllers {
             deletes_leftover_endpoint_slices: config.deletes_leftover_endpoint_slices,
             resource_quota_sync_period: config.resource_quota_sync_period,
             terminated_pod_threshold: config.terminated_pod_threshold,
+            node_limits: config.node_limits,
             time_zones: match parts.clock {
                 Clock::System => jiff::tz::db().clone(),
                 // The same on every machine.

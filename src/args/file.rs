@@ -70,6 +70,14 @@ pub struct File {
 
     pub root_ca_file: Option<String>,
 
+    pub node_monitor_period: Option<String>,
+    pub node_monitor_grace_period: Option<String>,
+    pub node_startup_grace_period: Option<String>,
+    pub node_eviction_rate: Option<f64>,
+    pub secondary_node_eviction_rate: Option<f64>,
+    pub large_cluster_size_threshold: Option<i32>,
+    pub unhealthy_zone_threshold: Option<f64>,
+
     pub profiling: Option<bool>,
     pub bind_address: Option<String>,
     pub secure_port: Option<u16>,

@@ -146,7 +146,7 @@ pub struct ScopeArgs {
     pub on_conflict: String,
     /// Run beside an API server that has no controller manager, such as envtest's: all controllers that
     /// --controllers does not name with a '-', and unless set otherwise --leader-elect=false, --kube-api-qps=-1,
-    /// --on-conflict=ignore, --secure-port=0 and --delete-leftover-endpoint-slices.
+    /// --on-conflict=ignore, --secure-port=0, --node-monitor-grace-period=0s and --delete-leftover-endpoint-slices.
     #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(),
           env = "WINDLASS_TEST_BED")]

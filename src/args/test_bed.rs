@@ -5,7 +5,7 @@ use clap::{ArgMatches, Command};
 
 /// Flags with their defaults on a test bed: one daemon beside one API server, for the duration of a test. A flag that this
 /// program does not have is left out.
-const DEFAULTS: [(&str, &str); 6] = [
+const DEFAULTS: [(&str, &str); 7] = [
     // There is no second daemon, and a Lease costs the first second.
     ("leader-elect", "false"),
     // The API server serves nobody else.
@@ -16,6 +16,8 @@ const DEFAULTS: [(&str, &str); 6] = [
     ("secure-port", "0"),
     // No other API server has to learn of the deletion.
     ("namespace-deletion-delay", "0s"),
+    // Nodes that a test creates have no heartbeats.
+    ("node-monitor-grace-period", "0s"),
     // Tests change the types of Services.
     ("delete-leftover-endpoint-slices", "true"),
 ];

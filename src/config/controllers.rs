@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 
 use super::selector::parse_selector;
 use super::value::{ConfigError, contradiction, duration, error, is_dns_name};
-use crate::args::{ControllerArgs, GenericArgs, ScopeArgs};
+use crate::args::{ControllerArgs, GenericArgs, NodeArgs, ScopeArgs};
 use crate::controllers::registry::{CONTROLLERS, KINDS};
 use crate::engine::context::ResourceFilter;
 use crate::engine::entry::ControllerEntry;
@@ -16,6 +16,7 @@ use crate::engine::execute::FIELD_MANAGER;
 use crate::engine::foreign_writers::OnConflict;
 use crate::engine::scope::Scope;
 use crate::model::ObjectKey;
+use crate::plan::node_lifecycle::Limits;
 
 /// The settings of the controllers.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,6 +60,8 @@ pub struct ControllerConfig {
     pub resource_quota_sync_period: Option<Duration>,
     /// How many ended pods the pod garbage collector leaves; 0 or less: any number.
     pub terminated_pod_threshold: i64,
+    /// When nodes are lost, and how fast they lose their pods.
+    pub node_limits: Limits,
     /// The zone of a schedule that names none. The program sets it by `TZ`.
     pub local_time_zone: TimeZone,
     /// The resources that the garbage collector looks after.
@@ -95,6 +98,7 @@ impl Default for ControllerConfig {
             deletes_leftover_endpoint_slices: false,
             resource_quota_sync_period: Some(Duration::from_secs(300)),
             terminated_pod_threshold: 12_500,
+            node_limits: Limits::default(),
             local_time_zone: TimeZone::UTC,
             garbage_resources: ResourceFilter::default(),
             garbage_record: None,
@@ -171,6 +175,9 @@ const MOST_WORKERS: usize = 1000;
 /// client-go's: a shorter time is raised to this.
 const SHORTEST_RESYNC: Duration = Duration::from_secs(1);
 
+/// A shorter time only costs processor time.
+const SHORTEST_MONITOR_PERIOD: Duration = Duration::from_millis(100);
+
 /// client-go's values for a rate of 0 and a burst of 0.
 const CLIENT_GO_RATE: (f64, u32) = (5.0, 10);
 
@@ -181,6 +188,7 @@ pub(super) fn controllers(
     generic: GenericArgs,
     controllers: ControllerArgs,
     scope: ScopeArgs,
+    nodes: NodeArgs,
 ) -> Result<ControllerConfig, ConfigError> {
     let GenericArgs {
         controllers: names,
@@ -276,6 +284,7 @@ pub(super) fn controllers(
         )?)
         .filter(|period| !period.is_zero()),
         terminated_pod_threshold: i64::from(terminated_pod_gc_threshold),
+        node_limits: node_limits(nodes)?,
         local_time_zone: TimeZone::UTC,
         garbage_resources: ResourceFilter {
             only: resources("gc-resources", gc_resources)?,
@@ -316,6 +325,31 @@ fn resources(flag: &'static str, names: Vec<String>) -> Result<Vec<String>, Conf
 fn max_endpoints(flag: &'static str, given: i32) -> Result<usize, ConfigError> {
     let allowed = usize::try_from(given).ok().filter(|count| (1..=1000).contains(count));
     allowed.ok_or_else(|| error(flag, "a number from 1 to 1000", given))
+}
+
+/// kube-controller-manager has no bounds for these: a rate of 0 or less taints no node.
+fn node_limits(given: NodeArgs) -> Result<Limits, ConfigError> {
+    let NodeArgs {
+        node_monitor_period,
+        node_monitor_grace_period,
+        node_startup_grace_period,
+        node_eviction_rate,
+        secondary_node_eviction_rate,
+        large_cluster_size_threshold,
+        unhealthy_zone_threshold,
+    } = given;
+    let number = |flag, number: f64| {
+        if number.is_finite() { Ok(number) } else { Err(error(flag, "a number", number)) }
+    };
+    Ok(Limits {
+        monitor_period: duration("node-monitor-period", &node_monitor_period)?.max(SHORTEST_MONITOR_PERIOD),
+        monitor_grace_period: duration("node-monitor-grace-period", &node_monitor_grace_period)?,
+        startup_grace_period: duration("node-startup-grace-period", &node_startup_grace_period)?,
+        eviction_rate: number("node-eviction-rate", node_eviction_rate)?,
+        secondary_eviction_rate: number("secondary-node-eviction-rate", secondary_node_eviction_rate)?,
+        large_zone: usize::try_from(large_cluster_size_threshold.max(0)).unwrap_or(0),
+        unhealthy_zone_threshold: number("unhealthy-zone-threshold", unhealthy_zone_threshold)?,
+    })
 }
 
 /// How many keys a controller may sync at the same time.

@@ -97,6 +97,7 @@ pub(crate) fn answering(code: impl Fn(&Request<Body>) -> u16 + Clone + Send + 's
         deletes_leftover_endpoint_slices: false,
         resource_quota_sync_period: None,
         terminated_pod_threshold: 0,
+        node_limits: Default::default(),
         time_zones: jiff::tz::TimeZoneDatabase::bundled(),
         local_time_zone: jiff::tz::TimeZone::UTC,
         resources: Default::default(),

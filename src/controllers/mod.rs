@@ -6,7 +6,8 @@
 //! * [`registry`]: the two lists, of the kinds and of the controllers.
 //! * [`deployment`], [`daemonset`], [`replicas`], [`replicaset`], [`replicationcontroller`],
 //!   [`rolling_update`], [`statefulset`], [`job`], [`cronjob`], [`namespace`], [`garbage`], [`pod_gc`],
-//!   [`endpoint_slice`], [`endpoints`], [`endpoint_slice_mirroring`], [`disruption`], [`resource_quota`]: the controllers.
+//!   [`endpoint_slice`], [`endpoints`], [`endpoint_slice_mirroring`], [`disruption`], [`resource_quota`],
+//!   [`node_lifecycle`], [`taint_eviction`]: the controllers.
 //! * [`serviceaccount`], [`root_ca_cert`], [`pvc_protection`], [`pv_protection`], [`clusterrole_aggregation`]: those of a
 //!   test bed, and [`ttl_after_finished`], which write one thing each.
 //! * [`patch`]: the bodies of the patches of workloads.
@@ -26,6 +27,7 @@ pub mod garbage;
 pub mod job;
 pub mod namespace;
 mod namespace_content;
+pub mod node_lifecycle;
 mod object_counts;
 pub mod patch;
 pub mod pod_gc;
@@ -42,4 +44,5 @@ pub mod root_ca_cert;
 mod service_endpoints;
 pub mod serviceaccount;
 pub mod statefulset;
+pub mod taint_eviction;
 pub mod ttl_after_finished;

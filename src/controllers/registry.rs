@@ -6,19 +6,20 @@
 
 use super::{
     clusterrole_aggregation, cronjob, daemonset, deployment, disruption, endpoint_slice,
-    endpoint_slice_mirroring, endpoints, garbage, job, namespace, pod_gc, pv_protection, pvc_protection,
-    replicaset, replicationcontroller, resource_quota, rolling_update, root_ca_cert, serviceaccount,
-    statefulset, ttl_after_finished,
+    endpoint_slice_mirroring, endpoints, garbage, job, namespace, node_lifecycle, pod_gc, pv_protection,
+    pvc_protection, replicaset, replicationcontroller, resource_quota, rolling_update, root_ca_cert,
+    serviceaccount, statefulset, taint_eviction, ttl_after_finished,
 };
 use crate::engine::entry::{ControllerEntry, KindEntry, Registry};
+use crate::model::lease::NODE_LEASES;
 use crate::model::{
     ClusterRole, ConfigMap, ControllerRevision, CronJob, DaemonSet, Deployment, EndpointSlice, Endpoints,
-    Job, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet,
-    ReplicationController, ResourceQuota, Service, ServiceAccount, StatefulSet,
+    Job, Lease, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget,
+    ReplicaSet, ReplicationController, ResourceQuota, Service, ServiceAccount, StatefulSet,
 };
 
 /// The kinds that are cached, in the order in which they are listed.
-pub static KINDS: [KindEntry; 21] = [
+pub static KINDS: [KindEntry; 22] = [
     KindEntry::of::<Deployment>(1),
     KindEntry::of::<ReplicaSet>(2),
     KindEntry::of::<ReplicationController>(4),
@@ -40,11 +41,12 @@ pub static KINDS: [KindEntry; 21] = [
     KindEntry::of::<PodDisruptionBudget>(28),
     KindEntry::of::<ResourceQuota>(33),
     KindEntry::of::<Endpoints>(29),
+    KindEntry::of::<Lease>(30).of_the_namespace(NODE_LEASES),
     KindEntry::of::<Pod>(3).in_bulk(),
 ];
 
 /// The controllers, in the order in which they start.
-pub static CONTROLLERS: [&ControllerEntry; 22] = [
+pub static CONTROLLERS: [&ControllerEntry; 24] = [
     &deployment::ENTRY,
     &replicaset::ENTRY,
     &replicationcontroller::ENTRY,
@@ -66,6 +68,8 @@ pub static CONTROLLERS: [&ControllerEntry; 22] = [
     &resource_quota::ENTRY,
     &endpoints::ENTRY,
     &endpoint_slice_mirroring::ENTRY,
+    &node_lifecycle::ENTRY,
+    &taint_eviction::ENTRY,
     &rolling_update::ENTRY,
 ];
 

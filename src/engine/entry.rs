@@ -24,6 +24,8 @@ pub struct KindEntry {
     pub(crate) seed: u64,
     /// Whether its objects are cluster-scoped.
     pub is_of_the_cluster: bool,
+    /// The only namespace whose objects are cached.
+    namespace: Option<&'static str>,
     /// The field selector of what is cached.
     field_selector: Option<&'static str>,
     /// Whether no step waits for its first list: there are so many objects that it takes long.
@@ -41,6 +43,7 @@ impl KindEntry {
             resource: T::RESOURCE,
             seed,
             is_of_the_cluster: false,
+            namespace: None,
             field_selector: None,
             is_in_bulk: false,
             build: build::<T>,
@@ -51,6 +54,12 @@ impl KindEntry {
     #[must_use]
     pub const fn of_the_cluster(self) -> Self {
         KindEntry { is_of_the_cluster: true, ..self }
+    }
+
+    /// The same where only the objects of one namespace are cached, whatever `--namespace` is.
+    #[must_use]
+    pub const fn of_the_namespace(self, namespace: &'static str) -> Self {
+        KindEntry { namespace: Some(namespace), ..self }
     }
 
     /// The same where only the objects that a field selector such as `metadata.name=default` matches are cached. All
@@ -69,7 +78,8 @@ impl KindEntry {
 
     pub(crate) fn build(&self, api: Api, mut options: InformerOptions) -> Built {
         options.seed ^= self.seed;
-        options.namespace = options.namespace.filter(|_| !self.is_of_the_cluster);
+        let of_scope = options.namespace.filter(|_| !self.is_of_the_cluster);
+        options.namespace = self.namespace.map(str::to_owned).or(of_scope);
         options.field_selector = self.field_selector;
         (self.build)(api, options)
     }

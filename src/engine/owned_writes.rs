@@ -106,7 +106,35 @@ impl Context {
         (kind, query): (PatchType, &[(&str, &str)]),
         body: &impl Serialize,
     ) -> Result<u64, SyncError> {
-        let request = request::patch(&T::RESOURCE.path_of(key), query, kind, body)
+        self.patch_at(entry, owner, what, &T::RESOURCE.path_of(key), (kind, query), body).await
+    }
+
+    /// The same for the status (strategic merge patch).
+    ///
+    /// # Errors
+    /// When the write fails, or its outcome is unknown.
+    pub(crate) async fn patch_status_as<T: Record>(
+        &self,
+        entry: &ControllerEntry,
+        owner: &impl Record,
+        what: impl Fn() -> String,
+        key: &ObjectKey,
+        body: &impl Serialize,
+    ) -> Result<u64, SyncError> {
+        let (path, query) = (T::RESOURCE.path_of(key) + "/status", [self.field_manager()]);
+        self.patch_at(entry, owner, what, &path, (PatchType::Strategic, &query), body).await
+    }
+
+    async fn patch_at(
+        &self,
+        entry: &ControllerEntry,
+        owner: &impl Record,
+        what: impl Fn() -> String,
+        path: &str,
+        (kind, query): (PatchType, &[(&str, &str)]),
+        body: &impl Serialize,
+    ) -> Result<u64, SyncError> {
+        let request = request::patch(path, query, kind, body)
             .map(request::metadata_only)
             .map_err(|error| SyncError::Json { what: what(), error })?;
         let written: Written = self

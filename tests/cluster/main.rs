@@ -18,6 +18,7 @@ mod log;
 mod metadata_encodings;
 mod missing_rights;
 mod namespaces;
+mod nodes;
 mod operations;
 mod owners;
 mod pod_encodings;

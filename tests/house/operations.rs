@@ -78,6 +78,7 @@ fn no_label_has_values_that_a_user_can_choose() {
         let of_upstream = match name {
             "job_controller_jobs_by_external_controller_total" => "controller_name",
             _ if name.starts_with("pod_gc_collector_") => "namespace",
+            _ if name.starts_with("node_collector_") => "zone",
             _ => "",
         };
         for label in labels {

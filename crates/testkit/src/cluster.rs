@@ -17,6 +17,7 @@ use windlass::app::{Candidacy, Controllers, Parts, Reader, http_router};
 use windlass::clock::Clock;
 use windlass::config::ControllerConfig;
 use windlass::metrics::Metrics;
+use windlass::plan::node_lifecycle::Limits;
 use windlass::runtime::leader_election::rules::ElectionOptions;
 use windlass_apiserver::{FaultDecision, FaultInjector, Options, RequestInfo, Sandbox};
 use windlass_nodes::kubelet;
@@ -79,17 +80,24 @@ impl Cluster {
             options.collect_after = Some(Duration::ZERO);
             change(options)
         };
-        Self::build(faults, collecting, false).await
+        Self::build(faults, collecting, |nodes| nodes).await
     }
 
     /// A cluster in which only a daemon collects garbage and ends namespaces.
     pub async fn without_collectors(faults: Faults) -> Self {
-        Self::build(faults, |options| options, false).await
+        Self::build(faults, |options| options, |nodes| nodes).await
+    }
+
+    /// A cluster whose nodes leave taints, and the pods of nodes that are not ready, to the controllers of a daemon.
+    pub async fn without_node_lifecycle(faults: Faults) -> Self {
+        let leaving = |nodes| kubelet::Options { node_lifecycle: false, ..nodes };
+        Self::build(faults, |options| options, leaving).await
     }
 
     /// The same with claims that are bound to volumes of a default StorageClass once a pod needs them.
     pub async fn with_volumes(faults: Faults, change: impl FnOnce(Options) -> Options) -> Self {
-        let cluster = Self::build(faults, change, true).await;
+        let with_volumes = |nodes| kubelet::Options { volumes: true, ..nodes };
+        let cluster = Self::build(faults, change, with_volumes).await;
         let class = json!({
             "metadata": {"name": "disk", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
             "provisioner": "disk.example.com", "volumeBindingMode": "WaitForFirstConsumer",
@@ -98,7 +106,11 @@ impl Cluster {
         cluster
     }
 
-    async fn build(faults: Faults, change: impl FnOnce(Options) -> Options, volumes: bool) -> Self {
+    async fn build(
+        faults: Faults,
+        change: impl FnOnce(Options) -> Options,
+        change_nodes: impl FnOnce(kubelet::Options) -> kubelet::Options,
+    ) -> Self {
         let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let clock = Clock::virtual_from(start);
         let time = clock.clone();
@@ -115,8 +127,8 @@ impl Cluster {
         let cluster = Cluster { sandbox, client, clock, log, shutdown };
         // An image of this tag never starts: `set_image("web", "broken")`.
         let never_ready = Some(regex_lite::Regex::new(":broken$").unwrap());
-        let options = kubelet::Options { never_ready, volumes, ..kubelet::Options::new(now.clone()) };
-        tokio::spawn(kubelet::run(cluster.client.clone(), options, cluster.shutdown.clone()));
+        let options = kubelet::Options { never_ready, ..kubelet::Options::new(now.clone()) };
+        tokio::spawn(kubelet::run(cluster.client.clone(), change_nodes(options), cluster.shutdown.clone()));
         cluster.call(Method::POST, "/api/v1/namespaces", &json!({"metadata": {"name": "shop"}})).await;
         cluster
     }
@@ -305,9 +317,10 @@ pub fn condition(object: &Value, kind: &str) -> String {
     found.map_or(String::new(), |c| c["reason"].as_str().unwrap_or_default().to_string())
 }
 
-/// The defaults, without a rate limit.
+/// The defaults, without a rate limit, for nodes without heartbeats.
 pub fn unlimited() -> ControllerConfig {
-    ControllerConfig { qps: 1e6, burst: 1_000_000, ..ControllerConfig::default() }
+    let node_limits = Limits { monitor_grace_period: Duration::ZERO, ..Limits::default() };
+    ControllerConfig { qps: 1e6, burst: 1_000_000, node_limits, ..ControllerConfig::default() }
 }
 
 /// The user agent of the controllers' requests.

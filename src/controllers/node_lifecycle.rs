@@ -1,0 +1,323 @@
+//! The node lifecycle controller: what becomes of a node whose kubelet is silent or reports trouble, and of its pods.
+//!
+//! It acts on each change of a node at once, and looks again when a node has been silent for too long or waits for its turn.
+
+mod execute;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::engine::context::Context;
+use crate::engine::controller::{Controller, Executed, Settled};
+use crate::engine::driver::Driver;
+use crate::engine::entry::{ControllerEntry, Requests, Worker};
+use crate::engine::owner_memory::Forget;
+use crate::engine::setup::{HandlerOrder, Setup};
+use crate::metrics::bounded::BoundedLabel;
+use crate::metrics::{NodeMetrics, set_gauge};
+use crate::model::node::Ready;
+use crate::model::{Lease, Node, ObjectKey, Pod, Record, Uid};
+use crate::plan::node_lifecycle::health::Health;
+use crate::plan::node_lifecycle::turns::{Turn, Turns};
+use crate::plan::node_lifecycle::zones::{self, Zones};
+use crate::plan::node_lifecycle::{self as planner, Known, Limits, Observed, Plan, taints};
+use crate::runtime::events::{EventTarget, EventType};
+use crate::runtime::store::{Change, Store};
+
+/// Its entry in the registry.
+pub static ENTRY: ControllerEntry = ControllerEntry {
+    name: "node-lifecycle-controller",
+    aliases: &["nodelifecycle"],
+    kind: Node::RESOURCE,
+    objects: "Nodes",
+    flag: "concurrent-node-lifecycle-syncs",
+    workers: 8,
+    queue: "node_lifecycle_controller",
+    component: "node-controller",
+    watches: &[Node::RESOURCE, Lease::RESOURCE, Pod::RESOURCE],
+    stale_skips: None,
+    is_on_by_default: false,
+    is_upstream: true,
+    requests: Requests::AS_CONFIGURED,
+    install,
+};
+
+fn install(setup: &mut Setup) -> Box<dyn Worker> {
+    let context = setup.context().clone();
+    let controller = NodeLifecycle {
+        nodes: context.store(),
+        pods: context.store(),
+        memory: Arc::default(),
+        zones: Mutex::default(),
+        was_cut_off: AtomicBool::new(false),
+        zone_labels: BoundedLabel::default(),
+        started: (context.now(), Instant::now()),
+        context,
+    };
+    Box::new(Driver::new(Arc::new(controller), &ENTRY, setup))
+}
+
+/// The node lifecycle controller.
+pub struct NodeLifecycle {
+    context: Arc<Context>,
+    nodes: Arc<Store<Node>>,
+    pods: Arc<Store<Pod>>,
+    memory: Arc<NodeMemory>,
+    /// The zones at a position of the cache.
+    zones: Mutex<Option<(u64, Arc<Zones>)>>,
+    /// Whether no node was ready anywhere, when the zones were last computed.
+    was_cut_off: AtomicBool,
+    /// The zones that have metrics.
+    zone_labels: BoundedLabel,
+    started: (Timestamp, Instant),
+}
+
+/// The memory of the nodes between syncs.
+#[derive(Debug, Default)]
+struct NodeMemory {
+    health: Mutex<Health>,
+    turns: Mutex<Turns>,
+    known: Mutex<BTreeMap<ObjectKey, Known>>,
+    /// When nodes stopped to be ready, by [`planner::fell`].
+    fell: Mutex<BTreeMap<Uid, Timestamp>>,
+}
+
+impl Forget for NodeMemory {
+    fn forget(&self, node: &Uid) {
+        self.turns.lock().end(node);
+        self.fell.lock().remove(node);
+    }
+}
+
+impl Controller for NodeLifecycle {
+    type Object = Node;
+    type Status = ();
+    type Observed<'a> = (Observed<'a>, Instant);
+    type Plan = Plan;
+    type Outcome = ();
+
+    fn watch(self: &Arc<Self>, setup: &mut Setup) {
+        self.context.memory().includes(self.memory.clone());
+        if !setup.is_enabled(&ENTRY) {
+            return;
+        }
+        let own = self.clone();
+        setup.on_change(HandlerOrder::Indirect, move |change| own.node_changed(change));
+        let own = self.clone();
+        setup.on_change(HandlerOrder::Indirect, move |change| own.lease_changed(change));
+        let own = self.clone();
+        setup.on_change(HandlerOrder::Indirect, move |change| own.pod_changed(change));
+        let (metrics, weak) = (self.context.metrics().clone(), Arc::downgrade(self));
+        let measured = Arc::downgrade(&metrics);
+        metrics.before_render(move || match (weak.upgrade(), measured.upgrade()) {
+            (Some(own), Some(metrics)) => {
+                own.measure(&metrics.nodes);
+                true
+            }
+            _ => false,
+        });
+    }
+
+    fn in_scope(&self, _: &Node) -> bool {
+        true
+    }
+
+    fn on_deleted(&self, key: &ObjectKey) {
+        if let Some(known) = self.memory.known.lock().remove(key) {
+            self.record_removal(key, known.uid);
+        }
+    }
+
+    fn observe<'a>(&'a self, node: &'a Node, _: bool) -> Self::Observed<'a> {
+        let (started, since) = self.started;
+        let now = since.elapsed();
+        let limits = self.limits();
+        let zones = self.zones();
+        let are_all_disrupted = zones.are_all_disrupted();
+        let mut turns = self.memory.turns.lock();
+        let turn = match taints::needs_turn(node, are_all_disrupted) {
+            true if limits.judges_heartbeats() => {
+                let zone = zones::zone_of(node);
+                turns.ask(&node.meta.uid, &zone, zones.rate(&zone, &limits), now)
+            }
+            true => Turn::Now,
+            false => {
+                turns.end(&node.meta.uid);
+                Turn::Now
+            }
+        };
+        drop(turns);
+        let observed = Observed {
+            node,
+            pods: if node.ready == Ready::True { Vec::new() } else { self.pods_on(&node.meta.key.name) },
+            fell: self.memory.fell.lock().get(&node.meta.uid).copied(),
+            silence: self.memory.health.lock().silence(node, now),
+            are_all_disrupted,
+            turn,
+            known: self.memory.known.lock().get(&node.meta.key).cloned(),
+            started,
+            now: self.context.now(),
+            limits,
+        };
+        (observed, Instant::now())
+    }
+
+    fn plan(&self, (observed, _): &Self::Observed<'_>) -> Plan {
+        planner::plan(observed)
+    }
+
+    fn writes(&self, plan: &Plan) -> bool {
+        plan.writes()
+    }
+
+    fn execute<'a>(
+        &'a self,
+        node: &'a Node,
+        _: &'a Self::Observed<'_>,
+        plan: &'a Plan,
+    ) -> BoxFuture<'a, Executed<()>> {
+        Box::pin(async move { Executed::new((), self.carry_out(node, plan).await.err()) })
+    }
+
+    fn settle(&self, (_, begun): &Self::Observed<'_>, plan: &Plan, _: &Executed<()>) -> Settled<()> {
+        self.context.metrics().nodes.update_one.observe(begun.elapsed().as_secs_f64());
+        Settled { requeue_after: plan.look_again, ..Settled::default() }
+    }
+
+    fn status<'a>(&self, _: &'a Node) -> &'a () {
+        &()
+    }
+}
+
+impl NodeLifecycle {
+    fn limits(&self) -> Limits {
+        self.context.settings().node_limits
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.started.1.elapsed()
+    }
+
+    /// The zones as the cache shows them. Where the first node becomes ready, or the last one is lost, all nodes are concerned.
+    fn zones(&self) -> Arc<Zones> {
+        let mut cached = self.zones.lock();
+        let position = self.nodes.position();
+        if let Some((at, zones)) = &*cached
+            && *at == position
+        {
+            return zones.clone();
+        }
+        let begun = Instant::now();
+        let nodes = self.nodes.all();
+        let zones = Arc::new(Zones::of(nodes.iter().map(|node| &**node)));
+        self.context.metrics().nodes.update_all.observe(begun.elapsed().as_secs_f64());
+        *cached = Some((position, zones.clone()));
+        let is_cut_off = zones.are_all_disrupted();
+        let was_cut_off = self.was_cut_off.swap(is_cut_off, Ordering::SeqCst);
+        drop(cached);
+        if was_cut_off == is_cut_off {
+            return zones;
+        }
+        if is_cut_off {
+            tracing::warn!("no node is ready: no node loses its pods until one is");
+        } else {
+            self.memory.health.lock().all_alive(self.elapsed());
+            self.memory.turns.lock().reset();
+            tracing::info!("a node is ready again: nodes that are not may lose their pods");
+        }
+        self.nodes.for_each(|node| self.wake(node.meta.key.clone()));
+        zones
+    }
+
+    fn pods_on(&self, node: &Arc<str>) -> Vec<Arc<Pod>> {
+        let mut pods = Vec::new();
+        self.pods.for_each(|pod| {
+            if pod.node() == Some(node) {
+                pods.push(pod.clone());
+            }
+        });
+        pods
+    }
+
+    fn wake(&self, node: ObjectKey) {
+        self.context.queue_of_controller(&ENTRY).add(node);
+    }
+
+    /// A node has changed: it may have given a sign of life, and the zones may have another state.
+    fn node_changed(&self, change: &Change<Node>) {
+        let concerns = match change {
+            Change::Updated { old, new } => zones::concerns(old, new),
+            Change::Added(_) | Change::Deleted(_) => true,
+        };
+        match change {
+            Change::Added(node) | Change::Updated { new: node, .. } => {
+                self.memory.health.lock().node(node, self.elapsed());
+            }
+            Change::Deleted(node) => self.memory.health.lock().node_deleted(node),
+        }
+        if let Change::Updated { old, new } = change {
+            if planner::fell(old, new) {
+                self.memory.fell.lock().insert(new.meta.uid.clone(), self.context.now());
+            } else if new.ready == Ready::True {
+                self.memory.fell.lock().remove(&new.meta.uid);
+            }
+        }
+        if concerns && self.nodes.is_synced() {
+            self.zones();
+            // Its own sync may have begun before this was known.
+            self.wake(change.object().meta.key.clone());
+        }
+    }
+
+    fn lease_changed(&self, change: &Change<Lease>) {
+        let mut health = self.memory.health.lock();
+        match change {
+            Change::Added(lease) | Change::Updated { new: lease, .. } => {
+                health.lease(&lease.meta.key.name, lease.renew_time, self.elapsed());
+            }
+            Change::Deleted(lease) => health.lease_deleted(&lease.meta.key.name),
+        }
+    }
+
+    /// A pod has become ready, or was bound, on a node that is not ready.
+    fn pod_changed(&self, change: &Change<Pod>) {
+        let (Change::Added(pod) | Change::Updated { new: pod, .. }) = change else { return };
+        let Some(name) = pod.node() else { return };
+        let key = ObjectKey::new("", name.clone());
+        let Some(node) = self.nodes.get(&key) else { return };
+        let fell = self.memory.fell.lock().get(&node.meta.uid).copied();
+        if planner::loses_readiness(&node, fell, pod) {
+            self.wake(key);
+        }
+    }
+
+    fn record_removal(&self, key: &ObjectKey, uid: Uid) {
+        let note = planner::removal(&key.name);
+        let target = EventTarget { resource: Node::RESOURCE, key: key.clone(), uid, resource_version: None };
+        let recorder = &self.context.recorder;
+        recorder.record(&target, EventType::Normal, note.reason, note.message, ENTRY.component);
+    }
+
+    /// Updates the gauges.
+    fn measure(&self, metrics: &NodeMetrics) {
+        if !self.nodes.is_synced() {
+            return;
+        }
+        metrics.zone_health.reset();
+        metrics.zone_size.reset();
+        metrics.unhealthy.reset();
+        for (name, zone) in self.zones().iter() {
+            let label = self.zone_labels.of(&name.into());
+            metrics.zone_health.with_label_values(&[&*label]).set(zone.health());
+            set_gauge(&metrics.zone_size.with_label_values(&[&*label]), zone.size);
+            set_gauge(&metrics.unhealthy.with_label_values(&[&*label]), zone.unhealthy);
+        }
+    }
+}
