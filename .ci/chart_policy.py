@@ -338,6 +338,12 @@ OF_THE_POD_COLLECTOR = [
     ("creates a bare pod", "pods", None, pod(), ONLY_CONTROLLED),
 ]
 
+# The same for nodes, beside the garbage collector.
+OF_NODES = [
+    ("taints a node", "nodes", pod(), pod() | {"spec": {"unschedulable": True}}, None),
+    ("reports that a node is silent", "nodes/status", pod(), pod() | {"status": {"phase": "Unknown"}}, None),
+]
+
 # Objects that the controllers of a test bed write, beside the garbage collector.
 OF_A_TEST_BED = [
     ("protects a claim", "persistentvolumeclaims", claim(name="data"), claim(name="data", **PROTECTED), None),
@@ -472,6 +478,7 @@ TEST_BED = ["serviceaccount-controller", "root-ca-certificate-publisher-controll
             "clusterrole-aggregation-controller"]
 NAMESPACE, GARBAGE, ROLLING = "namespace-controller", "garbage-collector-controller", "rollingupdate-controller"
 JOBS, POD_GARBAGE = "job-controller", "pod-garbage-collector-controller"
+NODES, EVICTIONS = "node-lifecycle-controller", "taint-eviction-controller"
 # Controllers beside those of the workloads without Jobs, and what they must be able and unable to do.
 SETS = [
     ([], OF_SCHEDULES + dying(OF_SCHEDULES)),
@@ -479,6 +486,8 @@ SETS = [
     ([JOBS, GARBAGE], allowed(OF_SCHEDULES) + allowed(OF_JOBS)),
     ([POD_GARBAGE], OF_THE_POD_COLLECTOR),
     ([POD_GARBAGE, GARBAGE], allowed(OF_THE_POD_COLLECTOR)),
+    ([EVICTIONS], OF_THE_POD_COLLECTOR),
+    ([NODES, EVICTIONS, GARBAGE], allowed(OF_THE_POD_COLLECTOR) + OF_NODES),
     ([], REQUESTS + ALONE + OF_STATUS + dying(REQUESTS + ALONE)),
     ([NAMESPACE], REQUESTS + OF_STATUS + dying(REQUESTS) + IN_NAMESPACES + CONNECTIONS),
     ([GARBAGE], allowed(REQUESTS) + OF_STATUS + dying(REQUESTS) + OF_THE_COLLECTOR + CONNECTIONS),

@@ -87,8 +87,10 @@ permissions are in rbac.yaml. The policy of the garbage collector, which applies
 {{- if has (printf "%s-controller" .) $running }}{{ $status = append $status (printf "batch %ss" .) }}{{ end }}
 {{- end }}
 {{- if has "disruption-controller" $running }}{{ $status = append $status "policy poddisruptionbudgets" }}{{ end }}
-{{- if or (has "pod-garbage-collector-controller" $running) (has "disruption-controller" $running) }}{{ $status = append $status " pods" }}{{ end }}
+{{- $deletesPods := or (has "pod-garbage-collector-controller" $running) (has "taint-eviction-controller" $running) }}
+{{- if or $deletesPods (has "node-lifecycle-controller" $running) (has "disruption-controller" $running) }}{{ $status = append $status " pods" }}{{ end }}
 {{- if has "resourcequota-controller" $running }}{{ $status = append $status " resourcequotas" }}{{ end }}
+{{- if has "node-lifecycle-controller" $running }}{{ $core = append $core "nodes" }}{{ $status = append $status " nodes" }}{{ end }}
 {{- if has "rollingupdate-controller" $running }}{{ $core = append $core "replicationcontrollers" }}{{ end }}
 {{- if or (has "statefulset-controller" $running) (has "persistentvolumeclaim-protection-controller" $running) }}{{ $core = append $core "persistentvolumeclaims" }}{{ end }}
 {{- if has "persistentvolume-protection-controller" $running }}{{ $core = append $core "persistentvolumes" }}{{ end -}}
@@ -98,7 +100,7 @@ request.operation == 'DELETE' && request.resource.group == '' && request.resourc
 {{- if or (has "cronjob-controller" $running) (has "ttl-after-finished-controller" $running) -}}
 request.operation == 'DELETE' && request.resource.group == 'batch' && request.resource.resource == 'jobs' ||
 {{ end -}}
-{{- if has "pod-garbage-collector-controller" $running -}}
+{{- if $deletesPods -}}
 request.operation == 'DELETE' && request.resource.group == '' && request.resource.resource == 'pods' ||
 {{ end -}}
 {{- if has "endpoints-controller" $running -}}
