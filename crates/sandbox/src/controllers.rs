@@ -11,6 +11,7 @@ use windlass::config::{ControllerConfig, Enabled};
 use windlass::controllers::registry::CONTROLLERS;
 use windlass::engine::entry::ControllerEntry;
 use windlass::metrics::Metrics;
+use windlass::plan::node_lifecycle::Limits;
 
 /// The server is in this process: a rate limit would only slow the demonstration down.
 const REQUESTS_PER_SECOND: u32 = 5000;
@@ -71,6 +72,8 @@ pub fn start(
         // No other API server has to learn of the deletion.
         namespace_deletion_delay: Duration::ZERO,
         deletes_leftover_endpoint_slices: true,
+        // The nodes have no heartbeats, and what a user writes about one is obeyed at once.
+        node_limits: Limits { monitor_grace_period: Duration::ZERO, ..Limits::default() },
         ..ControllerConfig::default()
     };
     let parts = Parts {

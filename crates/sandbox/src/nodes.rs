@@ -71,6 +71,11 @@ pub struct NodesArgs {
     #[arg(long)]
     pub no_volumes: bool,
 
+    /// Do not taint nodes that are not ready or are cordoned, do not report that their pods are not ready, and evict none: for use
+    /// with the controllers node-lifecycle and taint-eviction, as `windlass --test-bed` has them.
+    #[arg(long)]
+    pub no_node_lifecycle: bool,
+
     /// Do not write the events that `kubectl describe pod` shows. They double the number of requests.
     #[arg(long)]
     pub no_events: bool,
@@ -111,6 +116,7 @@ async fn nodes(
         never_ready,
         pod_outcomes,
         no_volumes,
+        no_node_lifecycle,
         no_events,
     } = args;
     node_flags::check(nodes, &node_labels, &node_taints)?;
@@ -129,6 +135,7 @@ async fn nodes(
         shutdown_delay,
         never_ready,
         pod_outcomes,
+        node_lifecycle: !no_node_lifecycle,
         volumes: !no_volumes,
         events: !no_events,
         ..kubelet::Options::new(now)

@@ -139,6 +139,8 @@ async fn session(
     if !args.no_pod_simulator {
         let options = kubelet::Options {
             nodes: args.nodes,
+            // Two controllers of this process look after the nodes.
+            node_lifecycle: false,
             node_labels: args.node_labels.clone(),
             node_taints: args.node_taints.clone(),
             ready_delay: args.ready_delay,

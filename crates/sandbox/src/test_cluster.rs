@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use windlass::clock::Clock;
-use windlass_apiserver::{Options, Sandbox};
+use windlass_apiserver::{Admission, Options, Sandbox};
 use windlass_nodes::{api_client::Now, kubelet};
 
 use super::cluster::{Cluster, Followed, ObjectChange};
@@ -108,11 +108,15 @@ impl TestCluster {
         let now: Now = Arc::new(move || time.now());
         let mut options = Options::new(now.clone());
         options.seed = seed;
+        // As in any cluster, pods stay for a while on a node that is not ready.
+        options.admission = &[Admission::DefaultTolerationSeconds];
         let sandbox = Sandbox::new(options);
         let client = Client::new(sandbox.router(), "default");
         let end = CancellationToken::new();
         let nodes = kubelet::Options {
             nodes,
+            // Two controllers of this process look after the nodes.
+            node_lifecycle: false,
             ready_delay,
             shutdown_delay,
             never_ready,
