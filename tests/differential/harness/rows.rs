@@ -616,4 +616,34 @@ rows! {
         "The name follows from the Endpoints, the address type and the ports, and the owner reference is set again",
         "A lost reply leaves no second slice, and the garbage collector finds each"
     }
+    NODE_EVICTION {
+        "The taint eviction controller tries a deletion five times within 50 ms, by name, and then forgets it (kubernetes#140639, kubernetes#141568)",
+        "By UID, and for ever with backoff",
+        "No pod stays on a dead node, and no new pod of a StatefulSet goes in place of the old one"
+    }
+    NODE_SECONDS {
+        "A restart begins the `tolerationSeconds` of all pods anew",
+        "They count from the `timeAdded` of the taint, which a taint that replaces it takes over, and not from before the pod was on the node",
+        "A controller that crashes again and again evicts all the same"
+    }
+    NODE_SHORTER {
+        "A timer that runs is not moved, not even by a shorter toleration or a second taint",
+        "The eviction follows the taints and tolerations as they are",
+        "What a user writes counts"
+    }
+    NODE_LIVE {
+        "A cache that lags evicts pods from a node that has recovered (kubernetes#119862), and reports nodes as silent",
+        "The node is read before an eviction, and its Lease before it is reported as silent",
+        "A broken watch looks like a broken node"
+    }
+    NODE_PODS {
+        "The pods of a node are marked as not ready when the controller sees the node fail; what a crash leaves undone stays undone",
+        "All pods that became ready before the node failed, whenever that is seen",
+        "No Service sends requests to a dead node"
+    }
+    NODE_EVENTS {
+        "An event `RegisteredNode` for each node at each start",
+        "For nodes that are new",
+        "A takeover writes nothing"
+    }
 }

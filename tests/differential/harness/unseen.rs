@@ -266,4 +266,13 @@ pub static UNSEEN: &[(&Row, &str)] = &[
         &MIRROR_OWNER,
         "src/plan/endpointslice_mirroring/tests.rs::metadata_that_differ_are_written_and_edits_undone",
     ),
+    (&NODE_EVICTION, "tests/cluster/nodes.rs::an_eviction_that_is_refused_is_retried_for_ever"),
+    (&NODE_SECONDS, "tests/cluster/nodes.rs::a_restart_does_not_begin_the_seconds_anew"),
+    (
+        &NODE_SHORTER,
+        "src/plan/taint_eviction/tests.rs::the_smallest_seconds_of_the_tolerations_that_are_used_count",
+    ),
+    (&NODE_LIVE, "tests/cluster/nodes.rs::a_cache_that_lags_evicts_no_pod"),
+    (&NODE_PODS, "src/plan/node_lifecycle/tests.rs::the_pods_of_a_node_that_is_not_ready_are_not_ready"),
+    (&NODE_EVENTS, "src/plan/node_lifecycle/tests.rs::events_are_told_once"),
 ];
