@@ -290,7 +290,7 @@ async fn a_pod_that_was_not_evicted_counts_again_and_loses_its_condition() {
     cluster.create(deployment("web").replicas(2)).await;
     cluster.rolled_out("web").await;
     cluster.eventually(3, "one may go", |c| numbers(c)[3] == 1).await;
-    // What an API server leaves that ends between the two steps of an eviction.
+    // An API server leaves this if it ends between the two steps of an eviction.
     let pod = healthy(&cluster).remove(0);
     let now = cluster.clock.now();
     let now = jiff::Timestamp::from_second(now.as_second()).unwrap().to_string();

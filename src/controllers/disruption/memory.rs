@@ -35,7 +35,7 @@ impl DisruptionMemory {
         self.0.lock().insert(budget.clone(), OfBudget { last, live: BTreeMap::new() });
     }
 
-    /// What a sync has read from the API server.
+    /// The owners that a sync has read from the API server.
     pub(super) fn live_of(&self, budget: &Uid) -> BTreeMap<Owner, Found> {
         self.0.lock().get(budget).map(|of| of.live.clone()).unwrap_or_default()
     }

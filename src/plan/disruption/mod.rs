@@ -52,7 +52,7 @@ pub struct Observed<'a> {
     pub elapsed: Duration,
 }
 
-/// What is kept of a budget between two syncs.
+/// The memory of a budget between two syncs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
     /// Of each entry of `disruptedPods` its time, and the version of the budget that showed it first.
@@ -72,7 +72,7 @@ struct Told {
     failure: Option<String>,
 }
 
-/// What to report of a budget.
+/// The report about a budget.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a plan changes nothing until it is executed"]
 pub struct Plan {

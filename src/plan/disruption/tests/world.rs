@@ -62,7 +62,7 @@ fn owner(reference: &Value) -> Owner {
     pod("any", json!({}), Some(reference.clone())).meta.owner().unwrap()
 }
 
-/// What the controller observes.
+/// The input of the controller.
 pub(super) struct Situation {
     pub budget: PodDisruptionBudget,
     pub pods: Vec<Pod>,
