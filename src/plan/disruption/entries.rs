@@ -46,7 +46,7 @@ impl Entries {
             entries.seen.insert(name.clone(), (since, first));
             let pod = live.get(&ObjectKey::new(budget.meta.key.namespace.clone(), name.clone()));
             if left.is_zero() {
-                entries.overdue.extend(pod.map(|pod| Arc::clone(pod)));
+                entries.overdue.extend(pod.copied().cloned());
                 continue;
             }
             let wait = match pod {

@@ -206,8 +206,8 @@ fn end(server: &Server, request: &Request, options: &Options) -> Result<(), Fail
             "message": "Eviction API: evicting",
             "lastTransitionTime": now,
         });
-        let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-        let said = conditions.into_iter().find(|said| said["type"] == condition["type"]);
+        let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        let said = conditions.find(|said| said["type"] == condition["type"]);
         if let Some(said) = said.filter(|said| said["status"] == condition["status"]) {
             condition["lastTransitionTime"] = said["lastTransitionTime"].clone();
             if *said == condition {
