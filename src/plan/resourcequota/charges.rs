@@ -24,12 +24,30 @@ const TOGETHER: SignedDuration = SignedDuration::from_millis(100);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Charges(VecDeque<Moment>);
 
-/// What has risen and appeared in a moment.
+/// What of a moment has found no counterpart yet.
 #[derive(Clone, Debug, PartialEq)]
 struct Moment {
     begins: Timestamp,
-    /// The rise of `used`, less what has appeared.
-    open: Amounts,
+    /// By how much `used` has risen.
+    risen: Amounts,
+    /// What has appeared.
+    appeared: Amounts,
+}
+
+/// The two things that are each other's counterparts.
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    Risen,
+    Appeared,
+}
+
+impl Moment {
+    fn side(&mut self, side: Side) -> &mut Amounts {
+        match side {
+            Side::Risen => &mut self.risen,
+            Side::Appeared => &mut self.appeared,
+        }
+    }
 }
 
 impl Charges {
@@ -40,23 +58,40 @@ impl Charges {
             let (before, after) = (amount(&old.status_used, key)?, Quantity::parse(after)?);
             (after > before).then(|| (key.to_owned(), after.minus(before)))
         };
-        self.add(&new.status_used.iter().filter_map(rise).collect(), now);
+        self.add(Side::Risen, new.status_used.iter().filter_map(rise).collect(), now);
     }
 
     /// Objects that use this have appeared, or an object has come to use so much more.
     pub fn appeared(&mut self, used: &Amounts, now: Timestamp) {
-        let less = |(key, amount): (&String, &Quantity)| (key.clone(), Quantity::ZERO.minus(*amount));
-        self.add(&used.iter().filter(|(_, amount)| amount.is_positive()).map(less).collect(), now);
+        self.add(Side::Appeared, used.clone(), now);
     }
 
-    fn add(&mut self, open: &Amounts, now: Timestamp) {
+    /// Takes off the counterparts, the oldest first, and keeps the rest: a pair that is complete must not outlive its first half, or the
+    /// second would take off a later charge.
+    fn add(&mut self, side: Side, mut amounts: Amounts, now: Timestamp) {
         self.forget(now);
-        if open.is_empty() {
+        let counterpart = if side == Side::Risen { Side::Appeared } else { Side::Risen };
+        for moment in &mut self.0 {
+            let open = moment.side(counterpart);
+            for (key, left) in &mut amounts {
+                if let Some(open) = open.get_mut(key) {
+                    let taken = (*left).min(*open);
+                    (*open, *left) = (open.minus(taken), left.minus(taken));
+                }
+            }
+            open.retain(|_, open| open.is_positive());
+        }
+        amounts.retain(|_, left| left.is_positive());
+        if amounts.is_empty() {
             return;
         }
         match self.0.back_mut().filter(|last| now.duration_since(last.begins) < TOGETHER) {
-            Some(last) => add(&mut last.open, open),
-            None => self.0.push_back(Moment { begins: now, open: open.clone() }),
+            Some(last) => add(last.side(side), &amounts),
+            None => {
+                let mut moment = Moment { begins: now, risen: Amounts::new(), appeared: Amounts::new() };
+                *moment.side(side) = amounts;
+                self.0.push_back(moment);
+            }
         }
     }
 
@@ -72,13 +107,12 @@ impl Charges {
     pub fn open(&mut self, now: Timestamp) -> Amounts {
         self.forget(now);
         let mut sum = Amounts::new();
-        self.0.iter().for_each(|moment| add(&mut sum, &moment.open));
-        sum.retain(|_, open| open.is_positive());
+        self.0.iter().for_each(|moment| add(&mut sum, &moment.risen));
         sum
     }
 
     /// Whether nothing is kept.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.iter().all(|moment| moment.risen.is_empty() && moment.appeared.is_empty())
     }
 }

@@ -429,6 +429,12 @@ fn charges_are_open_until_their_objects_appear_in_whichever_order_the_watches_br
     charges.changed(&at("4"), &at("1"), later(3));
     charges.changed(&quota(&spec, &json!({})), &at("7"), later(3));
     assert!(charges.open(later(3)).is_empty());
+    // A pair that is complete leaves nothing that would take off the next charge.
+    let mut charges = Charges::default();
+    charges.changed(&at("1"), &at("2"), now());
+    charges.appeared(&one, later(4));
+    charges.changed(&at("2"), &at("3"), later(6));
+    assert_eq!(charges.open(later(6)), one);
     // A creation that failed after it was charged.
     let mut charges = Charges::default();
     charges.changed(&at("1"), &at("2"), now());
