@@ -163,8 +163,9 @@ impl Controller for QuotaController {
             };
             counts.insert(source, count);
         }
-        let charged = self.memory.charged(&quota.meta.uid, now);
-        Observed { quota: planner::Observed { quota, counts, charged }, now, overdue_after }
+        let (charged, has_just_changed) = self.memory.charged(&quota.meta.uid, now);
+        let quota = planner::Observed { quota, counts, charged, has_just_changed };
+        Observed { quota, now, overdue_after }
     }
 
     fn plan(&self, observed: &Observed<'_>) -> Plan {

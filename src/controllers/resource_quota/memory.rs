@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::engine::owner_memory::Forget;
 use crate::model::{ResourceQuota, Uid};
-use crate::plan::resourcequota::charges::Charges;
+use crate::plan::resourcequota::charges::{Charges, ON_THE_WAY};
 use crate::plan::resourcequota::{Amounts, Kept, Plan, Source};
 
 /// The memory of all quotas, by UID.
@@ -17,6 +17,8 @@ pub(super) struct QuotaMemory(Mutex<BTreeMap<Uid, OfQuota>>);
 #[derive(Debug, Default)]
 struct OfQuota {
     charges: Charges,
+    /// When its numbers last changed.
+    changed: Option<Timestamp>,
     /// Since when a source cannot be counted, and whether an event has said so.
     unknown: BTreeMap<Source, (Timestamp, bool)>,
 }
@@ -27,7 +29,10 @@ impl QuotaMemory {
         if old.status_used == new.status_used {
             return;
         }
-        self.0.lock().entry(new.meta.uid.clone()).or_default().charges.changed(old, new, now);
+        let mut all = self.0.lock();
+        let of = all.entry(new.meta.uid.clone()).or_default();
+        of.charges.changed(old, new, now);
+        of.changed = Some(now);
     }
 
     /// Objects that use so much have appeared.
@@ -37,9 +42,12 @@ impl QuotaMemory {
         }
     }
 
-    /// What the API server has charged for objects that have not appeared.
-    pub(super) fn charged(&self, quota: &Uid, now: Timestamp) -> Amounts {
-        self.0.lock().get_mut(quota).map(|of| of.charges.open(now)).unwrap_or_default()
+    /// What the API server has charged for objects that have not appeared, and whether the numbers have changed a moment ago.
+    pub(super) fn charged(&self, quota: &Uid, now: Timestamp) -> (Amounts, bool) {
+        let mut all = self.0.lock();
+        let Some(of) = all.get_mut(quota) else { return Default::default() };
+        let is_recent = |at: Timestamp| now.duration_since(at) < ON_THE_WAY && at <= now;
+        (of.charges.open(now), of.changed.is_some_and(is_recent))
     }
 
     /// The sources that cannot be counted and of which no event has said so yet.

@@ -17,6 +17,9 @@ use crate::model::{ResourceQuota, StringMap};
 /// How long a charge counts whose object does not appear.
 pub const WHILE: SignedDuration = SignedDuration::from_secs(5);
 
+/// How long after a change of its numbers the objects that a quota has changed for may be on their way.
+pub const ON_THE_WAY: SignedDuration = SignedDuration::from_millis(500);
+
 /// Changes that are so close together are kept as one.
 const TOGETHER: SignedDuration = SignedDuration::from_millis(100);
 

@@ -23,8 +23,8 @@ pub enum PlanReason {
         /// Why.
         why: String,
     },
-    /// Numbers wait for objects that the API server has charged.
-    Charged {
+    /// Numbers wait for objects that the API server may know already.
+    Awaited {
         /// The names in `spec.hard`.
         names: Vec<String>,
     },
@@ -44,9 +44,9 @@ impl Plan {
             why: reason.clone(),
         });
         let some = |names: &Vec<String>| (!names.is_empty()).then(|| names.clone());
-        let charged = some(&self.waiting).map(|names| PlanReason::Charged { names });
+        let awaited = some(&self.waiting).map(|names| PlanReason::Awaited { names });
         let uncounted = some(&self.uncounted).map(|names| PlanReason::Uncounted { names });
-        let all: Vec<PlanReason> = kept.chain(charged).chain(uncounted).collect();
+        let all: Vec<PlanReason> = kept.chain(awaited).chain(uncounted).collect();
         if all.is_empty() { vec![PlanReason::Counted] } else { all }
     }
 }
@@ -85,7 +85,7 @@ impl PlanReason {
                 shorten(why, longest);
                 names.truncate(NAMES);
             }
-            PlanReason::Charged { names } | PlanReason::Uncounted { names } => names.truncate(NAMES),
+            PlanReason::Awaited { names } | PlanReason::Uncounted { names } => names.truncate(NAMES),
         }
     }
 
@@ -97,7 +97,7 @@ impl PlanReason {
         match self {
             PlanReason::Counted => 0,
             PlanReason::Kept { resource, names, why } => resource.capacity() + why.capacity() + of(names),
-            PlanReason::Charged { names } | PlanReason::Uncounted { names } => of(names),
+            PlanReason::Awaited { names } | PlanReason::Uncounted { names } => of(names),
         }
     }
 
@@ -115,11 +115,11 @@ impl Display for PlanReason {
                 let names = names.join(", ");
                 write!(f, "The usage of {names} stays as it was: {resource} cannot be counted: {why}.")
             }
-            PlanReason::Charged { names } => {
+            PlanReason::Awaited { names } => {
                 let names = names.join(", ");
                 write!(
                     f,
-                    "The usage of {names} includes objects that the API server has charged and that are not seen yet."
+                    "The usage of {names} stays for a moment: the API server may know of objects that are not seen yet."
                 )
             }
             PlanReason::Uncounted { names } => {

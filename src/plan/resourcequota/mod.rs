@@ -50,6 +50,8 @@ pub struct Observed<'a> {
     pub counts: BTreeMap<Source, Count>,
     /// What the API server has charged for objects that the caches do not show yet.
     pub charged: Amounts,
+    /// Whether the numbers have changed a moment ago: the objects that they changed for may still be on their way.
+    pub has_just_changed: bool,
 }
 
 /// The numbers of a quota.
@@ -121,7 +123,7 @@ pub fn sources(quota: &ResourceQuota) -> BTreeSet<Source> {
 
 /// The numbers of a quota.
 pub fn plan(observed: &Observed<'_>) -> Plan {
-    let Observed { quota, counts, charged } = observed;
+    let Observed { quota, counts, charged, has_just_changed } = observed;
     let mut plan = Plan::default();
     let mut used = BTreeMap::new();
     let mut kept: BTreeMap<&Source, Kept> = BTreeMap::new();
@@ -132,8 +134,8 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         let number = match known {
             Some((_, Count::Used(amounts))) => {
                 let count = amounts.get(key).copied().unwrap_or(Quantity::ZERO);
-                let number = number(count, before, charged.get(key).copied());
-                if number > count {
+                let number = number(count, before, charged.get(key).copied(), *has_just_changed);
+                if number != count {
                     plan.waiting.push(key.to_owned());
                 }
                 Some(spelled(number, before))
@@ -170,12 +172,27 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     plan
 }
 
-/// The number of a resource of which the objects use so much. It rises at once, and falls to no less than the objects together with
-/// what the API server has charged for objects that are not seen yet.
-fn number(count: Quantity, before: Option<&str>, charged: Option<Quantity>) -> Quantity {
+/// The number of a resource of which the objects use so much. It falls to no less than the objects together with what the API server
+/// has charged for objects that are not seen yet, and does not rise while a deletion may be on its way that an API server which counts by
+/// itself knows already.
+fn number(
+    count: Quantity,
+    before: Option<&str>,
+    charged: Option<Quantity>,
+    has_just_changed: bool,
+) -> Quantity {
     let Some(before) = before.and_then(Quantity::parse) else { return count };
-    let (Some(charged), true) = (charged, before > count) else { return count };
-    before.min(count.plus(charged))
+    match charged {
+        _ if count > before => {
+            if has_just_changed {
+                before
+            } else {
+                count
+            }
+        }
+        Some(charged) => before.min(count.plus(charged)),
+        None => count,
+    }
 }
 
 /// As it is written already, if it is of the same value.

@@ -69,7 +69,7 @@ fn numbers(quota: &ResourceQuota, counts: &[(Source, Count)]) -> BTreeMap<String
 }
 
 fn plan_of(quota: &ResourceQuota, counts: &[(Source, Count)], charged: Amounts) -> Plan {
-    plan(&Observed { quota, counts: counts.iter().cloned().collect(), charged })
+    plan(&Observed { quota, counts: counts.iter().cloned().collect(), charged, has_just_changed: false })
 }
 
 fn map(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -404,7 +404,13 @@ fn a_charge_whose_object_is_not_seen_yet_is_not_taken_back() {
     assert_eq!(waiting.look_again(None, None, now()), Some(SOON));
     assert_eq!(of(amounts(&[("pods", "7")])).status, None, "no more than there was");
     assert_eq!(of(Amounts::new()).status.unwrap().used, map(&[("pods", "4")]));
-    // A number rises whatever is charged.
+    // A number rises whatever is charged, but not at the moment at which the server has lowered it.
+    let seen = |has_just_changed| {
+        let counts = [(Source::Pods, Count::Used(amounts(&[("pods", "6")])))].into();
+        plan(&Observed { quota: &quota, counts, charged: Amounts::new(), has_just_changed })
+    };
+    assert_eq!((seen(true).status, seen(true).waiting), (None, vec!["pods".to_owned()]));
+    assert_eq!(seen(false).status.unwrap().used, map(&[("pods", "6")]));
     let six = [(Source::Pods, Count::Used(amounts(&[("pods", "6")])))];
     assert_eq!(plan_of(&quota, &six, amounts(&[("pods", "1")])).status.unwrap().used, map(&[("pods", "6")]));
 }

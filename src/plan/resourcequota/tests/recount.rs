@@ -407,7 +407,8 @@ impl World {
         });
         let counts = counts.collect();
         let charged = self.quotas[at].charges.open(now);
-        Some(plan(&Observed { quota: &quota, counts, charged }))
+        let has_just_changed = self.rng.bool();
+        Some(plan(&Observed { quota: &quota, counts, charged, has_just_changed }))
     }
 
     /// One sync of a quota, on what the caches show. Whether it has written.
