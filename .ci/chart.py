@@ -26,6 +26,7 @@ MONITORED = {
 }
 NAMESPACES = {"controllers": ["*", "namespace-controller"]}
 GARBAGE = {"controllers": ["*", "garbage-collector-controller"]}
+QUOTAS = {"controllers": ["*", "resourcequota-controller"]}
 READERS = [{"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"}]
 FILES = {
     "rbac.yaml": ["rbac.yaml"],
@@ -41,6 +42,7 @@ FILES = {
 ON_REQUEST = {
     "namespaces/namespace-controller.yaml": ("namespace-controller.yaml", NAMESPACES),
     "garbage/garbage-collector.yaml": ("garbage-collector.yaml", GARBAGE),
+    "quotas/resource-quota.yaml": ("resource-quota.yaml", QUOTAS),
     "garbage/admissionpolicy.yaml": ("admissionpolicy.yaml", GARBAGE),
 }
 # These are text, or are for Helm alone.
