@@ -57,8 +57,7 @@ fn the_chart_knows_the_controllers_of_the_registry_and_no_others() {
         helpers.contains(&format!("range list {listed} -")),
         "the chart's list of controllers is not {listed}"
     );
-    let rights =
-        ["rbac.yaml", "namespace-controller.yaml", "garbage-collector.yaml", "resource-quota.yaml"];
+    let rights = ["rbac.yaml", "namespace-controller.yaml", "garbage-collector.yaml", "resource-quota.yaml"];
     let rights: String = rights.map(|file| read(&format!("charts/windlass/templates/{file}"))).concat();
     for controller in CONTROLLERS {
         let name = controller.name;

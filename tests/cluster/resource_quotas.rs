@@ -328,7 +328,7 @@ async fn a_charge_whose_object_never_comes_is_taken_back_and_none_before_its_obj
 async fn beside_a_server_that_counts_by_itself_nothing_is_written() {
     let cluster = Cluster::new().await;
     let daemon = start(&cluster, 7);
-    let hard = json!({"pods": "9", "count/pods": "9", "requests.cpu": "9", "services.nodeports": "9", "requests.storage": "9Gi",
+    let hard = json!({"pods": "9", "count/pods": "9", "requests.ephemeral-storage": "9Gi", "services.nodeports": "9", "requests.storage": "9Gi",
                       "configmaps": "9", "count/replicasets.apps": "9", "count/gadgets.example.com": "9"});
     create_quota(&cluster, "q", json!({"hard": hard})).await;
     cluster.create(deployment("web").replicas(3)).await;
