@@ -9,6 +9,7 @@ mod election;
 mod endpoint_mirrors;
 mod endpoint_slices;
 mod endpoints;
+mod endpoints_at_random;
 mod explain;
 mod faults;
 mod garbage;
