@@ -123,7 +123,7 @@ impl Hash for Owner {
 }
 
 /// Whether the object of this kind with the metadata `owner` controls the object with the metadata `object`.
-pub(crate) fn controls(resource: &Resource, owner: &Meta, object: &Meta) -> bool {
+pub(super) fn controls(resource: &Resource, owner: &Meta, object: &Meta) -> bool {
     object.controller.as_ref().is_some_and(|reference| {
         reference.is_of(resource)
             && (&reference.uid, &object.key.namespace) == (&owner.uid, &owner.key.namespace)

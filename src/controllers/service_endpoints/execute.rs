@@ -25,7 +25,7 @@ pub(in crate::controllers) struct SliceWriter<O: Record> {
     pub entry: &'static ControllerEntry,
     /// The objects.
     pub owners: Arc<Store<O>>,
-    /// What was written.
+    /// The versions that were written.
     pub memory: Arc<SyncMemory<Memory>>,
     /// The counter of its writes, `{operation}`.
     pub changes: fn(&Metrics) -> &IntCounterVec,

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::endpoints::Endpoint;
 use crate::model::endpointslice::{MANAGED_BY, PortView, SERVICE_NAME, TargetView};
-use crate::model::{AddressType, EndpointSlice, Meta, Record as _, Resource, StringMap, Uid, owner};
+use crate::model::{AddressType, EndpointSlice, Meta, Owner, Record as _, Resource, StringMap, Uid};
 use crate::plan::OwnerReference;
 
 /// The label of the endpoints of a headless Service.
@@ -77,7 +77,8 @@ pub(in crate::plan) fn trigger_time(trigger: Option<Timestamp>) -> Value {
 impl Frame<'_> {
     /// Whether the object owns a slice.
     pub(in crate::plan) fn owns(&self, slice: &EndpointSlice) -> bool {
-        owner::controls(self.resource, self.owner, &slice.meta)
+        let Meta { key, uid, .. } = self.owner;
+        slice.meta.owner() == Some(Owner::by_uid(self.resource, &key.namespace, uid))
     }
 
     /// Whether a slice has the labels and annotations. Upstream does not compare the labels that tell what slices are, so that one

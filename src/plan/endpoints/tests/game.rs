@@ -546,7 +546,7 @@ fn everything_settles_as_a_recount_says() {
         if let Err(why) = game.judge() {
             panic!("seed {seed}: {why}\n{}", game.log.join("\n"));
         }
-        // What is of no interest to them makes no write.
+        // A change of no interest to them makes no write.
         game.api.merge(SERVICE, "web", &json!({"metadata": {"annotations": {"note": "x"}}}));
         game.api.merge(POD, "web-1", &json!({"metadata": {"annotations": {"note": "x"}}}));
         game.deliver_all();

@@ -196,7 +196,7 @@ impl Cluster<'_> {
         if found == expected { Ok(()) } else { Err(format!("Endpoints: {found:?}\ninstead of {expected:?}")) }
     }
 
-    /// What a slice has for each address of Endpoints: the ports of an address are in one slice.
+    /// The endpoints of slices that mirror: ports with the same addresses share a slice.
     fn of_endpoints(&self) -> Vec<Found> {
         let mut by_address: BTreeMap<(String, String, bool), BTreeSet<String>> = BTreeMap::new();
         // By hand each address has one list of ports, and by the controller each pod has one.
