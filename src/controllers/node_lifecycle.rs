@@ -1,4 +1,4 @@
-//! The node lifecycle controller: what becomes of a node whose kubelet is silent or reports trouble, and of its pods.
+//! The node lifecycle controller: taints and conditions of nodes whose kubelets are silent or report trouble, and their pods.
 //!
 //! It acts on each change of a node at once, and looks again when a node has been silent for too long or waits for its turn.
 

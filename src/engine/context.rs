@@ -22,8 +22,7 @@ use super::status_throttle::{FailureTextThrottle, StatusThrottle};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::model::{Meta, ObjectKey, Record, Resource, Uid};
-use crate::plan::EventNote;
-use crate::plan::node_lifecycle::Limits;
+use crate::plan::{EventNote, NodeLimits};
 use crate::runtime::api::Api;
 use crate::runtime::events::{EventRecorder, EventTarget, EventType};
 use crate::runtime::expectations::{CacheView as _, Caches, Expectations, Freshness};
@@ -104,7 +103,7 @@ pub struct Settings {
     /// How many ended pods may be left; 0 or less: any number.
     pub terminated_pod_threshold: i64,
     /// When nodes are lost, and how fast they lose their pods.
-    pub node_limits: Limits,
+    pub node_limits: NodeLimits,
     /// The time zones.
     pub time_zones: TimeZoneDatabase,
     /// The zone of a schedule that names none.

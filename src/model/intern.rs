@@ -6,8 +6,8 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use super::meta::{ControllerRef, StringMap};
-use super::pod::tolerations::Tolerations;
 use super::texts::Texts;
+use super::tolerations::Tolerations;
 
 /// Returns shared copies of equal values. One per informer, so that no lock is needed.
 ///

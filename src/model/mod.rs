@@ -44,6 +44,7 @@ pub mod statefulset;
 pub mod template;
 pub mod template_equality;
 pub mod texts;
+pub mod tolerations;
 pub mod wire;
 
 pub use annotated::Annotated;

@@ -6,7 +6,7 @@ pub mod network;
 mod protobuf;
 pub mod shape;
 mod target;
-pub mod tolerations;
+mod tolerations;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,13 +19,14 @@ use super::container_text::ContainerText;
 use super::intern::Interner;
 use super::meta::Meta;
 use super::record::{Record, Resource, own_bytes};
+use super::tolerations::{Toleration, Tolerations};
 use super::wire::{MetaWire, Pairs, Text, Time};
 use claims::{Claims, VolumesWire};
 use job::JobPod;
 use network::Network;
 use shape::{PodShape, ResourcesWire};
 use target::AffinityWire;
-use tolerations::{Toleration, TolerationWire, Tolerations};
+use tolerations::TolerationWire;
 
 /// The annotation that ranks pods for deletion (KEP-2255).
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -374,7 +375,7 @@ impl PodWire<'_> {
         let job = JobPod::of(&self.metadata, &status, interner);
         let network = Network::of(spec.serving(), (&spec.hostname, &spec.subdomain), &status, interner);
         let shape = PodShape::of(&self.metadata, &spec, &status, interner);
-        let tolerations = Tolerations::of(spec.tolerations.as_deref(), interner);
+        let tolerations = tolerations::read(spec.tolerations.as_deref(), interner);
         let meta = self.metadata.into_meta(interner)?;
         Ok(Pod {
             has_started: status.containers().any(ContainerStatusWire::has_started),

@@ -38,6 +38,7 @@ pub mod ttl;
 
 pub use deployment::explain::shorten;
 pub use event_note::{EventNote, Urgency};
+pub use node_lifecycle::Limits as NodeLimits;
 pub use reason::Reason;
 pub use replicaset::new_pod::OwnerReference;
 pub use replicaset::status::REPLICA_FAILURE;

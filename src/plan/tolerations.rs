@@ -1,7 +1,7 @@
 //! Whether a toleration tolerates a taint (upstream: `Toleration.ToleratesTaint`).
 
 use crate::model::Taint;
-use crate::model::pod::tolerations::Toleration;
+use crate::model::tolerations::Toleration;
 
 /// Whether a pod with this toleration may be where the taint is. The operators Lt and Gt are behind a gate that is off, and
 /// tolerate nothing.

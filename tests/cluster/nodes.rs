@@ -159,6 +159,22 @@ async fn a_node_that_is_not_ready_loses_its_pods_after_their_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_condition_that_keeps_its_time_counts_when_it_is_seen() {
+    let cluster = Cluster::without_node_lifecycle(Faults::default()).await;
+    settled(&cluster).await;
+    let daemon = start(&cluster);
+    pod(&cluster, "a", 30).await;
+    let mut ready = condition(&node(&cluster, FIRST), "Ready");
+    ready["status"] = "False".into();
+    let path = format!("/api/v1/nodes/{FIRST}/status");
+    cluster.call(Method::PATCH, &path, &json!({"status": {"conditions": [ready]}})).await;
+    seconds(1).await;
+    assert!(!is_ready(&cluster, "a"));
+    assert_eq!(taints(&cluster, FIRST), ["not-ready:NoSchedule", "not-ready:NoExecute"]);
+    daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_returns_loses_its_taints_and_keeps_its_pods() {
     let cluster = Cluster::without_node_lifecycle(Faults::default()).await;
     settled(&cluster).await;

@@ -238,8 +238,10 @@ impl fmt::Debug for TestCluster {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::{Request, params::DeleteParams};
+    use kube::core::Request;
+    use kube::core::params::{DeleteParams, Patch, PatchParams};
     use regex_lite::Regex;
+    use serde_json::json;
     use windlass_nodes::api_client::send;
 
     use super::*;
@@ -291,6 +293,52 @@ spec:
             "ConfigMap default/web: only Deployments, DaemonSets, StatefulSets, ReplicaSets, ReplicationControllers, Jobs \
              and Pods are waited for"
         );
+    }
+
+    /// The names of the nodes of pods that are ready, and the number of those that are not.
+    fn places(cluster: &TestCluster) -> (Vec<String>, usize) {
+        let (mut nodes, mut unready) = (Vec::new(), 0);
+        for pod in cluster.api_server().objects("Pod") {
+            let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            match conditions.iter().any(|it| it["type"] == "Ready" && it["status"] == "True") {
+                true => nodes.push(pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned()),
+                false => unready += 1,
+            }
+        }
+        nodes.sort();
+        (nodes, unready)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_pods_of_a_node_that_stops_to_answer_are_replaced_after_five_minutes() {
+        let cluster = TestCluster::start();
+        cluster.apply(WEB).await.unwrap();
+        cluster.rolled_out("Deployment", "default", "web").await.unwrap();
+        let (nodes, _) = places(&cluster);
+        let (lost, other) = (nodes[0].clone(), nodes[1].clone());
+        // As kubectl patches one condition: the time of the last change stays.
+        let report = async |status: &str| {
+            let condition = json!({"type": "Ready", "status": status});
+            let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
+            let nodes = Request::new("/api/v1/nodes");
+            let request = nodes.patch_subresource("status", &lost, &PatchParams::default(), &patch);
+            send(&cluster.client(), request).await.unwrap();
+        };
+        let seconds = |seconds| tokio::time::sleep(Duration::from_secs(seconds));
+        for status in ["False", "Unknown"] {
+            report(status).await;
+            seconds(2).await;
+            assert_eq!(places(&cluster), (vec![other.clone()], 1), "{status}");
+            report("True").await;
+            seconds(2).await;
+            assert_eq!(places(&cluster), (nodes.clone(), 0), "it is back");
+        }
+        report("Unknown").await;
+        seconds(290).await;
+        assert_eq!(places(&cluster), (vec![other], 1));
+        seconds(20).await;
+        let (now, _) = places(&cluster);
+        assert!(now.len() == 2 && !now.contains(&lost), "{now:?}");
     }
 
     const CLASS: &str = "

@@ -1,35 +1,12 @@
-//! The tolerations of a pod that decide how long it stays on a node with taints of effect NoExecute.
+//! Reads the tolerations of a pod.
 
 use std::sync::Arc;
 
 use serde::Deserialize;
 
 use crate::model::intern::Interner;
-use crate::model::meta::shared;
-use crate::model::texts::Texts;
+use crate::model::tolerations::Tolerations;
 use crate::model::wire::Text;
-
-/// The strings of one toleration: key, operator, value, effect and seconds.
-const FIELDS: usize = 5;
-
-/// Tolerations of the effect NoExecute or of every effect, in their order. Pods of one template share them.
-#[derive(Clone, Default, Debug, PartialEq, Eq, Hash)]
-pub struct Tolerations(Texts);
-
-/// One toleration, as the API has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Toleration<'a> {
-    /// Empty for any key.
-    pub key: &'a str,
-    /// Empty for `Equal`.
-    pub operator: &'a str,
-    /// The value.
-    pub value: &'a str,
-    /// Empty for any effect.
-    pub effect: &'a str,
-    /// For how long it tolerates a taint of effect NoExecute; `None`: for ever.
-    pub seconds: Option<i64>,
-}
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -46,45 +23,19 @@ pub(super) struct TolerationWire<'a> {
     pub(super) toleration_seconds: Option<i64>,
 }
 
-impl Tolerations {
-    /// `None` for a pod without any, which costs no allocation.
-    pub(super) fn of(wire: Option<&[TolerationWire<'_>]>, interner: &mut Interner) -> Option<Arc<Self>> {
-        let all = wire.unwrap_or_default().iter();
-        let mut concerned = all.filter(|wire| matches!(wire.effect.as_str(), "" | "NoExecute")).peekable();
-        concerned.peek()?;
-        let texts = concerned.flat_map(|wire| {
-            let TolerationWire { key, operator, value, effect, toleration_seconds } = wire;
-            let seconds = toleration_seconds.map(|seconds| seconds.to_string()).unwrap_or_default();
-            let [key, operator, value, effect] =
-                [key, operator, value, effect].map(|text| text.as_str().to_owned());
-            [key, operator, value, effect, seconds]
-        });
-        Some(interner.tolerations(Tolerations(texts.collect())))
-    }
-
-    /// The tolerations, in their order.
-    pub fn iter(&self) -> impl Iterator<Item = Toleration<'_>> {
-        (0..self.0.len() / FIELDS).map(|at| {
-            let text = |field: usize| self.0.get(at * FIELDS + field);
-            Toleration {
-                key: text(0),
-                operator: text(1),
-                value: text(2),
-                effect: text(3),
-                seconds: text(4).parse().ok(),
-            }
-        })
-    }
-
-    /// The bytes of heap that they take.
-    pub fn heap_bytes(&self) -> usize {
-        self.0.heap_bytes()
-    }
-
-    /// The part of shared tolerations that falls to one pod.
-    pub(super) fn shared_bytes(self: &Arc<Self>) -> usize {
-        shared(self, self.heap_bytes())
-    }
+/// Those of the effect NoExecute or of every effect. `None` without any, which costs no allocation.
+pub(super) fn read(wire: Option<&[TolerationWire<'_>]>, interner: &mut Interner) -> Option<Arc<Tolerations>> {
+    let all = wire.unwrap_or_default().iter();
+    let mut concerned = all.filter(|wire| matches!(wire.effect.as_str(), "" | "NoExecute")).peekable();
+    concerned.peek()?;
+    let texts = concerned.map(|wire| {
+        let TolerationWire { key, operator, value, effect, toleration_seconds } = wire;
+        let seconds = toleration_seconds.map(|seconds| seconds.to_string()).unwrap_or_default();
+        let [key, operator, value, effect] =
+            [key, operator, value, effect].map(|text| text.as_str().to_owned());
+        [key, operator, value, effect, seconds]
+    });
+    Some(interner.tolerations(Tolerations::new(texts)))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::pod::tolerations as on_pod;
+use crate::model::tolerations as on_pod;
 use crate::model::{Effect, Taint};
 use crate::plan::tolerations;
 

@@ -155,7 +155,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     let is_judged = limits.judges_heartbeats() && ready != Some(ConditionStatus::Unknown);
     let (events, replaced) = news(node, known.as_ref(), *started);
     if is_judged && *silence >= grace {
-        // What follows from it follows once the cache shows it.
+        // All else follows once the cache shows it.
         let look_again = Some(limits.monitor_period);
         return Plan { is_lost: true, events, replaced, look_again, ..Plan::default() };
     }

@@ -1,4 +1,4 @@
-//! What becomes of a node, and a random cluster that is judged from the objects alone.
+//! The fate of a node, and a random cluster that is judged from the objects alone.
 
 mod property;
 

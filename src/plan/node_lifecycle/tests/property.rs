@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    /// What kubelets and users do in this second.
+    /// Lets kubelets and users act in this second.
     fn act(&mut self, rng: &mut fastrand::Rng, second: i64) {
         for (node, alive) in self.nodes.iter_mut().zip(&mut self.alive) {
             if rng.u8(0..80) == 0 {
