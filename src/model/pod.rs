@@ -728,6 +728,8 @@ mod tests {
             Claims,
             Option<Box<JobPod>>,
             Network,
+            Option<Box<Timestamp>>,
+            Arc<PodShape>,
             Option<Arc<Tolerations>>,
         );
         assert_eq!(size_of::<Pod>(), size_of::<WithoutTarget>());

@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(find("Shop"), Some(("shops".to_owned(), true)));
         assert_eq!(find("Stall"), Some(("stalls".to_owned(), false)));
         assert_eq!((find("Odd"), find("Scale"), find("None")), (None, None, None));
-        assert!(ScaledResource::find(b"[]", "Shop").is_err());
+        assert!(ScaledResource::find(b"7", "Shop").is_err());
     }
 
     #[test]
