@@ -351,7 +351,7 @@ impl Planner {
         let plan = plan(&observed);
         assert_eq!(plan.failure, None);
         self.memory = plan.memory;
-        (plan.status != budget.status).then(|| (budget.meta.resource_version, plan.status))
+        (plan.status != budget.status).then_some((budget.meta.resource_version, plan.status))
     }
 }
 
