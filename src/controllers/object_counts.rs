@@ -75,7 +75,7 @@ impl ObjectCounts {
         self.count.get().is_some()
     }
 
-    /// What that one sees of a resource in a namespace; `None` if it does not watch it, or there is nobody.
+    /// The number of objects of a resource in a namespace that it sees; `None` if it does not watch the resource, or there is nobody.
     pub(super) fn seen(&self, namespace: &str, resource: &str) -> Option<Seen> {
         self.count.get().and_then(|count| count(namespace, resource))
     }
@@ -85,7 +85,7 @@ impl ObjectCounts {
         self.served.send_replace(Some(served.clone()));
     }
 
-    /// What it has found.
+    /// The resources that it has found.
     pub(super) fn served(&self) -> watch::Receiver<Option<Arc<Discovered>>> {
         self.served.subscribe()
     }

@@ -104,7 +104,7 @@ impl Controller for QuotaController {
     type Plan = Plan;
     type Outcome = ();
 
-    /// What is not complete keeps its numbers.
+    /// The numbers of a cache that is not complete stay as they were.
     const AWAITED_KINDS: Option<&'static [Resource]> = Some(&[ResourceQuota::RESOURCE]);
 
     fn watch(self: &Arc<Self>, setup: &mut Setup) {

@@ -1,5 +1,6 @@
 //! A pod, in a few hundred bytes.
 
+mod affinity;
 pub mod claims;
 pub mod job;
 pub mod network;

@@ -42,7 +42,7 @@ impl QuotaMemory {
         }
     }
 
-    /// What the API server has charged for objects that have not appeared, and whether the numbers have changed a moment ago.
+    /// The charges for objects that have not appeared, and whether the numbers have changed a moment ago.
     pub(super) fn charged(&self, quota: &Uid, now: Timestamp) -> (Amounts, bool) {
         let mut all = self.0.lock();
         let Some(of) = all.get_mut(quota) else { return Default::default() };

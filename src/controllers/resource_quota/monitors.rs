@@ -68,7 +68,7 @@ fn listing() -> Seen {
     Seen::Unknown { reason: "the first list is not complete".to_owned(), has_failed: false }
 }
 
-/// What discovery says of the API server.
+/// The answer of discovery.
 #[derive(Clone, Default)]
 enum Served {
     /// It was not asked yet.
@@ -108,7 +108,7 @@ impl Monitors {
         Arc::new(Monitors { context, api, counts, turns, state: RwLock::default() })
     }
 
-    /// What the objects of a resource use of a quota in this namespace, of which each uses so much.
+    /// The use of a quota by the objects of a resource in a namespace; `of` has that of so many.
     pub(super) fn count(&self, namespace: &str, resource: &str, of: impl Fn(usize) -> Amounts) -> Count {
         match self.seen(namespace, resource) {
             None => Count::NotServed,
@@ -229,7 +229,7 @@ impl Monitors {
             state.monitors.insert(name, monitor);
         }
         drop(state);
-        // What was not served before may be, and the other way round.
+        // A resource that was not served before may be, and the other way round.
         if has_changed {
             wanted.iter().for_each(|resource| self.counts.tell(None, resource, false));
         }

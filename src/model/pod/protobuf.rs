@@ -3,8 +3,9 @@
 
 use serde::de::IgnoredAny;
 
+use super::affinity::{PodAffinityWire, PodTermWire, WeightedTermWire};
 use super::claims::{SourceWire, VolumeWire};
-use super::shape::{PodAffinityWire, PodTermWire, ResourcesWire, WeightedTermWire};
+use super::shape::ResourcesWire;
 use super::target::{AffinityWire, FieldWire, NodeAffinityWire, NodeSelectorWire, TermWire};
 use super::tolerations::TolerationWire;
 use super::{

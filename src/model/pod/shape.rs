@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
+use super::affinity::PodAffinityWire;
 use super::{ContainerStatusWire, ContainerWire, SpecWire, StatusWire};
 use crate::model::intern::Interner;
 use crate::model::meta::StringMap;
@@ -15,7 +15,7 @@ use crate::model::wire::{MetaWire, Pairs, Text};
 /// The resources that a pod asks for and the scopes that it is in. Pods of a template share it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodShape {
-    /// What the whole pod requests, by the name of the resource, as canonical quantities: all containers and sidecars together, or
+    /// The requests of the whole pod, by the name of the resource, as canonical quantities: all containers and sidecars together, or
     /// an init container with the sidecars before it, whichever is more; the pod's own requests come first, and its overhead is
     /// added (upstream: `PodRequests` of `component-helpers/resource`).
     pub requests: StringMap,
@@ -53,47 +53,6 @@ pub(super) struct ResourcesWire<'a> {
     pub(super) requests: Pairs<'a>,
     #[serde(borrow, default)]
     pub(super) limits: Pairs<'a>,
-}
-
-/// `podAffinity` or `podAntiAffinity`, as far as it looks at other namespaces.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct PodAffinityWire {
-    #[serde(default)]
-    pub(super) required_during_scheduling_ignored_during_execution: Option<Vec<PodTermWire>>,
-    #[serde(default)]
-    pub(super) preferred_during_scheduling_ignored_during_execution: Option<Vec<WeightedTermWire>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct PodTermWire {
-    #[serde(default)]
-    pub(super) namespaces: Option<Vec<IgnoredAny>>,
-    #[serde(default)]
-    pub(super) namespace_selector: Option<IgnoredAny>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct WeightedTermWire {
-    #[serde(default)]
-    pub(super) pod_affinity_term: Option<PodTermWire>,
-}
-
-impl PodTermWire {
-    fn crosses_namespaces(&self) -> bool {
-        self.namespaces.as_ref().is_some_and(|named| !named.is_empty()) || self.namespace_selector.is_some()
-    }
-}
-
-impl PodAffinityWire {
-    fn crosses_namespaces(&self) -> bool {
-        let required = self.required_during_scheduling_ignored_during_execution.iter().flatten();
-        let preferred = self.preferred_during_scheduling_ignored_during_execution.iter().flatten();
-        let preferred = preferred.filter_map(|weighted| weighted.pod_affinity_term.as_ref());
-        required.chain(preferred).any(PodTermWire::crosses_namespaces)
-    }
 }
 
 /// Amounts by the name of the resource.

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::shape::PodAffinityWire;
+use super::affinity::PodAffinityWire;
 use crate::model::wire::Text;
 
 #[derive(Default, Deserialize)]

@@ -1,4 +1,4 @@
-//! What the API server has charged a quota for objects that the caches do not show yet.
+//! Charges of the API server to a quota for objects that the caches do not show yet.
 //!
 //! The API server adds to `used` before it stores an object, and the object arrives by another watch than the quota. A count of the
 //! objects in between would take the charge back, and let the namespace have more than it may. So what `used` has risen by counts
@@ -27,13 +27,13 @@ const TOGETHER: SignedDuration = SignedDuration::from_millis(100);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Charges(VecDeque<Moment>);
 
-/// What of a moment has found no counterpart yet.
+/// The rest of a moment that has found no counterpart yet.
 #[derive(Clone, Debug, PartialEq)]
 struct Moment {
     begins: Timestamp,
     /// By how much `used` has risen.
     risen: Amounts,
-    /// What has appeared.
+    /// The use that has appeared.
     appeared: Amounts,
 }
 
@@ -106,7 +106,7 @@ impl Charges {
         });
     }
 
-    /// What is charged for objects that have not appeared.
+    /// The charges for objects that have not appeared.
     pub fn open(&mut self, now: Timestamp) -> Amounts {
         self.forget(now);
         let mut sum = Amounts::new();

@@ -25,7 +25,7 @@ pub use explain::PlanReason;
 pub use names::Source;
 pub use usage::Amounts;
 
-/// What the objects of a source use.
+/// The use of the objects of a source.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Count {
     /// These amounts, and nothing of what is not named.
@@ -41,14 +41,14 @@ pub enum Count {
     NotServed,
 }
 
-/// What is known when a quota is planned for.
+/// The input of a plan for a quota.
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
     /// The quota.
     pub quota: &'a ResourceQuota,
     /// The use of each source that the quota names.
     pub counts: BTreeMap<Source, Count>,
-    /// What the API server has charged for objects that the caches do not show yet.
+    /// The charges of the API server for objects that the caches do not show yet.
     pub charged: Amounts,
     /// Whether the numbers have changed a moment ago: the objects that they changed for may still be on their way.
     pub has_just_changed: bool,
@@ -202,7 +202,7 @@ fn spelled(number: Quantity, before: Option<&str>) -> String {
 }
 
 /// Whether a map has these names with these values.
-fn is_same<'a>(map: &StringMap, wanted: impl Iterator<Item = (&'a str, &'a str)>) -> bool {
+fn is_same<'a>(map: &StringMap, mut wanted: impl Iterator<Item = (&'a str, &'a str)>) -> bool {
     let mut count = 0;
     let is_equal = |(key, value): (&str, &str)| {
         count += 1;
@@ -211,7 +211,7 @@ fn is_same<'a>(map: &StringMap, wanted: impl Iterator<Item = (&'a str, &'a str)>
                 || matches!((Quantity::parse(known), Quantity::parse(value)), (Some(a), Some(b)) if a == b)
         })
     };
-    wanted.map(is_equal).all(|is| is) && map.len() == count
+    wanted.all(is_equal) && map.len() == count
 }
 
 /// The merge patch that writes a status: onto the quota as it was read, since the API server charges it as well.

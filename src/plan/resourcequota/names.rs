@@ -26,7 +26,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// What stands before the name of a resource whose objects are counted.
+/// The prefix of a resource whose objects are counted.
 const COUNT: &str = "count/";
 
 /// Resources whose objects are counted by their plain names, too (upstream: `legacyObjectCountAliases`).
@@ -35,7 +35,7 @@ const ALIASES: [&str; 4] = ["configmaps", "replicationcontrollers", "resourcequo
 /// Resources that no quota counts (upstream: `pkg/quota/v1/install`).
 const IGNORED: [&str; 2] = ["events", "events.events.k8s.io"];
 
-/// What follows the name of a StorageClass.
+/// The part that follows the name of a StorageClass.
 pub const OF_STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
 
 /// The prefix of the requests of pods.

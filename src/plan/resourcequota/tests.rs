@@ -13,7 +13,7 @@ use crate::model::{Interner, PersistentVolumeClaim, Pod, Record, Service};
 
 const NOW: &str = "2026-01-01T00:00:00Z";
 
-fn now() -> Timestamp {
+fn start() -> Timestamp {
     NOW.parse().unwrap()
 }
 
@@ -59,7 +59,7 @@ fn pod(more: &Value) -> Pod {
 }
 
 fn used_by(quota: &ResourceQuota, pods: &[Pod]) -> BTreeMap<String, String> {
-    let mut sum = PodSum::new(now());
+    let mut sum = PodSum::new(start());
     pods.iter().for_each(|pod| sum.add(pod));
     numbers(quota, &[(Source::Pods, Count::Used(sum.of(quota)))])
 }
@@ -179,13 +179,13 @@ fn a_pod_that_has_ended_or_outstays_its_deletion_uses_nothing_but_its_existence(
     assert_eq!(used_by(&quota, &[deleting("2025-12-31T23:59:30Z", 30.into())]), there);
     assert_eq!(used_by(&quota, &[deleting("2025-12-31T23:59:29Z", 30.into())]), gone);
     assert_eq!(used_by(&quota, &[deleting("2025-12-31T23:00:00Z", Value::Null)]), there);
-    let mut sum = PodSum::new(now());
+    let mut sum = PodSum::new(start());
     sum.add(&deleting("2025-12-31T23:59:50Z", 30.into()));
     sum.add(&deleting("2025-12-31T23:59:00Z", 30.into()));
     let due: Timestamp = "2026-01-01T00:00:20Z".parse().unwrap();
     assert_eq!(sum.overdue_after(), Some(due), "it is counted again then");
     let plan = Plan::default();
-    let soon = plan.look_again(None, sum.overdue_after(), now()).unwrap();
+    let soon = plan.look_again(None, sum.overdue_after(), start()).unwrap();
     assert_eq!(soon, Duration::from_millis(20_001));
     assert_eq!(
         plan.look_again(None, Some(due), due.saturating_add(seconds(9)).unwrap()),
@@ -384,9 +384,9 @@ fn a_resource_that_cannot_be_counted_keeps_its_numbers_and_the_others_are_counte
     assert!(reasons[0].contains("widgets.example.com cannot be counted: no webhook"), "{reasons:?}");
     let event = plan.kept[0].event();
     assert!(event.warning && event.message.contains("no webhook"), "{event:?}");
-    assert!(!plan.kept[0].is_worth_an_event(now(), now().saturating_add(seconds(4)).unwrap()));
-    assert!(plan.kept[0].is_worth_an_event(now(), now().saturating_add(seconds(5)).unwrap()));
-    assert_eq!(plan.look_again(Some(Duration::from_secs(300)), None, now()), Some(LATER));
+    assert!(!plan.kept[0].is_worth_an_event(start(), start().saturating_add(seconds(4)).unwrap()));
+    assert!(plan.kept[0].is_worth_an_event(start(), start().saturating_add(seconds(5)).unwrap()));
+    assert_eq!(plan.look_again(Some(Duration::from_secs(300)), None, start()), Some(LATER));
     // A name without a number keeps none.
     let first = self::quota(&spec, &json!({}));
     let plan = plan_of(&first, &counts, Amounts::new());
@@ -401,7 +401,7 @@ fn a_charge_whose_object_is_not_seen_yet_is_not_taken_back() {
     let of = |charged: Amounts| plan_of(&quota, &four, charged);
     let waiting = of(amounts(&[("pods", "1")]));
     assert_eq!((&waiting.status, &waiting.waiting[..]), (&None, &["pods".to_owned()][..]));
-    assert_eq!(waiting.look_again(None, None, now()), Some(SOON));
+    assert_eq!(waiting.look_again(None, None, start()), Some(SOON));
     assert_eq!(of(amounts(&[("pods", "7")])).status, None, "no more than there was");
     assert_eq!(of(Amounts::new()).status.unwrap().used, map(&[("pods", "4")]));
     // A number rises whatever is charged, but not at the moment at which the server has lowered it.
@@ -420,10 +420,10 @@ fn charges_are_open_until_their_objects_appear_in_whichever_order_the_watches_br
     let spec = json!({"hard": {"pods": "9"}});
     let at = |used: &str| quota(&spec, &json!({"pods": used}));
     let one = amounts(&[("pods", "1")]);
-    let later = |count| now().saturating_add(seconds(count)).unwrap();
+    let later = |count| start().saturating_add(seconds(count)).unwrap();
     let mut charges = Charges::default();
-    charges.changed(&at("1"), &at("3"), now());
-    assert_eq!(charges.open(now()), amounts(&[("pods", "2")]));
+    charges.changed(&at("1"), &at("3"), start());
+    assert_eq!(charges.open(start()), amounts(&[("pods", "2")]));
     charges.appeared(&one, later(1));
     assert_eq!(charges.open(later(1)), one);
     charges.appeared(&one, later(2));
@@ -431,24 +431,24 @@ fn charges_are_open_until_their_objects_appear_in_whichever_order_the_watches_br
     assert!(charges.open(later(2)).is_empty());
     charges.changed(&at("3"), &at("4"), later(3));
     assert!(charges.open(later(3)).is_empty(), "its object has come before");
-    // What frees something, and a first number, are no charges.
+    // Numbers that fall, and a first number, are no charges.
     charges.changed(&at("4"), &at("1"), later(3));
     charges.changed(&quota(&spec, &json!({})), &at("7"), later(3));
     assert!(charges.open(later(3)).is_empty());
     // A pair that is complete leaves nothing that would take off the next charge.
     let mut charges = Charges::default();
-    charges.changed(&at("1"), &at("2"), now());
+    charges.changed(&at("1"), &at("2"), start());
     charges.appeared(&one, later(4));
     charges.changed(&at("2"), &at("3"), later(6));
     assert_eq!(charges.open(later(6)), one);
     // A creation that failed after it was charged.
     let mut charges = Charges::default();
-    charges.changed(&at("1"), &at("2"), now());
-    assert_eq!(charges.open(now().saturating_add(WHILE - seconds(1)).unwrap()), one);
-    assert!(charges.open(now().saturating_add(WHILE).unwrap()).is_empty() && charges.is_empty());
+    charges.changed(&at("1"), &at("2"), start());
+    assert_eq!(charges.open(start().saturating_add(WHILE - seconds(1)).unwrap()), one);
+    assert!(charges.open(start().saturating_add(WHILE).unwrap()).is_empty() && charges.is_empty());
     // A clock that is set back does not keep it.
-    charges.changed(&at("1"), &at("2"), now());
-    assert!(charges.open(now().saturating_sub(seconds(60)).unwrap()).is_empty());
+    charges.changed(&at("1"), &at("2"), start());
+    assert!(charges.open(start().saturating_sub(seconds(60)).unwrap()).is_empty());
 }
 
 #[test]
@@ -456,7 +456,7 @@ fn a_change_of_an_object_wakes_the_quotas_that_name_what_it_uses() {
     let quota = of(&["pods", "requests.cpu"]);
     let (plain, ended) = (pod(&json!({})), pod(&json!({"status": {"phase": "Failed"}})));
     let running = pod(&json!({"status": {"phase": "Running"}}));
-    let meaning = |old: Option<&Pod>, new: Option<&Pod>| wakes::of_pod(&quota, old, new, now());
+    let meaning = |old: Option<&Pod>, new: Option<&Pod>| wakes::of_pod(&quota, old, new, start());
     let more = amounts(&[("pods", "1"), ("requests.cpu", "100m")]);
     assert_eq!(meaning(None, Some(&plain)), wakes::Meaning { more, is_less: false });
     assert!(meaning(Some(&plain), None).is_less && meaning(Some(&plain), Some(&ended)).is_less);
@@ -500,7 +500,7 @@ fn numbers_that_no_arithmetic_holds_stop_nothing() {
 #[test]
 fn pods_of_a_template_are_summed_at_once() {
     let pod = pod(&json!({}));
-    let mut sum = PodSum::new(now());
+    let mut sum = PodSum::new(start());
     let shared: Arc<Pod> = Arc::new(pod);
     (0..1000).for_each(|_| sum.add(&shared));
     let used = sum.of(&of(&["pods", "cpu"]));

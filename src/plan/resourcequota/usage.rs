@@ -1,4 +1,4 @@
-//! What objects use, by the names of `spec.hard` (upstream: the evaluators of `pkg/quota/v1/evaluator/core`).
+//! The use of objects, by the names of `spec.hard` (upstream: the evaluators of `pkg/quota/v1/evaluator/core`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub fn is_alive(pod: &Pod, now: Timestamp) -> bool {
     !pod.is_terminal() && overdue_after(pod).is_none_or(|due| now <= due)
 }
 
-/// What a pod of this shape uses, if its containers run or will.
+/// The use of a pod of this shape, if its containers run or will.
 pub fn of_shape(shape: &PodShape, is_alive: bool) -> Amounts {
     let mut used = Amounts::from([("count/pods".to_owned(), Quantity::count(1))]);
     if !is_alive {
@@ -84,7 +84,7 @@ impl PodSum {
         self.overdue = [self.overdue, due].into_iter().flatten().min();
     }
 
-    /// What the pods that a quota includes use.
+    /// The use of the pods that a quota includes.
     pub fn of(&self, quota: &ResourceQuota) -> Amounts {
         let mut sum = Amounts::new();
         for (shape, [ended, alive]) in self.shapes.values() {
@@ -102,13 +102,13 @@ impl PodSum {
     }
 }
 
-/// What a pod uses of a quota.
+/// The use that a pod makes of a quota.
 pub fn of_pod(quota: &ResourceQuota, pod: &Pod, now: Timestamp) -> Amounts {
     let is_included = scopes::includes_pod(quota, &pod.shape);
     if is_included { of_shape(&pod.shape, is_alive(pod, now)) } else { Amounts::new() }
 }
 
-/// What a Service uses of a quota.
+/// The use that a Service makes of a quota.
 pub fn of_service(quota: &ResourceQuota, service: &Service) -> Amounts {
     if !scopes::includes_others(quota) {
         return Amounts::new();
@@ -123,7 +123,7 @@ pub fn of_service(quota: &ResourceQuota, service: &Service) -> Amounts {
     used.into_iter().map(|(name, count)| (name.to_owned(), Quantity::count(count))).collect()
 }
 
-/// What a claim uses of a quota.
+/// The use that a claim makes of a quota.
 pub fn of_claim(quota: &ResourceQuota, claim: &PersistentVolumeClaim) -> Amounts {
     let usage = &*claim.usage;
     if !scopes::includes_claim(quota, usage) {
@@ -148,7 +148,7 @@ pub fn of_claim(quota: &ResourceQuota, claim: &PersistentVolumeClaim) -> Amounts
     used
 }
 
-/// What so many objects of a resource use of a quota.
+/// The use that so many objects of a resource make of a quota.
 pub fn of_objects(quota: &ResourceQuota, resource: &str, count: usize) -> Amounts {
     let included = if scopes::includes_others(quota) { count } else { 0 };
     names::of_objects(resource).into_iter().map(|name| (name, Quantity::count(included))).collect()

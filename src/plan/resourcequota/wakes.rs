@@ -6,10 +6,10 @@ use super::usage::{self, Amounts};
 use crate::model::quantity::Quantity;
 use crate::model::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
 
-/// What a change of an object means for a quota.
+/// The meaning of a change of an object for a quota.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Meaning {
-    /// What more it uses.
+    /// By how much more it uses.
     pub more: Amounts,
     /// Whether it uses less of something.
     pub is_less: bool,
@@ -52,7 +52,7 @@ pub fn may_concern(old: Option<&Pod>, new: Option<&Pod>) -> bool {
     old.is_terminal() != new.is_terminal() || old.meta.deletion != new.meta.deletion || old.shape != new.shape
 }
 
-/// What a change of a pod means. A pod whose deletion has begun uses less from some time on.
+/// The meaning of a change of a pod. A pod whose deletion has begun uses less from some time on.
 pub fn of_pod(quota: &ResourceQuota, old: Option<&Pod>, new: Option<&Pod>, now: Timestamp) -> Meaning {
     let mut meaning = of_change(quota, old, new, |quota, pod| usage::of_pod(quota, pod, now));
     let due = |pod: Option<&Pod>| pod.and_then(usage::overdue_after);
@@ -60,12 +60,12 @@ pub fn of_pod(quota: &ResourceQuota, old: Option<&Pod>, new: Option<&Pod>, now: 
     meaning
 }
 
-/// What a change of a Service means.
+/// The meaning of a change of a Service.
 pub fn of_service(quota: &ResourceQuota, old: Option<&Service>, new: Option<&Service>) -> Meaning {
     of_change(quota, old, new, usage::of_service)
 }
 
-/// What a change of a claim means.
+/// The meaning of a change of a claim.
 pub fn of_claim(
     quota: &ResourceQuota,
     old: Option<&PersistentVolumeClaim>,
@@ -74,7 +74,7 @@ pub fn of_claim(
     of_change(quota, old, new, usage::of_claim)
 }
 
-/// What one object more, or less, of a resource means.
+/// The meaning of one object more, or less, of a resource.
 pub fn of_object(quota: &ResourceQuota, resource: &str, is_more: bool) -> Meaning {
     let (none, one) = (Amounts::new(), usage::of_objects(quota, resource, 1));
     let (before, after) = if is_more { (none, one) } else { (one, none) };

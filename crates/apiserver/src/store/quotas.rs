@@ -22,7 +22,7 @@ pub(crate) type ObjectsOf<'a> = &'a dyn Fn(&str) -> Vec<Arc<Value>>;
 /// Whether a resource is served.
 pub(crate) type IsServed<'a> = &'a dyn Fn(&str) -> bool;
 
-/// What a write means for the status of a quota.
+/// The meaning of a write for the status of a quota.
 pub(crate) enum Charged {
     /// Nothing.
     Nothing,

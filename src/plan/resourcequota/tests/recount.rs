@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{decode, now, seconds};
+use super::{decode, seconds, start};
 use crate::model::quantity::Quantity;
 use crate::model::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
 use crate::plan::resourcequota::charges::Charges;
@@ -54,7 +54,7 @@ impl Toy {
         }
     }
 
-    /// What it uses, in thousandths, as the documentation of quotas has it.
+    /// Its use, in thousandths, as the documentation of quotas has it.
     fn uses(&self, quota: &str, key: &str, now_millis: i64) -> u64 {
         let thousand = |is: bool| if is { 1000 } else { 0 };
         match self {
@@ -202,7 +202,7 @@ impl World {
         };
         let mut world = World {
             rng: fastrand::Rng::with_seed(seed),
-            millis: now().as_millisecond(),
+            millis: start().as_millisecond(),
             objects: BTreeMap::new(),
             next: 0,
             quotas: [("all", all), ("ends", ends), ("high", high)].map(quota).into(),
@@ -223,7 +223,7 @@ impl World {
         world
     }
 
-    fn now(&self) -> Timestamp {
+    fn time(&self) -> Timestamp {
         Timestamp::from_millisecond(self.millis).unwrap()
     }
 
@@ -341,7 +341,7 @@ impl World {
             Some(toy) => self.cached.insert(name, toy),
             None => self.cached.remove(&name),
         };
-        let now = self.now();
+        let now = self.time();
         for quota in self.quotas.iter_mut().filter(|_| !is_listing) {
             let Some(cached) = &quota.cached else { continue };
             let meaning = meaning(cached, kind, old.as_ref(), object.as_ref(), now);
@@ -350,7 +350,7 @@ impl World {
     }
 
     fn deliver_quota(&mut self, at: usize) {
-        let now = self.now();
+        let now = self.time();
         let quota = &mut self.quotas[at];
         let Some((_, stored)) = quota.pending.pop_front() else { return };
         let new: ResourceQuota = decode(&stored);
@@ -394,7 +394,7 @@ impl World {
     }
 
     fn plan(&mut self, at: usize) -> Option<Plan> {
-        let now = self.now();
+        let now = self.time();
         let quota = self.quotas[at].cached.clone()?;
         let counts = sources(&quota).into_iter().map(|named| {
             let kind = (0..KINDS).find(|kind| source(*kind) == named).unwrap();

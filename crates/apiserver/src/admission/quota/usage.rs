@@ -1,4 +1,4 @@
-//! What objects use, by the keys of `spec.hard` (upstream `pkg/quota/v1/evaluator/core`).
+//! The use of objects, by the keys of `spec.hard` (upstream `pkg/quota/v1/evaluator/core`).
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -20,7 +20,7 @@ const COUNTED_BY_NAME: [&str; 6] = [
 /// Resources whose objects no quota counts.
 const IGNORED: [&str; 2] = ["events", "events.events.k8s.io"];
 
-/// What follows the name of a StorageClass.
+/// The part that follows the name of a StorageClass.
 const OF_STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
 
 /// The annotation that names the StorageClass of a claim, and wins over the field.
