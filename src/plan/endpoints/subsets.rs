@@ -82,7 +82,7 @@ pub(super) fn subsets<'a>(service: &'a Service, pods: &'a [Arc<Pod>]) -> (Vec<Su
 fn of_group<'a>(service: &Service, group: &PodGroup<'a>) -> [Vec<Address<'a>>; 2] {
     let address = |pod: &&'a Pod| Some(Address { ip: ip(service, pod)?.into(), pod });
     let is_ready = |pod: &&&Pod| service.publishes_not_ready || pod.ready_since.is_some();
-    let (ready, others): (Vec<&'a Pod>, Vec<&'a Pod>) = group.pods.iter().partition(|pod| is_ready(&pod));
+    let (ready, others): (Vec<&'a Pod>, Vec<&'a Pod>) = group.pods.iter().partition(|pod| is_ready(pod));
     [ready.iter().filter_map(address).collect(), others.iter().filter_map(address).collect()]
 }
 
