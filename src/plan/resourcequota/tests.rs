@@ -257,7 +257,7 @@ fn services_use_ports_of_nodes_and_load_balancers_by_their_type() {
     let bare = json!({"type": "LoadBalancer", "ports": two, "allocateLoadBalancerNodePorts": false});
     assert_eq!(used(&[]), ["0", "0", "0"]);
     assert_eq!(used(&[json!({"ports": two})]), ["1", "0", "0"]);
-    assert_eq!(used(&[node.clone()]), ["1", "2", "0"]);
+    assert_eq!(used(std::slice::from_ref(&node)), ["1", "2", "0"]);
     assert_eq!(used(&[node, balancer]), ["2", "4", "1"]);
     assert_eq!(used(&[bare]), ["1", "1", "1"]);
     let scoped = decode(&json!({"spec": {"hard": {"services": "1"}, "scopes": ["BestEffort"]}}));
