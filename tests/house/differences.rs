@@ -253,7 +253,7 @@ fn workloads_have_names_of_their_own_that_are_namespaces() {
 
 #[test]
 fn each_row_of_the_table_names_an_existing_workload_or_test() {
-    for row in ALL {
+    for row in ALL.iter() {
         assert!(!table::shown_by(row).is_empty(), "nothing shows: {}", row.windlass);
     }
     for (_, test) in UNSEEN {

@@ -6,7 +6,6 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::counting;
 use super::pods::{JobPods, Owned};
 use crate::model::Job;
 
@@ -43,7 +42,7 @@ pub fn failures(
     failed: i64,
     now: Timestamp,
 ) -> (Backoff, Record) {
-    let may_count = |owned: &&Owned| counting::may_count(job, owned);
+    let may_count = |owned: &&Owned| owned.may_count(job);
     // Those that a clock ahead of ours has written are corrected before, where there is a memory of them.
     let ends = |pods: &mut dyn Iterator<Item = Timestamp>| pods.map(|end| end.min(now)).collect::<Vec<_>>();
     let successes = ends(&mut pods.succeeded().filter(may_count).map(|pod| pod.finished));

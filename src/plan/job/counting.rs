@@ -67,17 +67,12 @@ impl<'a> Listed<'a> {
     }
 }
 
-/// Whether a pod is one that counts: of an Indexed Job, with an index below `completions`.
-pub(super) fn may_count(job: &Job, owned: &Owned) -> bool {
-    !job.is_indexed() || owned.index.is_some()
-}
-
 /// Counts.
 pub fn count(observed: &Observed<'_>) -> Counting {
     let (job, pods) = (observed.job, &observed.pods);
     let listed = Listed::of(job);
     let is_new =
-        |owned: &&Owned| owned.is_tracked && may_count(job, owned) && !listed.all.contains(owned.uid());
+        |owned: &&Owned| owned.is_tracked && owned.may_count(job) && !listed.all.contains(owned.uid());
     let counts = |owned: &&Owned| failure_policy::action(job, &owned.pod) != FailureAction::Ignore;
     let amount = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let failed = i64::from(job.status.failed)
@@ -149,7 +144,7 @@ pub fn links(observed: &Observed<'_>, counting: &Counting, fate: Option<&Fate>) 
         if is_held || (fate.is_none() && pod.is_active()) {
             continue;
         }
-        if listed.all.contains(uid) || (!may_count(job, owned) && !pod.is_active()) {
+        if listed.all.contains(uid) || (!owned.may_count(job) && !pod.is_active()) {
             links.untrack.push(pod.clone());
         } else if owned.has_succeeded() {
             match owned.index {
@@ -171,7 +166,7 @@ pub fn links(observed: &Observed<'_>, counting: &Counting, fate: Option<&Fate>) 
             } else {
                 links.new_failed.push(uid.clone());
             }
-        } else if is_failure && may_count(job, owned) {
+        } else if is_failure && owned.may_count(job) {
             links.failed_if_deleted.push(uid.clone());
         }
     }

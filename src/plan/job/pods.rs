@@ -124,6 +124,11 @@ impl Owned {
         &self.pod.meta.uid
     }
 
+    /// Whether it is one that counts: of an Indexed Job, with an index below `completions`.
+    pub fn may_count(&self, job: &Job) -> bool {
+        !job.is_indexed() || self.index.is_some()
+    }
+
     /// Whether it failed. One that was deleted without its finalizer, as one too many or for a suspension, has not.
     pub fn has_failed_itself(&self) -> bool {
         self.is_failed && (self.is_tracked || !self.pod.meta.is_deleting())

@@ -23,7 +23,7 @@ const SURVIVED: SignedDuration = SignedDuration::from_secs(60);
 /// Older ones say nothing about now: twice the longest backoff.
 const FORGOTTEN: SignedDuration = SignedDuration::from_secs(2 * super::backoff::MAX);
 
-/// What the newest pods of a Job say about the next one.
+/// The newest pods of a Job, of which nodes have refused so many that the next one is likely to be refused, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedPods {
     /// How many were refused since the last one of which a container started.

@@ -27,6 +27,7 @@ pub mod play;
 pub mod recording;
 pub mod report;
 pub mod rows;
+pub mod rows_of_services;
 pub mod stage;
 pub mod table;
 pub mod ties;

@@ -29,7 +29,7 @@ pub fn shown_by(row: &Row) -> Vec<String> {
 /// The table in Markdown.
 pub fn table() -> String {
     let mut table = String::from("| Upstream | Windlass | Why | Shown by |\n|---|---|---|---|\n");
-    for row in ALL {
+    for row in ALL.iter() {
         let Row { upstream, windlass, why } = row;
         let shown = shown_by(row);
         let more = if shown.len() > 3 { format!(" and {} more", shown.len() - 3) } else { String::new() };
