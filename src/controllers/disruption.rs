@@ -301,11 +301,11 @@ impl DisruptionController {
 
     /// A pod has changed: wakes the budgets that select it or did.
     fn pod_changed(&self, change: &Change<Pod>) {
-        let (old, new) = both(change);
+        let (old, new) = change.states();
         if let Some(pod) = new {
             self.stale_targets.pod_changed(pod);
         }
-        if planner::wakes::is_concerned(old.map(|pod| &**pod), new.map(|pod| &**pod)) {
+        if planner::wakes::is_concerned(old, new) {
             let keys: BTreeSet<ObjectKey> =
                 [old, new].into_iter().flatten().flat_map(|pod| self.budgets_of(&pod.meta)).collect();
             self.wake_all(keys);
@@ -319,8 +319,8 @@ impl DisruptionController {
         replicas: impl Fn(&T) -> i32,
         pods: impl Fn(&T) -> Vec<Arc<Pod>>,
     ) {
-        let (old, new) = both(change);
-        let scale = |object: &Arc<T>| (replicas(object), object.meta().controller.clone());
+        let (old, new) = change.states();
+        let scale = |object: &T| (replicas(object), object.meta().controller.clone());
         if !planner::wakes::changes_scale(old.map(scale), new.map(scale)) {
             return;
         }
@@ -333,15 +333,6 @@ impl DisruptionController {
             }
         }
         self.wake_all(keys);
-    }
-}
-
-/// An object before and after a change.
-fn both<T>(change: &Change<T>) -> (Option<&Arc<T>>, Option<&Arc<T>>) {
-    match change {
-        Change::Added(new) => (None, Some(new)),
-        Change::Updated { old, new } => (Some(old), Some(new)),
-        Change::Deleted(old) => (Some(old), None),
     }
 }
 

@@ -201,12 +201,8 @@ impl EndpointSliceController {
     /// A node has changed: wakes the Services that have pods on it if it has become known or is in another zone, and those with hints
     /// by CPUs whose shares are wrong by now.
     fn node_changed(&self, change: &Change<Node>) {
-        let (old, new) = match change {
-            Change::Added(node) => (None, Some(node)),
-            Change::Updated { old, new } => (Some(old), Some(new)),
-            Change::Deleted(node) => (Some(node), None),
-        };
-        let meaning = planner::node_change(old.map(|node| &**node), new.map(|node| &**node));
+        let (old, new) = change.states();
+        let meaning = planner::node_change(old, new);
         let is_synced = self.nodes.is_synced();
         if meaning.changes_shares {
             *self.shares.lock() = None;
@@ -220,12 +216,7 @@ impl EndpointSliceController {
     }
 
     fn wake_services_on(&self, node: &Arc<str>) {
-        let mut pods = Vec::new();
-        self.all_pods.for_each(|pod| {
-            if pod.node() == Some(node) {
-                pods.push(pod.clone());
-            }
-        });
+        let pods = self.all_pods.select_all(|pod| pod.node() == Some(node));
         let services: BTreeSet<ObjectKey> =
             pods.iter().flat_map(|pod| self.pods.services_of(&pod.meta)).collect();
         services.into_iter().for_each(|key| self.pods.wake(key));

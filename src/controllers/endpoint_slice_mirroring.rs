@@ -255,11 +255,7 @@ impl MirroringController {
 
     /// A Service has changed: wakes the Endpoints of its name if it decides whether they are mirrored.
     fn service_changed(&self, change: &Change<Service>) {
-        let (old, new) = match change {
-            Change::Added(service) => (None, Some(&**service)),
-            Change::Updated { old, new } => (Some(&**old), Some(&**new)),
-            Change::Deleted(service) => (Some(&**service), None),
-        };
+        let (old, new) = change.states();
         if planner::is_concerned(old, new) {
             self.context.queue_of_controller(&ENTRY).add(change.object().meta.key.clone());
         }

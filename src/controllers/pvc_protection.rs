@@ -54,11 +54,7 @@ impl OneWrite for ClaimProtection {
         }
         let context = self.context.clone();
         setup.on_change(HandlerOrder::Indirect, move |change: &Change<Pod>| {
-            let (before, after) = match change {
-                Change::Added(pod) => (None, Some(&**pod)),
-                Change::Updated { old, new } => (Some(&**old), Some(&**new)),
-                Change::Deleted(pod) => (Some(&**pod), None),
-            };
+            let (before, after) = change.states();
             let namespace = &change.object().meta.key.namespace;
             for claim in planner::freed(before, after) {
                 let key = ObjectKey::new(namespace.clone(), claim.clone());

@@ -296,7 +296,7 @@ impl QuotaController {
     }
 
     fn pod_changed(&self, change: &Change<Pod>) {
-        let (old, new) = states(change);
+        let (old, new) = change.states();
         // The objects of a first list are counted when it is complete.
         if !self.pods.is_synced() || !wakes::may_concern(old, new) {
             return;
@@ -316,7 +316,7 @@ impl QuotaController {
         if !objects.is_synced() {
             return;
         }
-        let (old, new) = states(change);
+        let (old, new) = change.states();
         for quota in self.quotas_of(&change.object().meta().key.namespace) {
             self.changed(&quota, &meaning(&quota, old, new), is_listing(objects));
         }
@@ -342,7 +342,7 @@ impl QuotaController {
 
     /// A quota has changed: others may name other resources, and the API server may have charged it.
     fn quota_changed(&self, change: &Change<ResourceQuota>) {
-        let (old, new) = states(change);
+        let (old, new) = change.states();
         let named = |quota: Option<&ResourceQuota>| {
             let sources = quota.map(planner::sources).unwrap_or_default();
             sources.into_iter().filter_map(|source| match source {
@@ -366,15 +366,6 @@ impl QuotaController {
 fn is_listing<T: Record>(objects: &Store<T>) -> bool {
     let lists = objects.lists();
     lists.begun > lists.completed
-}
-
-/// The state before a change and the one after it.
-fn states<T: Record>(change: &Change<T>) -> (Option<&T>, Option<&T>) {
-    match change {
-        Change::Added(object) => (None, Some(object)),
-        Change::Updated { old, new } => (Some(old), Some(new)),
-        Change::Deleted(object) => (Some(object), None),
-    }
 }
 
 /// The workers, and the watches of the resources that quotas name.

@@ -194,13 +194,9 @@ impl RollingUpdates {
 
     /// A ReplicationController has changed: wakes the updates that it takes part in. Its own key is woken anyway.
     fn controller_changed(&self, change: &Change<ReplicationController>) {
-        let (before, after) = match change {
-            Change::Added(new) => (None, Some(new)),
-            Change::Updated { old, new } => (Some(old), Some(new)),
-            Change::Deleted(old) => (Some(old), None),
-        };
+        let (before, after) = change.states();
         let key = &change.object().meta().key;
-        let beside = |one: Option<&Arc<ReplicationController>>| -> Vec<ObjectKey> {
+        let beside = |one: Option<&ReplicationController>| -> Vec<ObjectKey> {
             let partners = one.into_iter().flat_map(|one| job::partners(&one.0));
             partners.map(|name| ObjectKey::new(key.namespace.clone(), name)).collect()
         };

@@ -40,6 +40,15 @@ impl<T> Change<T> {
             Change::Added(object) | Change::Updated { new: object, .. } | Change::Deleted(object) => object,
         }
     }
+
+    /// The state before the change, and the one after it.
+    pub fn states(&self) -> (Option<&T>, Option<&T>) {
+        match self {
+            Change::Added(new) => (None, Some(new)),
+            Change::Updated { old, new } => (Some(old), Some(new)),
+            Change::Deleted(old) => (Some(old), None),
+        }
+    }
 }
 
 impl<T> Clone for Change<T> {
@@ -272,6 +281,12 @@ impl<T: Record> Store<T> {
     /// All objects.
     pub fn all(&self) -> Vec<Arc<T>> {
         self.inner.read().objects.keys().map(|object| object.0.clone()).collect()
+    }
+
+    /// Those objects of all namespaces that `keep` accepts, see [`Store::select`].
+    pub fn select_all(&self, mut keep: impl FnMut(&T) -> bool) -> Vec<Arc<T>> {
+        let inner = self.inner.read();
+        inner.objects.keys().map(|object| &object.0).filter(|object| keep(object)).cloned().collect()
     }
 
     /// Visits all objects under the store's lock: `visit` must be quick and must not use the store.

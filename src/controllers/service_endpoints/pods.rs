@@ -101,16 +101,12 @@ impl ServicePods {
 
     /// A pod has changed: wakes the Services that select it or did.
     fn pod_changed(&self, change: &Change<Pod>) {
-        let (old, new) = match change {
-            Change::Added(pod) => (None, Some(pod)),
-            Change::Updated { old, new } => (Some(old), Some(new)),
-            Change::Deleted(pod) => (Some(pod), None),
-        };
-        let affected = planner::affected(old.map(|pod| &**pod), new.map(|pod| &**pod));
+        let (old, new) = change.states();
+        let affected = planner::affected(old, new);
         if affected == Affected::None {
             return;
         }
-        let services = |pod: &Arc<Pod>| self.services_of(&pod.meta);
+        let services = |pod: &Pod| self.services_of(&pod.meta);
         let (before, after) = (old.map(services).unwrap_or_default(), new.map(services).unwrap_or_default());
         let mut woken: BTreeSet<ObjectKey> = before.union(&after).cloned().collect();
         if affected == Affected::Changed {

@@ -72,11 +72,7 @@ impl ManagedSlices {
         repair: Duration,
     ) -> (Vec<ObjectKey>, Duration) {
         self.by_service.update(self.writer, change);
-        let (old, new) = match change {
-            Change::Added(slice) => (None, Some(slice)),
-            Change::Updated { old, new } => (Some(old), Some(new)),
-            Change::Deleted(slice) => (Some(slice), None),
-        };
+        let (old, new) = change.states();
         let is_expected = match change {
             Change::Deleted(slice) if memory.has_deleted(&slice.meta) => {
                 return (self.key_of(slice).into_iter().collect(), Duration::ZERO);
@@ -92,7 +88,6 @@ impl ManagedSlices {
             Change::Deleted(_) => false,
         };
         let namespace = &change.object().meta.key.namespace;
-        let (old, new) = (old.map(|slice| &**slice), new.map(|slice| &**slice));
         let services = planner::services_of_slice(self.writer, old, new, is_expected);
         (services.map(|name| ObjectKey::new(namespace.clone(), name)).collect(), repair)
     }
