@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::calendar::Calendar;
 use crate::engine::breach::Breach;
-use crate::engine::call::Call;
+use crate::engine::call::{Call, OpenCalls};
 use crate::engine::network::{self, BLIND, Faults};
 use crate::engine::objects::{NAMESPACE, is_deleting, number, text};
 use windlass_apiserver::Sandbox;
@@ -98,9 +98,7 @@ pub struct Judge {
     pods_changed: Duration,
     /// The daemons that run.
     running: BTreeSet<String>,
-    /// Calls that wait for an answer, and how many there were.
-    open: BTreeSet<u64>,
-    calls: u64,
+    calls: OpenCalls,
 }
 
 /// The UID of the controller of an object, or "".
@@ -397,19 +395,17 @@ impl network::Judge for Judge {
     }
 
     fn begins(&mut self, _: Duration, call: &mut Call) -> Result<(), Breach> {
-        self.calls += 1;
-        call.id = self.calls;
-        self.open.insert(call.id);
+        self.calls.begin(call);
         Ok(())
     }
 
     fn ended(&mut self, _: Duration, _: &Arc<str>, id: u64) -> Result<(), Breach> {
-        self.open.remove(&id);
+        self.calls.end(id);
         Ok(())
     }
 
     fn was_abandoned(&self, call: &Call, is_dead: bool) -> bool {
-        is_dead || !self.open.contains(&call.id)
+        is_dead || self.calls.is_abandoned(call)
     }
 
     fn daemon_started(&mut self, agent: &str, _: Duration) {

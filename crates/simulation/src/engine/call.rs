@@ -1,5 +1,6 @@
-//! A parsed request.
+//! A parsed request, and those whose answers are awaited.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -136,6 +137,32 @@ impl fmt::Display for Call {
             write!(f, "/{subresource}")?;
         }
         Ok(())
+    }
+}
+
+/// The calls whose authors wait for an answer, for judges that excuse those of others.
+#[derive(Debug, Default)]
+pub struct OpenCalls {
+    begun: u64,
+    open: BTreeSet<u64>,
+}
+
+impl OpenCalls {
+    /// A call begins, and gets its number.
+    pub fn begin(&mut self, call: &mut Call) {
+        self.begun += 1;
+        call.id = self.begun;
+        self.open.insert(call.id);
+    }
+
+    /// Its author has the answer, or has given up.
+    pub fn end(&mut self, id: u64) {
+        self.open.remove(&id);
+    }
+
+    /// Whether nobody waits for the answer.
+    pub fn is_abandoned(&self, call: &Call) -> bool {
+        !self.open.contains(&call.id)
     }
 }
 

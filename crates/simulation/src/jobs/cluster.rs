@@ -47,19 +47,17 @@ impl network::Judge for Judge {
     }
 
     fn begins(&mut self, _: Duration, call: &mut Call) -> Result<(), Breach> {
-        self.calls += 1;
-        call.id = self.calls;
-        self.open.insert(call.id);
+        self.calls.begin(call);
         Ok(())
     }
 
     fn ended(&mut self, _: Duration, _: &Arc<str>, id: u64) -> Result<(), Breach> {
-        self.open.remove(&id);
+        self.calls.end(id);
         Ok(())
     }
 
     fn was_abandoned(&self, call: &Call, is_dead: bool) -> bool {
-        is_dead || !self.open.contains(&call.id)
+        is_dead || self.calls.is_abandoned(call)
     }
 
     fn daemon_started(&mut self, agent: &str, _: Duration) {

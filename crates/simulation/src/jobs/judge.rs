@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::facts::{has_ended, index, is_tracked, list, owner, uid};
 use crate::engine::breach::Breach;
-use crate::engine::call::Call;
+use crate::engine::call::{Call, OpenCalls};
 use crate::engine::network::{self, BLIND, Faults};
 use crate::engine::objects::{is_deleting, is_live};
 
@@ -78,9 +78,7 @@ pub struct Judge {
     /// From when and until when the caches of a daemon may lag, as its watches are broken or it has just started.
     blind: (Duration, Duration),
     has_faults: bool,
-    /// How many calls there were, and those whose answer is awaited.
-    pub(super) calls: u64,
-    pub(super) open: BTreeSet<u64>,
+    pub(super) calls: OpenCalls,
     pub(super) ledgers: BTreeMap<String, Ledger>,
 }
 
