@@ -1,8 +1,8 @@
 //! The controller of the EndpointSlices that mirror Endpoints against the embedded API server, in virtual time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
+use super::services::{DELETE, ENDPOINTS, SERVICES, SLICES, seconds};
 use http::Method;
 use serde_json::{Value, json};
 use windlass::config::{ControllerConfig, Enabled};
@@ -10,10 +10,6 @@ use windlass_apiserver::FaultDecision;
 use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Cluster, Daemon, is_request, unlimited};
 
-const SERVICES: &str = "/api/v1/namespaces/shop/services";
-const ENDPOINTS: &str = "/api/v1/namespaces/shop/endpoints";
-const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices";
-const DELETE: Value = Value::Null;
 const MIRRORING: &str = "endpointslicemirroring-controller.k8s.io";
 
 fn config() -> ControllerConfig {
@@ -23,10 +19,6 @@ fn config() -> ControllerConfig {
 
 fn start(cluster: &Cluster, seed: u64) -> Daemon {
     cluster.start_with(seed, config(), |router| router)
-}
-
-async fn seconds(seconds: u64) {
-    tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
 fn subsets(ips: &[&str]) -> Value {

@@ -3,16 +3,13 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use super::services::{DELETE, SERVICES, SLICES, change_service, create_service, ready_pods, seconds};
 use http::Method;
 use serde_json::{Value, json};
 use windlass::config::{ControllerConfig, Enabled};
 use windlass_apiserver::FaultDecision;
 use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Cluster, Daemon, is_request, unlimited};
-
-const SERVICES: &str = "/api/v1/namespaces/shop/services";
-const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices";
-const DELETE: Value = Value::Null;
 
 fn config() -> ControllerConfig {
     let enabled = Enabled::default().with("endpointslice-controller");
@@ -21,20 +18,6 @@ fn config() -> ControllerConfig {
 
 fn start(cluster: &Cluster, seed: u64) -> Daemon {
     cluster.start_with(seed, config(), |router| router)
-}
-
-async fn create_service(cluster: &Cluster, more: Value) {
-    let mut spec = json!({"selector": {"app": "web"},
-                          "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": 8080}]});
-    for (key, value) in more.as_object().unwrap() {
-        spec[key] = value.clone();
-    }
-    let service = json!({"metadata": {"name": "web", "labels": {"team": "a"}}, "spec": spec});
-    cluster.call(Method::POST, SERVICES, &service).await;
-}
-
-async fn change_service(cluster: &Cluster, patch: Value) {
-    cluster.call(Method::PATCH, &format!("{SERVICES}/web"), &patch).await;
 }
 
 /// The names of the pods of all endpoints whose condition `ready` is this, sorted.
@@ -49,28 +32,9 @@ fn pods(cluster: &Cluster, ready: bool) -> Vec<String> {
     names
 }
 
-/// The names of the pods that are ready, sorted.
-fn ready_pods(cluster: &Cluster) -> Vec<String> {
-    let is_ready = |pod: &Value| {
-        let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
-            && pod["metadata"]["deletionTimestamp"].is_null()
-    };
-    let pods = cluster.objects("Pod");
-    let ready = pods.iter().filter(|pod| is_ready(pod));
-    let mut names: Vec<String> =
-        ready.map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).collect();
-    names.sort();
-    names
-}
-
 fn matches(cluster: &Cluster, count: usize) -> bool {
     let names = pods(cluster, true);
     names.len() == count && names == ready_pods(cluster)
-}
-
-async fn seconds(seconds: u64) {
-    tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
 #[tokio::test(start_paused = true)]

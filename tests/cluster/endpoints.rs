@@ -3,16 +3,13 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use super::services::{DELETE, ENDPOINTS, SERVICES, change_service, create_service, ready_pods, seconds};
 use http::Method;
 use serde_json::{Value, json};
 use windlass::config::{ControllerConfig, Enabled};
 use windlass_apiserver::FaultDecision;
 use windlass_planner_testkit::objects::deployment;
 use windlass_testkit::cluster::{Cluster, Daemon, is_request, unlimited};
-
-const SERVICES: &str = "/api/v1/namespaces/shop/services";
-const ENDPOINTS: &str = "/api/v1/namespaces/shop/endpoints";
-const DELETE: Value = Value::Null;
 
 fn config() -> ControllerConfig {
     let enabled = Enabled::default().with("endpoints-controller");
@@ -21,24 +18,6 @@ fn config() -> ControllerConfig {
 
 fn start(cluster: &Cluster, seed: u64) -> Daemon {
     cluster.start_with(seed, config(), |router| router)
-}
-
-async fn create_service(cluster: &Cluster, more: Value) {
-    let mut spec = json!({"selector": {"app": "web"},
-                          "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": 8080}]});
-    for (key, value) in more.as_object().unwrap() {
-        spec[key] = value.clone();
-    }
-    let service = json!({"metadata": {"name": "web", "labels": {"team": "a"}}, "spec": spec});
-    cluster.call(Method::POST, SERVICES, &service).await;
-}
-
-async fn change_service(cluster: &Cluster, patch: Value) {
-    cluster.call(Method::PATCH, &format!("{SERVICES}/web"), &patch).await;
-}
-
-async fn seconds(seconds: u64) {
-    tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
 fn endpoints(cluster: &Cluster, name: &str) -> Option<Value> {
@@ -53,21 +32,6 @@ fn pods(cluster: &Cluster, list: &str) -> Vec<String> {
     let mut names: Vec<String> = addresses
         .map(|address| address["targetRef"]["name"].as_str().unwrap_or_default().to_owned())
         .collect();
-    names.sort();
-    names
-}
-
-/// The names of the pods that are ready, sorted.
-fn ready_pods(cluster: &Cluster) -> Vec<String> {
-    let is_ready = |pod: &Value| {
-        let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
-            && pod["metadata"]["deletionTimestamp"].is_null()
-    };
-    let pods = cluster.objects("Pod");
-    let ready = pods.iter().filter(|pod| is_ready(pod));
-    let mut names: Vec<String> =
-        ready.map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).collect();
     names.sort();
     names
 }

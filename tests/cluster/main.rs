@@ -33,6 +33,7 @@ mod resource_quotas;
 mod restored_history;
 mod rolling_updates;
 mod scenarios;
+mod services;
 mod stateful_sets;
 mod statuses;
 mod takeover;
