@@ -97,11 +97,8 @@ impl TaintEviction {
     }
 
     fn wake_pods_on(&self, node: &Arc<str>) {
-        self.pods.for_each(|pod| {
-            if pod.node() == Some(node) {
-                self.wake(pod);
-            }
-        });
+        let pods = self.pods.select_all(|pod| pod.node() == Some(node));
+        pods.iter().for_each(|pod| self.wake(pod));
     }
 
     fn pod_changed(&self, change: &Change<Pod>) {

@@ -336,11 +336,20 @@ async fn a_node_without_heartbeats_is_lost_after_its_grace_period() {
 
 /// A cluster in which the controllers get no answer to these requests while the flag is set.
 async fn without_answers(verb: &'static str, kind: &'static str) -> (Cluster, Arc<AtomicBool>) {
+    with_fault(verb, kind, FaultDecision::LoseRequest).await
+}
+
+/// A cluster in which this happens to these requests of the controllers while the flag is set.
+async fn with_fault(
+    verb: &'static str,
+    kind: &'static str,
+    fault: FaultDecision,
+) -> (Cluster, Arc<AtomicBool>) {
     let is_set = Arc::new(AtomicBool::new(false));
     let flag = is_set.clone();
     let faults = inject_faults(move |request| {
-        let is_lost = is_request(request, verb, kind) && flag.load(Ordering::SeqCst);
-        if is_lost { FaultDecision::LoseRequest } else { FaultDecision::Proceed }
+        let is_faulty = is_request(request, verb, kind) && flag.load(Ordering::SeqCst);
+        if is_faulty { fault.clone() } else { FaultDecision::Proceed }
     });
     let cluster = Cluster::without_node_lifecycle(faults).await;
     settled(&cluster).await;
@@ -361,6 +370,27 @@ async fn an_eviction_that_is_refused_is_retried_for_ever() {
     seconds(120).await;
     assert!(is_evicted(&cluster, "a"));
     daemon.stop().await;
+}
+
+/// An API server whose storage is busy answers so, and nothing of the pod changes that would tell anybody.
+#[tokio::test(start_paused = true)]
+async fn a_conflict_loses_no_eviction() {
+    for (verb, what) in [("delete", "the deletion"), ("patch", "the mark")] {
+        let message = "the object has been modified".to_owned();
+        let conflict = FaultDecision::Refuse { code: 409, message, reason: "Conflict".into() };
+        let (cluster, is_refused) = with_fault(verb, "Pod", conflict).await;
+        let daemon = start(&cluster);
+        pod(&cluster, "a", 30).await;
+        report(&cluster, FIRST, "Unknown").await;
+        seconds(20).await;
+        is_refused.store(true, Ordering::SeqCst);
+        seconds(60).await;
+        assert!(!is_evicted(&cluster, "a"), "{what}");
+        is_refused.store(false, Ordering::SeqCst);
+        seconds(120).await;
+        assert!(is_evicted(&cluster, "a"), "{what}");
+        daemon.stop().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -30,7 +30,8 @@ impl TaintEviction {
         }
     }
 
-    /// Marks a pod and deletes it gracefully. A pod that is gone, or of another UID, needs nothing.
+    /// Marks a pod and deletes it gracefully. A pod that is gone needs nothing. A conflict is tried again: the pod has another UID,
+    /// which the cache shows then, or the storage of the API server was busy, which nobody else would tell of.
     pub(super) async fn evict(&self, pod: &Pod, due: Timestamp) -> Result<(), SyncError> {
         let (context, meta) = (&self.context, &pod.meta);
         if self.memory.reports(&meta.uid) {
@@ -41,7 +42,7 @@ impl TaintEviction {
             let what = || format!("marking pod {} as disrupted", meta.key);
             match context.patch_status_as::<Pod>(&ENTRY, pod, what, &meta.key, &body).await {
                 Ok(_) => self.memory.mark(&meta.uid),
-                Err(SyncError::Gone { .. } | SyncError::Conflict { .. }) => return Ok(()),
+                Err(SyncError::Gone { .. }) => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
@@ -56,7 +57,6 @@ impl TaintEviction {
                 tracing::info!(pod = %meta.key, "evicted a pod because of a taint of its node");
                 Ok(())
             }
-            Err(error) if error.is_conflict() => Ok(()),
             Err(error) => Err(SyncError::api(format!("evicting pod {}", meta.key), error)),
         }
     }
