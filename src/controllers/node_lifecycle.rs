@@ -70,8 +70,8 @@ pub struct NodeLifecycle {
     nodes: Arc<Store<Node>>,
     pods: Arc<Store<Pod>>,
     memory: Arc<NodeMemory>,
-    /// The zones at a position of the cache.
-    zones: Mutex<Option<(u64, Arc<Zones>)>>,
+    /// The zones, until a node changes that concerns them: heartbeats do not.
+    zones: Mutex<Option<Arc<Zones>>>,
     /// Whether no node was ready anywhere, when the zones were last computed.
     was_cut_off: AtomicBool,
     /// The zones that have metrics.
@@ -208,17 +208,14 @@ impl NodeLifecycle {
     /// The zones as the cache shows them. Where the first node becomes ready, or the last one is lost, all nodes are concerned.
     fn zones(&self) -> Arc<Zones> {
         let mut cached = self.zones.lock();
-        let position = self.nodes.position();
-        if let Some((at, zones)) = &*cached
-            && *at == position
-        {
+        if let Some(zones) = &*cached {
             return zones.clone();
         }
         let begun = Instant::now();
         let nodes = self.nodes.all();
         let zones = Arc::new(Zones::of(nodes.iter().map(|node| &**node)));
         self.context.metrics().nodes.update_all.observe(begun.elapsed().as_secs_f64());
-        *cached = Some((position, zones.clone()));
+        *cached = Some(zones.clone());
         let is_cut_off = zones.are_all_disrupted();
         let was_cut_off = self.was_cut_off.swap(is_cut_off, Ordering::SeqCst);
         drop(cached);
@@ -237,13 +234,7 @@ impl NodeLifecycle {
     }
 
     fn pods_on(&self, node: &Arc<str>) -> Vec<Arc<Pod>> {
-        let mut pods = Vec::new();
-        self.pods.for_each(|pod| {
-            if pod.node() == Some(node) {
-                pods.push(pod.clone());
-            }
-        });
-        pods
+        self.pods.select_all(|pod| pod.node() == Some(node))
     }
 
     fn wake(&self, node: ObjectKey) {
@@ -268,6 +259,9 @@ impl NodeLifecycle {
             } else if new.ready == Ready::True {
                 self.memory.fell.lock().remove(&new.meta.uid);
             }
+        }
+        if concerns {
+            *self.zones.lock() = None;
         }
         if concerns && self.nodes.is_synced() {
             self.zones();
