@@ -34,6 +34,26 @@ rows! {
         "The first change is written at once, and while pods keep changing the slices are written at most ten times a second",
         "Each write of a slice goes to every node"
     }
+    SLICE_EVENTS {
+        "Why hints by CPUs are off is an event of each sync; for a Service of two families some are told for the first alone; a conflict is a `FailedToUpdateEndpointSlices`",
+        "Once each time the reason is another, for each family; a conflict is tried again without an event",
+        "An event tells of a change"
+    }
+    SLICE_ZONES {
+        "A node that is in another zone by now changes EndpointSlices at the next sync of their Service",
+        "At once",
+        "Traffic goes where the zone says"
+    }
+    SLICE_OWNER {
+        "An EndpointSlice with any owner reference to its Service is kept",
+        "One that the Service does not control any more is replaced by another",
+        "Owners of a slice that somebody edited are as they should be again"
+    }
+    SLICE_RETRIES {
+        "A refused write of EndpointSlices is tried again after 1 s, and then up to 1,000 s later",
+        "After 5 ms, and then up to a minute later, as of all objects",
+        "Endpoints are right within a minute after the cause is gone"
+    }
     PDB_ALL_BUDGETS {
         "Of two PodDisruptionBudgets of a pod one is kept up to date, with an event, and one that a pod leaves by its labels is not",
         "All budgets that select the pod now or did before are. The event `MultiplePodDisruptionBudgets` is not there",

@@ -216,6 +216,16 @@ pub static UNSEEN: &[(&Row, &str)] = &[
         &SLICE_GATHERED,
         "tests/cluster/endpoint_slices.rs::a_large_scale_up_writes_a_slice_at_most_ten_times_a_second",
     ),
+    (&SLICE_EVENTS, "src/plan/endpointslice/tests/hints.rs::hints_go_where_they_cannot_be_given"),
+    (
+        &SLICE_ZONES,
+        "src/controllers/endpoint_slice.rs::a_node_that_becomes_known_wakes_the_services_of_its_pods",
+    ),
+    (
+        &SLICE_OWNER,
+        "src/plan/endpointslice/tests.rs::slices_of_an_earlier_service_of_the_name_go_and_those_of_others_stay",
+    ),
+    (&SLICE_RETRIES, "src/runtime/backoff.rs::the_delay_stays_at_the_cap_however_often_the_key_fails"),
     (
         &PDB_ALL_BUDGETS,
         "tests/cluster/disruptions.rs::two_budgets_of_a_pod_are_both_kept_up_to_date_and_evict_nothing",
