@@ -65,6 +65,7 @@ impl Controllers {
             scope: config.scope.clone(),
             field_manager: config.field_manager.clone(),
             failed_pod_backoff: config.failed_pod_backoff,
+            rollout_policy: config.rollout_policy,
             namespace_deletion_delay: config.namespace_deletion_delay,
             max_endpoints_per_slice: config.max_endpoints_per_slice,
             endpoint_slice_updates_batch_period: config.endpoint_slice_updates_batch_period,

@@ -55,6 +55,7 @@ pub struct File {
     pub on_conflict: Option<String>,
     pub test_bed: Option<bool>,
     pub failed_pod_backoff: Option<bool>,
+    pub rollout_policy: Option<bool>,
     pub namespace_deletion_delay: Option<String>,
     pub terminated_pod_gc_threshold: Option<i32>,
     pub max_endpoints_per_slice: Option<i32>,

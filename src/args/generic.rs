@@ -157,6 +157,12 @@ pub struct ScopeArgs {
           require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(),
           env = "WINDLASS_FAILED_POD_BACKOFF")]
     pub failed_pod_backoff: bool,
+    /// Act on the annotations windlass.dev/steps, fail-after and the others of a rollout policy. false ignores them,
+    /// as kube-controller-manager does.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
+          require_equals = true, default_missing_value = "true", value_parser = BoolishValueParser::new(),
+          env = "WINDLASS_ROLLOUT_POLICY")]
+    pub rollout_policy: bool,
     /// Time that a namespace stays at least after its deletion, so that all API servers know of the deletion
     /// before the last look at its content. 0s is enough for a single API server.
     #[arg(long, value_name = "DURATION", default_value = "5s", env = "WINDLASS_NAMESPACE_DELETION_DELAY")]

@@ -42,6 +42,8 @@ pub struct ControllerConfig {
     pub relists_after_breaks: bool,
     /// Whether pods that fail one after the other are replaced with growing delays.
     pub failed_pod_backoff: bool,
+    /// Whether the annotations of a rollout policy have an effect.
+    pub rollout_policy: bool,
     /// How long after its deletion a namespace stays at least.
     pub namespace_deletion_delay: Duration,
     /// The most endpoints of an EndpointSlice.
@@ -89,6 +91,7 @@ impl Default for ControllerConfig {
             on_conflict: OnConflict::default(),
             relists_after_breaks: false,
             failed_pod_backoff: true,
+            rollout_policy: true,
             namespace_deletion_delay: Duration::from_secs(5),
             max_endpoints_per_slice: 100,
             endpoint_slice_updates_batch_period: Duration::ZERO,
@@ -204,6 +207,7 @@ pub(super) fn controllers(
         on_conflict,
         test_bed,
         failed_pod_backoff,
+        rollout_policy,
         namespace_deletion_delay,
         terminated_pod_gc_threshold,
         max_endpoints_per_slice,
@@ -259,6 +263,7 @@ pub(super) fn controllers(
         },
         relists_after_breaks: false,
         failed_pod_backoff,
+        rollout_policy,
         namespace_deletion_delay: duration("namespace-deletion-delay", &namespace_deletion_delay)?,
         max_endpoints_per_slice: max_endpoints("max-endpoints-per-slice", max_endpoints_per_slice)?,
         endpoint_slice_updates_batch_period: duration(

@@ -2,6 +2,7 @@
 
 mod execute;
 pub mod lost_creations;
+mod policy_notes;
 pub mod rollout_metrics;
 
 use std::collections::BTreeMap;
@@ -21,12 +22,13 @@ use crate::engine::explanations::Explanation;
 use crate::engine::past_caches::{Children, OwnedBy};
 use crate::engine::setup::{HandlerOrder, Setup};
 use crate::model::{Condition, Deployment, DeploymentStatus, Pod, Record, ReplicaSet, Resource, Strategy};
-use crate::plan::Urgency;
 use crate::plan::deployment::{
     self as planner, Observed, Plan, StatusScope, Write, explain, progress, revision, status,
 };
+use crate::plan::{Urgency, policy};
 use crate::runtime::store::{Change, Store};
 use lost_creations::LostCreations;
+use policy_notes::PolicyNotes;
 use rollout_metrics::{NewReplicaSet, RolloutMetrics, show_stuck};
 
 /// Its entry in the registry.
@@ -55,6 +57,7 @@ fn install(setup: &mut Setup) -> Box<dyn Worker> {
         pods: context.store(),
         lost_creations: Arc::default(),
         rollout_metrics: Arc::default(),
+        policy_notes: Arc::default(),
         context,
     };
     Box::new(Driver::new(Arc::new(controller), &ENTRY, setup))
@@ -70,6 +73,8 @@ pub struct DeploymentController {
     lost_creations: Arc<LostCreations>,
     /// The rollouts that are under way, for the metrics.
     rollout_metrics: Arc<RolloutMetrics>,
+    /// The events about policies that were recorded.
+    policy_notes: Arc<PolicyNotes>,
 }
 
 impl Status for DeploymentStatus {
@@ -98,6 +103,7 @@ impl Controller for DeploymentController {
     fn watch(self: &Arc<Self>, setup: &mut Setup) {
         self.context.memory().includes(self.lost_creations.clone());
         self.context.memory().includes(self.rollout_metrics.clone());
+        self.context.memory().includes(self.policy_notes.clone());
         let controller = self.clone();
         setup.on_change(HandlerOrder::Indirect, move |change| controller.replica_set_changed(change));
         let controller = self.clone();
@@ -275,7 +281,7 @@ impl DeploymentController {
     /// A pod has changed: wakes the Deployment of its ReplicaSet, where the change matters to it.
     fn pod_changed(&self, change: &Change<Pod>) {
         let pod = change.object();
-        let ended = matches!(change, Change::Deleted(_)) || pod.is_terminal();
+        let ended = matches!(change, Change::Deleted(_)) || pod.is_terminal() || pod.meta.is_deleting();
         // `ImagePullBackOff` changes no count of the ReplicaSet, and would not be explained before the deadline.
         // The price is a sync without a write for each pod that starts or stops to fail.
         let said = match change {
@@ -283,11 +289,13 @@ impl DeploymentController {
             Change::Updated { old, new } => old.startup_failure() != new.startup_failure(),
             Change::Deleted(_) => false,
         };
-        // Recreate waits for its old pods to end: the last one that is deleted, or fails, unblocks it.
+        // Recreate waits for its old pods to end: the last one that is deleted, or fails, unblocks it. So do some policies.
         if (ended || said)
             && let Some(replica_set) = self.replica_sets.controller_of(&pod.meta)
             && let Some(deployment) = self.deployments.controller_of(&replica_set.meta)
-            && (said || deployment.strategy == Strategy::Recreate)
+            && (said
+                || deployment.strategy == Strategy::Recreate
+                || policy::waits_for_ends(&deployment.annotations))
         {
             self.wake(&deployment);
         }
@@ -309,7 +317,7 @@ impl DeploymentController {
         let deployment = observed.deployment;
         let exists = |name: &str| observed.owned.iter().any(|owned| &*owned.meta.key.name == name);
         for new in self.lost_creations.seen(&deployment.meta.uid, exists) {
-            if let Some(note) = Write::Create(new).note() {
+            for note in Write::Create(new).notes() {
                 tracing::info!(deployment = %deployment.meta.key, "{}; the reply to the creation was lost", note.message);
                 self.context.record_event(ENTRY.component, deployment, note);
             }
@@ -321,6 +329,8 @@ impl DeploymentController {
         let owned = self.replica_sets.owned_by(&deployment.as_owner());
         let orphans = self.replica_sets.orphans(&deployment.meta.key.namespace);
         let pods_of = |replica_set: &ReplicaSet| self.pods.owned_by(&replica_set.as_owner());
-        Observed::gather(deployment, owned, orphans, may_adopt, pods_of, self.context.now())
+        let gather =
+            if self.context.settings().rollout_policy { Observed::gather } else { Observed::without_policy };
+        gather(deployment, owned, orphans, may_adopt, pods_of, self.context.now())
     }
 }

@@ -88,6 +88,7 @@ pub(crate) fn answering(code: impl Fn(&Request<Body>) -> u16 + Clone + Send + 's
         scope: Default::default(),
         field_manager: "windlass".to_owned(),
         failed_pod_backoff: true,
+        rollout_policy: true,
         namespace_deletion_delay: std::time::Duration::ZERO,
         max_endpoints_per_slice: 100,
         endpoint_slice_updates_batch_period: std::time::Duration::ZERO,

@@ -33,7 +33,7 @@ pub fn change(replica_set: &Meta, change: &Change) -> Value {
         #[serde(skip_serializing_if = "Option::is_none")]
         min_ready_seconds: Option<i32>,
     }
-    let Change { replicas, annotations, min_ready_seconds } = change;
+    let Change { replicas, annotations, min_ready_seconds, notes: _ } = change;
     let mut patch = json!({"metadata": {
         "uid": replica_set.uid,
         "resourceVersion": replica_set.resource_version.to_string(),
@@ -60,10 +60,13 @@ pub fn roll_back(deployment: &Meta, rollback: &RollBack) -> Value {
     ];
     match &rollback.back {
         None => steps.push(json!({"op": "remove", "path": format!("/metadata/annotations/{ROLLBACK_TO}")})),
-        Some((template, annotations)) => steps.extend([
-            json!({"op": "replace", "path": "/metadata/annotations", "value": annotations}),
-            json!({"op": "replace", "path": "/spec/template", "value": template}),
-        ]),
+        Some((template, annotations)) => {
+            let annotations = annotations.iter().map(
+                |annotations| json!({"op": "replace", "path": "/metadata/annotations", "value": annotations}),
+            );
+            steps.extend(annotations);
+            steps.push(json!({"op": "replace", "path": "/spec/template", "value": template}));
+        }
     }
     steps.into()
 }

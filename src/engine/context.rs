@@ -84,6 +84,8 @@ pub struct Settings {
     pub field_manager: String,
     /// Whether pods that fail at startup are replaced one by one, after a wait.
     pub failed_pod_backoff: bool,
+    /// Whether the annotations of a rollout policy have an effect.
+    pub rollout_policy: bool,
     /// How long after its deletion a namespace stays at least.
     pub namespace_deletion_delay: Duration,
     /// The most endpoints of an EndpointSlice.

@@ -110,6 +110,8 @@ pub struct Waiting {
     pub message: Option<Arc<str>>,
     /// The termination message of the container, cut as the message is.
     pub termination_message: Option<ContainerText>,
+    /// Since when the pod is not ready; if it never was and its node says nothing of it, since when it is bound, or not.
+    pub since: Option<Timestamp>,
 }
 
 /// The most characters of a message that are kept. The kubelet lets a container write 4096 bytes; the
@@ -367,6 +369,7 @@ impl PodWire<'_> {
                 reason: short(reason).unwrap_or_default(),
                 message: short(&message),
                 termination_message: short(termination_message).map(ContainerText::new),
+                since: status.unready_since(),
             })
         });
         let bound = Some(spec.node_name.as_str()).filter(|node| !node.is_empty());
@@ -417,6 +420,13 @@ impl<'a> SpecWire<'a> {
 impl StatusWire<'_> {
     fn ready_condition(&self) -> Option<&PodConditionWire<'_>> {
         self.conditions.iter().flatten().find(|condition| condition.kind.as_str() == "Ready")
+    }
+
+    /// The last change of its condition `Ready`, or else of `PodScheduled`.
+    fn unready_since(&self) -> Option<Timestamp> {
+        let scheduled = || self.conditions.iter().flatten().find(|c| c.kind.as_str() == "PodScheduled");
+        let condition = self.ready_condition().or_else(scheduled)?;
+        condition.last_transition_time.map(|time| time.0)
     }
 
     /// Since when it is about to be disrupted, by another component than the kubelet.
@@ -757,7 +767,7 @@ mod tests {
     fn reported(status: &str) -> String {
         match pod("{}", status).waiting.as_deref() {
             None => "-".into(),
-            Some(Waiting { reason, message, termination_message }) => {
+            Some(Waiting { reason, message, termination_message, since: _ }) => {
                 let reported = termination_message.as_ref().map(|text| format!(" | {}", text.reveal()));
                 format!("{reason}: {}{}", message.as_deref().unwrap_or("-"), reported.unwrap_or_default())
             }

@@ -21,6 +21,7 @@ pub mod node_lifecycle;
 pub mod outcome_of;
 mod pod_body;
 pub mod pod_gc;
+pub mod policy;
 pub mod preview;
 pub mod protection;
 pub mod reason;

@@ -99,7 +99,12 @@ impl Seen {
 }
 
 fn waiting(reason: &str, message: Option<&str>) -> Waiting {
-    Waiting { reason: reason.into(), message: message.map(Into::into), termination_message: None }
+    Waiting {
+        reason: reason.into(),
+        message: message.map(Into::into),
+        termination_message: None,
+        since: None,
+    }
 }
 
 fn no_deadline(start: DeploymentBuilder) -> DeploymentBuilder {

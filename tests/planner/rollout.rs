@@ -6,6 +6,7 @@
 
 mod failures;
 mod midway;
+mod policies;
 use windlass_planner_testkit::objects::{DeploymentBuilder, deployment};
 use windlass_planner_testkit::rollout::Rollout;
 

@@ -23,7 +23,8 @@ impl DeploymentController {
         deployment: &Deployment,
         plan: &deployment_plan::Plan,
     ) -> Executed<Outcome> {
-        for note in &plan.notes {
+        let about_policy = self.policy_notes.to_record(&deployment.meta, &plan.policy_notes);
+        for note in plan.notes.iter().chain(about_policy) {
             self.context.record_event(ENTRY.component, deployment, note.clone());
         }
         let (mut outcome, mut stopped) = (Outcome::default(), None);
@@ -36,7 +37,7 @@ impl DeploymentController {
                     if let deployment_plan::Write::Create(new) = write {
                         self.lost_creations.reported(&deployment.meta.uid, &new.name);
                     }
-                    if let Some(note) = write.note() {
+                    for note in write.notes() {
                         tracing::info!(deployment = %deployment.meta.key, "{}", note.message);
                         self.context.record_event(ENTRY.component, deployment, note);
                     }

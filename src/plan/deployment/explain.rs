@@ -12,10 +12,12 @@ use std::sync::Arc;
 
 pub use bounds::shorten;
 pub use names::{NamedPod, Names, Pods};
+pub(super) use sentence::unfit;
 
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
+use super::course::{Hold, StepHold};
 use super::observed::{available, lacks_pods};
 use super::progress::{PROGRESSING, TIMED_OUT, deadline};
 use super::recreate::old_pods_may_run;
@@ -52,6 +54,42 @@ pub enum PlanReason {
     CreateLimit {
         /// The defect, and when the next one is created.
         reason: String,
+    },
+    /// A value of the policy cannot be read, and nothing is rolled out until it can.
+    InvalidPolicy {
+        /// Key, value, and what is accepted.
+        defect: String,
+    },
+    /// The rollout waits at a step of its policy.
+    HeldAtStep {
+        /// The step.
+        #[serde(flatten)]
+        step: StepHold,
+    },
+    /// The rollout pauses between two batches.
+    HeldByDelay {
+        /// Until when.
+        #[serde(serialize_with = "as_text")]
+        until: Timestamp,
+    },
+    /// The rollout has failed, and nothing follows from it.
+    Failed {
+        /// Revision and cause.
+        message: String,
+    },
+    /// The rollout has failed, and another ReplicaSet serves.
+    Halted {
+        /// Revision, cause, and what serves.
+        message: String,
+        /// The ReplicaSet that serves.
+        replica_set: Arc<str>,
+        /// The failure: the first is 1.
+        attempt: u32,
+    },
+    /// The new pod fits no node, and no old pod may go before it.
+    SurgeUnschedulable {
+        /// The scheduler's message.
+        message: String,
     },
     /// `spec.paused`.
     Paused,
@@ -257,7 +295,7 @@ pub fn progress(deployment: &Deployment, plan: &Plan, status: &DeploymentStatus)
     if condition::find(&status.conditions, PROGRESSING).is_some_and(|c| &*c.reason == TIMED_OUT) {
         return Some(PlanReason::DeadlinePassed { seconds });
     }
-    deadline(deployment, status).map(|at| PlanReason::Deadline { seconds, at })
+    deadline(deployment, status, plan.course.extra_time).map(|at| PlanReason::Deadline { seconds, at })
 }
 
 fn held(observed: &Observed<'_>, replica_sets: &ReplicaSets, plan: &Plan) -> Vec<PlanReason> {
@@ -266,6 +304,7 @@ fn held(observed: &Observed<'_>, replica_sets: &ReplicaSets, plan: &Plan) -> Vec
     if deployment.paused {
         reasons.push(PlanReason::Paused);
     }
+    reasons.extend(by_policy(plan));
     if let Some(from) = scale::scaled_from(deployment, replica_sets) {
         reasons.push(PlanReason::Scaling { from, to: deployment.replicas.into() });
     }
@@ -289,6 +328,7 @@ fn rollout(observed: &Observed<'_>, replica_sets: &ReplicaSets, plan: &Plan) -> 
         reasons.push(PlanReason::Complete { replicas: deployment.replicas });
         reasons.extend(trimming(deployment, plan));
     }
+    reasons.extend(by_policy(plan));
     for write in &plan.writes {
         match write {
             Write::Create(new) => {
@@ -304,6 +344,7 @@ fn rollout(observed: &Observed<'_>, replica_sets: &ReplicaSets, plan: &Plan) -> 
         }
     }
     match deployment.strategy {
+        Strategy::RollingUpdate { .. } if plan.course.target.is_some() => {}
         Strategy::RollingUpdate { .. } => reasons.extend(rolling(deployment, replica_sets, plan)),
         Strategy::Recreate => match scaled_down(replica_sets, plan) {
             0 => reasons.extend(old_pods_ending(observed, replica_sets).or(resizing(replica_sets, plan))),
@@ -312,6 +353,21 @@ fn rollout(observed: &Observed<'_>, replica_sets: &ReplicaSets, plan: &Plan) -> 
     }
     reasons.extend(waits(observed, replica_sets));
     reasons
+}
+
+/// The reason that its policy gives, and that no policy is needed for: the surge pod fits no node.
+fn by_policy(plan: &Plan) -> Vec<PlanReason> {
+    let held = plan.course.hold.as_ref().map(|hold| match hold {
+        Hold::Invalid { defect } => PlanReason::InvalidPolicy { defect: defect.clone() },
+        Hold::Step(step) => PlanReason::HeldAtStep { step: step.clone() },
+        Hold::Batch { until } => PlanReason::HeldByDelay { until: *until },
+        Hold::Failed { message, serves: None, .. } => PlanReason::Failed { message: message.clone() },
+        Hold::Failed { message, serves: Some(serves), attempt } => {
+            PlanReason::Halted { message: message.clone(), replica_set: serves.clone(), attempt: *attempt }
+        }
+    });
+    let unfit = plan.course.unfit.clone().map(|message| PlanReason::SurgeUnschedulable { message });
+    held.into_iter().chain(unfit).collect()
 }
 
 fn is_new(replica_sets: &ReplicaSets, replica_set: &ReplicaSet) -> bool {
@@ -346,7 +402,7 @@ fn rolling(deployment: &Deployment, replica_sets: &ReplicaSets, plan: &Plan) -> 
     if old == 0 && size == deployment.replicas {
         return Vec::new();
     }
-    let numbers = Budget::of(deployment, replica_sets);
+    let numbers = Budget::of(deployment, replica_sets, &plan.course.limits);
     let down = scaled_down(replica_sets, plan);
     let mut reasons =
         vec![PlanReason::Budget { numbers, up: (numbers.scale_up_allowed() + down).max(0), down }];
@@ -440,11 +496,14 @@ fn shortage(observed: &Observed<'_>, replica_set: &ReplicaSet, is_new: bool) -> 
     }
 }
 
-fn as_text<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn as_text<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(at)
 }
 
-fn as_text_if_any<S: Serializer>(at: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn as_text_if_any<S: Serializer>(
+    at: &Option<Timestamp>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     match at {
         Some(at) => serializer.collect_str(at),
         None => serializer.serialize_none(),

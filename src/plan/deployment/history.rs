@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::course::{hash_of, state_of};
 use super::revision::revision_of;
 use super::{ReplicaSets, Write};
 use crate::model::{Deployment, ReplicaSet};
@@ -16,6 +17,9 @@ pub fn plan(deployment: &Deployment, replica_sets: &ReplicaSets) -> Vec<Write> {
     let limit = usize::try_from(limit).unwrap_or(0);
     let mut old: Vec<&Arc<ReplicaSet>> =
         replica_sets.old.iter().filter(|replica_set| !replica_set.meta.is_deleting()).collect();
+    // The verdict on a template lives as long as the revision that replaced it: forgotten, it would be rolled back again and again.
+    let current = replica_sets.new.as_deref().map_or("", hash_of);
+    old.retain(|old| state_of(old).failed.is_none_or(|verdict| verdict.to != current));
     old.sort_by_key(|replica_set| {
         (revision_of(replica_set).unwrap_or(0), replica_set.meta.created, replica_set.meta.key.clone())
     });

@@ -1,7 +1,9 @@
 //! The next writes for a Deployment: the whole decision table is [`plan`].
 
+pub mod course;
 pub mod create_limit;
 pub mod explain;
+mod failure;
 pub mod history;
 pub mod new_replica_set;
 pub mod observed;
@@ -12,15 +14,18 @@ pub mod rollback;
 pub mod rolling;
 pub mod scale;
 pub mod status;
+mod terminate_first;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use course::{Course, Hold};
 pub use explain::PlanReason;
 pub use observed::{Observed, ReplicaSets};
 
 use super::EventNote;
 use super::claim::{Claim, claim};
+use super::policy::Policy;
 use crate::model::{Deployment, ReplicaSet, Strategy};
 
 /// The plan for one reconcile of a Deployment: writes in order, events, and the reasons.
@@ -31,10 +36,14 @@ pub struct Plan {
     pub writes: Vec<Write>,
     /// Events without a write.
     pub notes: Vec<EventNote>,
+    /// Events about the policy. Each is recorded once per generation.
+    pub policy_notes: Vec<EventNote>,
     /// Which part of the status the plan may change.
     pub status_scope: StatusScope,
     /// Why the new ReplicaSet is not created now.
     pub create_limit: Option<create_limit::CreateLimit>,
+    /// The course under the Deployment's policy.
+    pub course: course::Course,
     /// The reasons for the plan, and what it waits for.
     pub reasons: Vec<PlanReason>,
 }
@@ -42,11 +51,7 @@ pub struct Plan {
 impl Plan {
     /// Whether the size of a ReplicaSet changes.
     pub fn resizes(&self) -> bool {
-        self.writes.iter().any(|write| match write {
-            Write::Create(_) => true,
-            Write::Change(_, change) => change.replicas.is_some(),
-            Write::Adopt(_) | Write::Release(_) | Write::Delete(_) | Write::RollBack(_) => false,
-        })
+        resizes(&self.writes)
     }
 }
 
@@ -105,6 +110,8 @@ pub struct Change {
     pub annotations: BTreeMap<String, String>,
     /// The new `minReadySeconds`.
     pub min_ready_seconds: Option<i32>,
+    /// The events besides that of a new size.
+    pub notes: Vec<EventNote>,
 }
 
 impl Change {
@@ -114,25 +121,27 @@ impl Change {
 }
 
 impl Write {
-    /// The event once the write has succeeded.
-    pub fn note(&self) -> Option<EventNote> {
-        let message = match self {
+    /// The events once the write has succeeded.
+    pub fn notes(&self) -> Vec<EventNote> {
+        let scaled = |message| EventNote::normal("ScalingReplicaSet", message);
+        match self {
             Write::Create(new) if new.replicas > 0 => {
-                format!("Scaled up replica set {} from 0 to {}", new.name, new.replicas)
+                vec![scaled(format!("Scaled up replica set {} from 0 to {}", new.name, new.replicas))]
             }
-            Write::Change(replica_set, Change { replicas: Some(to), .. }) => {
-                let direction = if *to > replica_set.replicas { "up" } else { "down" };
-                format!(
-                    "Scaled {direction} replica set {} from {} to {to}",
-                    replica_set.meta.key.name, replica_set.replicas
-                )
+            Write::Change(replica_set, Change { replicas, notes, .. }) => {
+                let mut notes = notes.clone();
+                notes.extend(replicas.map(|to| {
+                    let direction = if to > replica_set.replicas { "up" } else { "down" };
+                    scaled(format!(
+                        "Scaled {direction} replica set {} from {} to {to}",
+                        replica_set.meta.key.name, replica_set.replicas
+                    ))
+                }));
+                notes
             }
-            Write::RollBack(rollback) => return Some(rollback.note.clone()),
-            Write::Create(_) | Write::Change(..) | Write::Adopt(_) | Write::Release(_) | Write::Delete(_) => {
-                return None;
-            }
-        };
-        Some(EventNote::normal("ScalingReplicaSet", message))
+            Write::RollBack(rollback) => vec![rollback.note.clone()],
+            Write::Create(_) | Write::Adopt(_) | Write::Release(_) | Write::Delete(_) => Vec::new(),
+        }
     }
 }
 
@@ -163,11 +172,19 @@ fn adoptable(deployment: &Deployment, replica_set: &ReplicaSet) -> bool {
 /// | being deleted | none |
 /// | ReplicaSets to adopt or release | those, and nothing else until the cache shows them |
 /// | paused, or `spec.replicas` has changed | scale the existing ReplicaSets proportionally |
-/// | a rollback by annotation | the Deployment's own template, and nothing else |
+/// | a rollback by annotation, or after a failure | the Deployment's own template, and nothing else |
+/// | a value of the policy cannot be read, and there are old pods | as paused |
+/// | a rollout has failed and halts | the steps of the strategy, to the ReplicaSet that serves |
 /// | each ReplicaSet that is created is stored with a changed template | none; a condition and an event say so |
 /// | otherwise | the steps of the strategy; once it has none left, the history is trimmed |
 pub fn plan(observed: &Observed<'_>) -> Plan {
     let mut plan = decide(observed);
+    if plan.status_scope != StatusScope::CountsOnly {
+        let Policy { defects, remarks, .. } = &observed.policy;
+        let warning = |reason| move |text: &String| EventNote::warning(reason, text.clone());
+        plan.policy_notes.extend(defects.iter().map(warning(progress::INVALID_POLICY)));
+        plan.policy_notes.extend(remarks.iter().map(warning("UnknownPolicy")));
+    }
     plan.reasons = explain::explain(observed, &plan);
     plan
 }
@@ -201,12 +218,20 @@ fn decide(observed: &Observed<'_>) -> Plan {
         let writes = vec![rollback::plan(deployment, replica_sets, revision)];
         return Plan { writes, status_scope: StatusScope::Handover, ..Plan::default() };
     }
-    if deployment.paused || scale::is_due(deployment, replica_sets) {
-        let mut writes = scale::plan(deployment, replica_sets, &observed.running_pods);
-        if deployment.paused && writes.is_empty() {
+    let mut course = Course::of(observed, replica_sets);
+    let is_invalid = matches!(course.hold, Some(Hold::Invalid { .. }));
+    if deployment.paused || is_invalid || scale::is_due(deployment, replica_sets) {
+        let mut writes = scale::plan(deployment, replica_sets, &observed.running_pods, &course);
+        if (deployment.paused || is_invalid) && writes.is_empty() {
             writes = history::plan(deployment, replica_sets);
         }
-        return Plan { writes, status_scope: StatusScope::Held, ..Plan::default() };
+        return Plan { writes, status_scope: StatusScope::Held, course, ..Plan::default() };
+    }
+    if course.rolls_back(observed)
+        && let Some(target) = &course.target
+        && let Some(write) = rollback::after_failure(deployment, replica_sets, target)
+    {
+        return Plan { writes: vec![write], status_scope: StatusScope::Handover, course, ..Plan::default() };
     }
     if let Some(create_limit) = create_limit::check(deployment, replica_sets, observed.now) {
         let notes = vec![EventNote::warning("ReplicaSetCreateError", create_limit.message.clone())];
@@ -217,14 +242,41 @@ fn decide(observed: &Observed<'_>) -> Plan {
             ..Plan::default()
         };
     }
-    let mut writes = match deployment.strategy {
-        Strategy::RollingUpdate { .. } => rolling::plan(deployment, replica_sets),
-        Strategy::Recreate => recreate::plan(deployment, replica_sets, &observed.running_pods),
+    let steps = |course: &Course| match deployment.strategy {
+        Strategy::RollingUpdate { .. } => rolling::plan(deployment, replica_sets, course),
+        Strategy::Recreate => recreate::plan(deployment, replica_sets, &observed.running_pods, course),
     };
+    let mut writes = steps(&course);
+    if !resizes(&writes) && course.begins_to_terminate_first(observed, replica_sets) {
+        writes = steps(&course);
+    }
+    if !resizes(&writes) && course.judges_failure(observed, replica_sets) {
+        // The verdict is stored before anything follows from it.
+        writes = replica_sets
+            .new
+            .iter()
+            .filter_map(|new| rolling::bring_up_to_date(deployment, new, replica_sets, new.replicas, &course))
+            .collect();
+    } else if course.limits.below > 0 && rolling::shrinks_old(&writes, replica_sets) {
+        course.terminates_one(observed.now);
+        writes = steps(&course);
+    }
+    if !resizes(&writes) {
+        course.unfit = terminate_first::unfit(observed, replica_sets);
+    }
     if writes.is_empty() && status::is_complete(deployment, &status::counts(deployment, replica_sets)) {
         writes = history::plan(deployment, replica_sets);
     }
-    Plan { writes, status_scope: StatusScope::Rollout, ..Plan::default() }
+    Plan { writes, status_scope: StatusScope::Rollout, course, ..Plan::default() }
+}
+
+/// Whether the size of a ReplicaSet changes.
+fn resizes(writes: &[Write]) -> bool {
+    writes.iter().any(|write| match write {
+        Write::Create(_) => true,
+        Write::Change(_, change) => change.replicas.is_some(),
+        Write::Adopt(_) | Write::Release(_) | Write::Delete(_) | Write::RollBack(_) => false,
+    })
 }
 
 fn refused(reasons: EventNote) -> Plan {

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use crate::model::int_or_percent::clamp;
 use crate::model::{Deployment, Pod, ReplicaSet, Strategy, Uid};
 use crate::plan::claim::{Claim, claim};
+use crate::plan::policy::{Kind, PodReplacement, Policy};
 use crate::plan::replicaset::status::status_of_pods;
 
 /// The observed state of a Deployment and its ReplicaSets.
@@ -31,6 +32,12 @@ pub struct Observed<'a> {
     pub healthy_pods: BTreeMap<Uid, i64>,
     /// Whether the status of a ReplicaSet reports more than its pods show: then `owned` has it corrected.
     pub is_overstated: bool,
+    /// How many terminating pods of each ReplicaSet still run. Gathered where the policy depends on it.
+    pub terminating: BTreeMap<Uid, i64>,
+    /// When the last pod of each ReplicaSet became available. Gathered where the policy depends on it.
+    pub latest_available: BTreeMap<Uid, Timestamp>,
+    /// What the annotations of the Deployment ask for.
+    pub policy: Policy,
     /// The time of the decision.
     pub now: Timestamp,
     /// The result of [`Observed::replica_sets`].
@@ -59,6 +66,9 @@ impl<'a> Observed<'a> {
             awaited_pods: BTreeMap::new(),
             healthy_pods: BTreeMap::new(),
             is_overstated: false,
+            terminating: BTreeMap::new(),
+            latest_available: BTreeMap::new(),
+            policy: policy_of(deployment, now),
             now,
             roles: Roles::default(),
         }
@@ -68,15 +78,36 @@ impl<'a> Observed<'a> {
     /// read only where the decision depends on them.
     pub fn gather(
         deployment: &'a Deployment,
-        mut owned: Vec<Arc<ReplicaSet>>,
+        owned: Vec<Arc<ReplicaSet>>,
         orphans: Vec<Arc<ReplicaSet>>,
         may_adopt: bool,
         pods_of: impl Fn(&ReplicaSet) -> Vec<Arc<Pod>>,
         now: Timestamp,
     ) -> Self {
+        let observed = Observed { orphans, may_adopt, ..Observed::new(deployment, now) };
+        observed.with(owned, pods_of)
+    }
+
+    /// The same where policies are switched off.
+    pub fn without_policy(
+        deployment: &'a Deployment,
+        owned: Vec<Arc<ReplicaSet>>,
+        orphans: Vec<Arc<ReplicaSet>>,
+        may_adopt: bool,
+        pods_of: impl Fn(&ReplicaSet) -> Vec<Arc<Pod>>,
+        now: Timestamp,
+    ) -> Self {
+        let observed =
+            Observed { orphans, may_adopt, policy: Policy::off(), ..Observed::new(deployment, now) };
+        observed.with(owned, pods_of)
+    }
+
+    fn with(self, mut owned: Vec<Arc<ReplicaSet>>, pods_of: impl Fn(&ReplicaSet) -> Vec<Arc<Pod>>) -> Self {
+        let Observed { deployment, now, .. } = self;
         let recreate = deployment.strategy == Strategy::Recreate;
         let is_overstated = !recreate && correct_overstated(&mut owned, &pods_of, now);
-        let mut observed = Observed { orphans, may_adopt, is_overstated, ..Observed::new(deployment, now) };
+        let mut observed = Observed { is_overstated, ..self };
+        observed.gather_for_policy(&owned, &pods_of);
         for replica_set in &owned {
             if !recreate && !lacks_pods(replica_set) {
                 continue;
@@ -85,7 +116,12 @@ impl<'a> Observed<'a> {
             let uid = || replica_set.meta.uid.clone();
             if recreate {
                 // Recreate waits for a pod until it has ended, also while it is terminating.
-                let running = pods.iter().filter(|pod| !pod.is_terminal()).count();
+                let starts_early =
+                    observed.policy.pod_replacement == Some(PodReplacement::TerminationStarted);
+                let runs = |pod: &&Arc<Pod>| {
+                    if starts_early { pod.is_active() } else { !pod.is_terminal() }
+                };
+                let running = pods.iter().filter(runs).count();
                 observed.running_pods.insert(uid(), running);
             } else {
                 observed.healthy_pods.insert(uid(), healthy_among(&pods, replica_set.min_ready_seconds, now));
@@ -98,6 +134,30 @@ impl<'a> Observed<'a> {
             }
         }
         Observed { owned, ..observed }
+    }
+
+    /// Counts of pods that only a policy asks for.
+    fn gather_for_policy(
+        &mut self,
+        owned: &[Arc<ReplicaSet>],
+        pods_of: impl Fn(&ReplicaSet) -> Vec<Arc<Pod>>,
+    ) {
+        let counts_ending = self.policy.terminates_first
+            || self.policy.pod_replacement == Some(PodReplacement::TerminationComplete);
+        if !counts_ending && self.policy.batch_delay.is_none() {
+            return;
+        }
+        for replica_set in owned {
+            let pods = pods_of(replica_set);
+            let uid = || replica_set.meta.uid.clone();
+            let terminating = count(pods.iter().filter(|pod| pod.is_terminating()));
+            if terminating > 0 {
+                self.terminating.insert(uid(), terminating);
+            }
+            let active = pods.iter().filter(|pod| pod.is_active());
+            let latest = active.filter_map(|pod| pod.available_at(replica_set.min_ready_seconds)).max();
+            self.latest_available.extend(latest.map(|latest| (uid(), latest)));
+        }
     }
 
     /// The Deployment's ReplicaSets by role, without those that it is about to release. Computed once, so that every
@@ -142,6 +202,14 @@ impl ReplicaSets {
         ReplicaSets { new: at.map(|at| old.remove(at)), old, healthy_pods: BTreeMap::new() }
     }
 
+    /// The same with another ReplicaSet in the place of the new one; `None` without it.
+    pub(super) fn exchanged(&self, target: &Uid) -> Option<Self> {
+        let mut old: Vec<Arc<ReplicaSet>> = self.all().cloned().collect();
+        let at = old.iter().position(|replica_set| &replica_set.meta.uid == target)?;
+        let new = Some(old.remove(at));
+        Some(ReplicaSets { new, old, healthy_pods: self.healthy_pods.clone() })
+    }
+
     /// Every ReplicaSet, the new one last.
     pub fn all(&self) -> impl Iterator<Item = &Arc<ReplicaSet>> {
         self.old.iter().chain(&self.new)
@@ -164,6 +232,12 @@ impl ReplicaSets {
     pub fn available(&self) -> i64 {
         self.all().map(|replica_set| i64::from(available(replica_set))).sum()
     }
+}
+
+/// What the annotations of a Deployment ask for.
+fn policy_of(deployment: &Deployment, now: Timestamp) -> Policy {
+    let can_roll = deployment.strategy != Strategy::Recreate;
+    Policy::of(Kind::Deployment, &deployment.annotations, can_roll, now)
 }
 
 /// Whether no pods move from one ReplicaSet to another.

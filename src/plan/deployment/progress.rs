@@ -4,8 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
+use super::course::{Course, Hold, StepHold};
+use super::explain::unfit;
 use super::new_replica_set::replica_set_name;
 use super::revision::{REVISION, next_revision};
 use super::{NewReplicaSet, Observed, Plan, ReplicaSets, StatusScope, Write, status};
@@ -27,6 +29,10 @@ pub const NEW_REPLICA_SET_AVAILABLE: &str = "NewReplicaSetAvailable";
 pub const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 /// A rollout is stuck: its ReplicaSet cannot be created.
 pub const CREATE_ERROR: &str = "ReplicaSetCreateError";
+/// A rollout waits at a step of its policy.
+pub const ROLLOUT_STEP: &str = "RolloutStep";
+/// A rollout waits until its policy can be read.
+pub const INVALID_POLICY: &str = "InvalidPolicy";
 const PAUSED: &str = "DeploymentPaused";
 const RESUMED: &str = "DeploymentResumed";
 
@@ -157,6 +163,7 @@ fn report(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settled {
             let done = Done::of(observed, plan, outcome);
             let mut status = counted(&done, *now);
             judge_pause(deployment, &mut status, *now);
+            report_defect(plan, deployment, &mut status, *now);
             if plan.status_scope == StatusScope::Rollout {
                 judge(&done, &mut status, *now);
             }
@@ -167,8 +174,12 @@ fn report(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settled {
             let is_due = |at: &Timestamp| is_judged && at > now;
             let requeue_after = match &plan.create_limit {
                 Some(create_limit) => Some(create_limit.wait),
-                None => deadline(deployment, &status).filter(is_due).map(|at| until(at, *now)),
+                None => deadline(deployment, &status, plan.course.extra_time)
+                    .filter(is_due)
+                    .map(|at| until(at, *now)),
             };
+            let wakes_after = plan.course.wakes_at.filter(|at| at > now).map(|at| until(at, *now));
+            let requeue_after = requeue_after.into_iter().chain(wakes_after).min();
             Settled { status, revision: done.revision(), requeue_after }
         }
     }
@@ -321,6 +332,17 @@ fn judge_pause(deployment: &Deployment, status: &mut DeploymentStatus, now: Time
     condition::set(&mut status.conditions, shown);
 }
 
+/// A value of the policy that cannot be read holds the rollout, and the condition says so.
+fn report_defect(plan: &Plan, deployment: &Deployment, status: &mut DeploymentStatus, now: Timestamp) {
+    if let Some(Hold::Invalid { defect }) = &plan.course.hold
+        && !deployment.paused
+    {
+        let message = format!("The rollout waits until its policy can be read: {defect}");
+        let shown = Condition::new(PROGRESSING, "Unknown", INVALID_POLICY, message, now);
+        condition::set(&mut status.conditions, shown);
+    }
+}
+
 /// How a rollout begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Begin {
@@ -332,7 +354,9 @@ enum Begin {
 
 /// Judges the progress of a rollout and sets the condition.
 fn judge(done: &Done<'_>, status: &mut DeploymentStatus, now: Timestamp) {
-    if done.observed.deployment.progress_deadline_seconds.is_none() {
+    // A hold and a failure are reported without a deadline, too: nothing else would say why nothing happens.
+    let holds = matches!(done.plan.course.hold, Some(Hold::Step(_) | Hold::Failed { .. }));
+    if done.observed.deployment.progress_deadline_seconds.is_none() && !holds {
         condition::remove(&mut status.conditions, PROGRESSING);
         return;
     }
@@ -381,7 +405,12 @@ fn judgement(done: &Done<'_>, status: &DeploymentStatus, now: Timestamp) -> Judg
     if begins == Some(Begin::Created) {
         return Judgement::Renewed(content("True", NEW_REPLICA_SET_CREATED, of_new_replica_set("Created")));
     }
-    let complete = status::is_complete(deployment, status);
+    if let Some(held) = held(&done.plan.course, deployment) {
+        return Judgement::Is(held);
+    }
+    let complete = status::is_complete(deployment, status)
+        && (done.plan.course.waits_for == 0 || reason == NEW_REPLICA_SET_AVAILABLE);
+    let was_held = matches!(reason, ROLLOUT_STEP | INVALID_POLICY);
     // A rollout back to an existing ReplicaSet creates none. Upstream then keeps the success of the earlier
     // rollout, under which no deadline runs, and never notices when the way back is stuck.
     let rolls = begins == Some(Begin::Found);
@@ -409,18 +438,56 @@ fn judgement(done: &Done<'_>, status: &DeploymentStatus, now: Timestamp) -> Judg
             NEW_REPLICA_SET_AVAILABLE,
             format!("{subject} has successfully progressed."),
         ))
-    } else if waits || has_progressed(&deployment.status, status) {
-        Judgement::Renewed(content("True", REPLICA_SET_UPDATED, format!("{subject} is progressing.")))
-    } else if deadline(deployment, status).is_some_and(|at| at <= now) {
-        Judgement::Is(content("False", TIMED_OUT, format!("{subject} has timed out progressing.")))
+    } else if waits || was_held || has_progressed(&deployment.status, status) {
+        let text = progressing(&subject, &done.plan.course);
+        Judgement::Renewed(content("True", REPLICA_SET_UPDATED, text))
+    } else if deadline(deployment, status, done.plan.course.extra_time).is_some_and(|at| at <= now) {
+        let why = done.plan.course.unfit.as_ref().map(|said| format!(" {}", unfit(said))).unwrap_or_default();
+        Judgement::Is(content("False", TIMED_OUT, format!("{subject} has timed out progressing.{why}")))
+    } else if matches!(done.plan.course.hold, Some(Hold::Batch { .. })) && reason == REPLICA_SET_UPDATED {
+        Judgement::Is(content("True", REPLICA_SET_UPDATED, progressing(&subject, &done.plan.course)))
     } else {
         Judgement::Unchanged
     }
 }
 
+/// The sentence about a rollout that goes on.
+fn progressing(subject: &str, course: &Course) -> String {
+    match &course.hold {
+        Some(Hold::Batch { until }) => {
+            format!("{subject} is progressing; the next batch follows at {until}.")
+        }
+        _ => format!("{subject} is progressing."),
+    }
+}
+
+/// The condition of a rollout that its policy holds, or that has failed.
+fn held(course: &Course, deployment: &Deployment) -> Option<Content> {
+    let content = |status, reason, message| Some(Content { status, reason, message });
+    match course.hold.as_ref()? {
+        Hold::Failed { message, .. } => content("False", TIMED_OUT, message.clone()),
+        Hold::Step(step) if step.since.is_some() => {
+            let StepHold { step: number, of, bound, replicas, revision, passes_at, .. } = step;
+            let have = if *bound == 1 { "has" } else { "have" };
+            let until = match passes_at {
+                Some(at) => format!("until {at}"),
+                None => format!(
+                    "until approved: kubectl windlass approve deploy/{} --revision {revision}",
+                    deployment.meta.key.name
+                ),
+            };
+            let message = format!(
+                "Step {number} of {of}: {bound} of {replicas} pods {have} revision {revision}. Held {until}"
+            );
+            content("Unknown", ROLLOUT_STEP, message)
+        }
+        Hold::Step(_) | Hold::Invalid { .. } | Hold::Batch { .. } => None,
+    }
+}
+
 /// Whether more pods are new, ready or available than before, or fewer are old (upstream:
 /// `DeploymentProgressing`).
-fn has_progressed(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
+pub(super) fn has_progressed(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
     let old_pods = |status: &DeploymentStatus| i64::from(status.replicas) - i64::from(status.updated);
     after.updated > before.updated
         || old_pods(after) < old_pods(before)
@@ -429,12 +496,20 @@ fn has_progressed(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
 }
 
 /// When the progress deadline passes; `None` when no deadline runs.
-pub(super) fn deadline(deployment: &Deployment, status: &DeploymentStatus) -> Option<Timestamp> {
+///
+/// `extra` is added for a rollout that pauses between batches.
+pub(super) fn deadline(
+    deployment: &Deployment,
+    status: &DeploymentStatus,
+    extra: Duration,
+) -> Option<Timestamp> {
     let seconds = deployment.progress_deadline_seconds?;
     let condition = condition::find(&status.conditions, PROGRESSING)?;
-    if deployment.paused || matches!(&*condition.reason, NEW_REPLICA_SET_AVAILABLE | TIMED_OUT | PAUSED) {
+    let has_none = [NEW_REPLICA_SET_AVAILABLE, TIMED_OUT, PAUSED, ROLLOUT_STEP, INVALID_POLICY]
+        .contains(&&*condition.reason);
+    if deployment.paused || has_none {
         return None;
     }
-    let wait = SignedDuration::from_secs(seconds.max(0).into());
+    let wait = Duration::from_secs(seconds.max(0).unsigned_abs().into()).saturating_add(extra);
     Some(condition.last_update?.saturating_add(wait).unwrap_or(Timestamp::MAX))
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::course::Course;
 use super::rolling::{bring_up_to_date, new_replica_set, resize};
 use super::{ReplicaSets, Write};
 use crate::model::{Deployment, Uid};
@@ -14,6 +15,7 @@ pub fn plan(
     deployment: &Deployment,
     replica_sets: &ReplicaSets,
     running: &BTreeMap<Uid, usize>,
+    course: &Course,
 ) -> Vec<Write> {
     let to_nothing: BTreeMap<Uid, i32> =
         replica_sets.old.iter().map(|replica_set| (replica_set.meta.uid.clone(), 0)).collect();
@@ -23,7 +25,7 @@ pub fn plan(
     let current = replica_sets
         .new
         .as_ref()
-        .and_then(|new| bring_up_to_date(deployment, new, replica_sets, new.replicas));
+        .and_then(|new| bring_up_to_date(deployment, new, replica_sets, new.replicas, course));
     if !scale_downs.is_empty() {
         scale_downs.extend(current);
         return scale_downs;
@@ -32,9 +34,9 @@ pub fn plan(
         return current.into_iter().collect();
     }
     match &replica_sets.new {
-        None => vec![Write::Create(new_replica_set(deployment, replica_sets, deployment.replicas))],
+        None => vec![Write::Create(new_replica_set(deployment, replica_sets, deployment.replicas, course))],
         Some(new) => {
-            bring_up_to_date(deployment, new, replica_sets, deployment.replicas).into_iter().collect()
+            bring_up_to_date(deployment, new, replica_sets, deployment.replicas, course).into_iter().collect()
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Change, ReplicaSets};
 use crate::model::{Deployment, ReplicaSet};
+use crate::plan::policy::{ROLLOUT, ROLLOUT_STATE};
 
 /// The revision of a ReplicaSet; on a Deployment, the current one.
 pub const REVISION: &str = "deployment.kubernetes.io/revision";
@@ -14,17 +15,25 @@ pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 /// Size and surge together when the ReplicaSet was last sized.
 pub const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 
+/// The size before a proportional scaling that is not complete (KEP-5882).
+pub const REPLICAS_BEFORE_SCALE: &str = "deployment.kubernetes.io/replicaset-replicas-before-scale";
+
 /// Requests a rollback to a revision; 0 is the last one.
 pub const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
 
 /// Annotations of a Deployment that concern the Deployment only.
-pub(super) const NOT_COPIED: [&str; 6] = [
+///
+/// State that belongs to one ReplicaSet must not get to another, and a command belongs to one revision.
+pub(super) const NOT_COPIED: [&str; 9] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
     REVISION_HISTORY,
     DESIRED_REPLICAS,
     MAX_REPLICAS,
     ROLLBACK_TO,
+    ROLLOUT_STATE,
+    ROLLOUT,
+    REPLICAS_BEFORE_SCALE,
 ];
 
 /// The longest `revision-history`, in characters; the oldest entries go first.
@@ -85,7 +94,7 @@ pub fn refresh(deployment: &Deployment, new: &ReplicaSet, replica_sets: &Replica
             put(REVISION_HISTORY, appended(new.annotations.get(REVISION_HISTORY).unwrap_or(""), current));
         }
     }
-    Change { replicas: None, annotations, min_ready_seconds: min_ready_seconds(deployment, new) }
+    Change { annotations, min_ready_seconds: min_ready_seconds(deployment, new), ..Change::default() }
 }
 
 fn min_ready_seconds(deployment: &Deployment, new: &ReplicaSet) -> Option<i32> {

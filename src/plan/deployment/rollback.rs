@@ -10,15 +10,18 @@ use serde_json::value::RawValue;
 
 use super::revision::{NOT_COPIED, ROLLBACK_TO, next_revision, revision_of};
 use super::{ReplicaSets, Write};
-use crate::model::{Deployment, POD_TEMPLATE_HASH, ReplicaSet};
+use crate::model::{Deployment, POD_TEMPLATE_HASH, ReplicaSet, Uid};
 use crate::plan::EventNote;
+
+/// A template, and the annotations of the Deployment from then on.
+pub type Back = (Box<RawValue>, Option<BTreeMap<String, String>>);
 
 /// The changes that a rollback makes to the Deployment.
 #[derive(Clone, Debug)]
 pub struct RollBack {
     /// The template to roll back to, and all annotations of the Deployment from then on. `None`: there
-    /// is nothing to roll back to, and only the annotation is removed.
-    pub back: Option<(Box<RawValue>, BTreeMap<String, String>)>,
+    /// is nothing to roll back to, and only the annotation is removed. Without annotations those of the Deployment stay.
+    pub back: Option<Back>,
     /// The event once it is done.
     pub note: EventNote,
 }
@@ -78,7 +81,7 @@ pub fn plan(deployment: &Deployment, replica_sets: &ReplicaSets, revision: i64) 
     }
     match replica_set.template.without_label(POD_TEMPLATE_HASH) {
         Ok(template) => Write::RollBack(RollBack {
-            back: Some((template, annotations(deployment, replica_set))),
+            back: Some((template, Some(annotations(deployment, replica_set)))),
             note: EventNote::normal(
                 "DeploymentRollback",
                 format!("Rolled back deployment {name:?} to revision {revision}"),
@@ -89,6 +92,22 @@ pub fn plan(deployment: &Deployment, replica_sets: &ReplicaSets, revision: i64) 
             format!("The template of the revision cannot be read: {error}"),
         )),
     }
+}
+
+/// The rollback that `windlass.dev/on-failure: rollback` asks for: the template of the ReplicaSet that serves. The annotations
+/// stay, unlike those of an undo: the policy is not part of what has failed. `None`: its template cannot be read.
+pub(super) fn after_failure(
+    deployment: &Deployment,
+    replica_sets: &ReplicaSets,
+    target: &Uid,
+) -> Option<Write> {
+    let target = replica_sets.old.iter().find(|old| &old.meta.uid == target)?;
+    let template = target.template.without_label(POD_TEMPLATE_HASH).ok()?;
+    let (name, revision) = (&deployment.meta.key.name, revision_of(target).unwrap_or(0));
+    let message =
+        format!("Rolled back deployment {name:?} to revision {revision}, because the rollout has failed");
+    let note = EventNote::normal("DeploymentRollback", message);
+    Some(Write::RollBack(RollBack { back: Some((template, None)), note }))
 }
 
 /// The revision of the current template: that of its ReplicaSet, or the next one, where the ReplicaSet has an

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::course::Course;
 use super::recreate::old_pods_may_run;
 use super::revision::{DESIRED_REPLICAS, MAX_REPLICAS, refresh, stale_sizes};
 use super::{Change, ReplicaSets, Write};
@@ -36,8 +37,10 @@ pub fn plan(
     deployment: &Deployment,
     replica_sets: &ReplicaSets,
     running: &BTreeMap<Uid, usize>,
+    course: &Course,
 ) -> Vec<Write> {
-    let sizes = sizes(deployment, replica_sets, running);
+    let mut sizes = sizes(deployment, replica_sets, running);
+    narrow(&mut sizes, replica_sets, course);
     replica_sets
         .all()
         .filter_map(|replica_set| {
@@ -54,6 +57,30 @@ pub fn plan(
             (!change.is_empty()).then(|| Write::Change(replica_set.clone(), change))
         })
         .collect()
+}
+
+/// Lets the new ReplicaSet grow no further than its course allows; the rest goes to the one that serves, or else to the
+/// largest old one. Otherwise an autoscaler would promote a canary.
+fn narrow(sizes: &mut BTreeMap<Uid, i32>, replica_sets: &ReplicaSets, course: &Course) {
+    let Some(new) = &replica_sets.new else { return };
+    let most = match (&course.target, course.limits.new_most) {
+        (Some(_), _) => 0,
+        (None, Some(most)) => most,
+        (None, None) => return,
+    };
+    let (Some(size), largest) =
+        (sizes.get(&new.meta.uid).copied(), replica_sets.old.iter().max_by_key(|old| old.replicas))
+    else {
+        return;
+    };
+    let excess = i64::from(size) - most.max(new.replicas.into());
+    let rest = course.target.clone().or_else(|| Some(largest?.meta.uid.clone()));
+    if let Some(rest) = rest.filter(|_| excess > 0) {
+        let before = replica_sets.old.iter().find(|old| old.meta.uid == rest).map_or(0, |old| old.replicas);
+        let other = sizes.entry(rest).or_insert(before);
+        *other = clamp(i64::from(*other) + excess);
+        sizes.insert(new.meta.uid.clone(), clamp(i64::from(size) - excess));
+    }
 }
 
 /// The ReplicaSets that change, and their new sizes.

@@ -1,15 +1,13 @@
 //! The outcome of the plan for a Deployment.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-
-use serde_json::value::RawValue;
 
 use super::{Objects, annotate, bump_generation, change, controller, remove_annotations};
 use crate::model::{Deployment, Interner, Record as _, ReplicaSet, Template};
 use crate::plan::deployment::new_replica_set::replica_set_body;
 use crate::plan::deployment::progress::Settled;
 use crate::plan::deployment::revision::{REVISION, ROLLBACK_TO};
+use crate::plan::deployment::rollback::Back;
 use crate::plan::deployment::{NewReplicaSet, Observed, Write};
 
 /// The planner's input, from caches that are not behind.
@@ -69,16 +67,15 @@ fn create(
     Ok(true)
 }
 
-fn roll_back(
-    back: Option<&(Box<RawValue>, BTreeMap<String, String>)>,
-    deployment: &mut Deployment,
-) -> Result<(), serde_json::Error> {
+fn roll_back(back: Option<&Back>, deployment: &mut Deployment) -> Result<(), serde_json::Error> {
     let Some((template, annotations)) = back else {
         remove_annotations(&mut deployment.annotations, &[ROLLBACK_TO]);
         return Ok(());
     };
     deployment.template = Template::decode(template, &mut Interner::default())?;
-    deployment.annotations = Arc::new(annotations.iter().collect());
+    if let Some(annotations) = annotations {
+        deployment.annotations = Arc::new(annotations.iter().collect());
+    }
     bump_generation(&mut deployment.meta);
     Ok(())
 }

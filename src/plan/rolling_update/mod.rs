@@ -77,6 +77,7 @@ pub fn resize(bounds: &Bounds, sizes: &Sizes) -> Option<Resize> {
         desired: old + new,
         available: old + available,
         unavailable_new: new - available,
+        ..Budget::default()
     };
     // Without pods of the shrinking one there is nothing to stay in step with.
     let room = if old == 0 { desired - new } else { budget.scale_up_allowed().min(desired - new) };

@@ -19,10 +19,18 @@ pub struct Rollout {
     object: Value,
     /// Image tags whose pods never become ready.
     pub broken: Vec<String>,
+    /// Image tags whose image cannot be pulled.
+    pub failing: Vec<String>,
+    /// How many pods of these at most; the others start.
+    pub failing_at_most: usize,
+    /// How many pods the nodes have room for.
+    room: Option<usize>,
     /// Image tags whose deleted pods do not terminate.
     pub stuck: Vec<String>,
     /// Seconds from the deletion of a pod to its disappearance.
     pub stop_seconds: i64,
+    /// When to stop.
+    until: Option<Timestamp>,
     /// How many pods were ready when the kubelet last ran.
     reached: i64,
 }
@@ -38,7 +46,18 @@ impl Rollout {
         let (most, least) = world.budget();
         world.lines.push(format!("# {title}: at most {most} pods, at least {least} available"));
         world.lines.push("# pods/most, available/least, who, what".to_owned());
-        Rollout { world, object, broken: Vec::new(), stuck: Vec::new(), stop_seconds: 1, reached: 0 }
+        Rollout {
+            world,
+            object,
+            broken: Vec::new(),
+            failing: Vec::new(),
+            failing_at_most: usize::MAX,
+            room: None,
+            stuck: Vec::new(),
+            stop_seconds: 1,
+            until: None,
+            reached: 0,
+        }
     }
 
     /// The transcript so far.
@@ -68,6 +87,37 @@ impl Rollout {
     /// A user writes an annotation.
     pub fn annotate(&mut self, key: &str, value: &str) {
         self.world.annotate(key, value);
+    }
+
+    /// A user gives a command about the rollout, or changes the policy.
+    pub fn policy(&mut self, key: &str, value: &str) {
+        self.world.annotate(&format!("windlass.dev/{key}"), value);
+        self.say("user", &format!("{key}: {value}"));
+    }
+
+    /// Time passes, with nobody at work.
+    pub fn sleep(&mut self, seconds: i64) {
+        self.world.sleep(seconds);
+        self.say("time", &format!("{seconds} s pass"));
+    }
+
+    /// From now on the nodes have room for so many pods.
+    pub fn room_for(&mut self, pods: usize) {
+        (self.room, self.world.binds_later) = (Some(pods), true);
+        self.say("node", &format!("room for {}", super::world::pods(pods)));
+    }
+
+    /// One pod fewer may be available than the budget says.
+    pub fn one_below(&mut self) {
+        self.world.below = 1;
+    }
+
+    /// Runs for so many seconds at most, and until nothing changes.
+    pub fn run_for(&mut self, seconds: i64) {
+        let end = self.world.objects.now.saturating_add(SignedDuration::from_secs(seconds)).unwrap();
+        self.until = Some(end);
+        self.run(2000);
+        self.until = None;
     }
 
     /// A user changes the image.
@@ -120,6 +170,9 @@ impl Rollout {
                 continue;
             }
             let Some(next) = looks.into_iter().min() else { return };
+            if self.until.is_some_and(|until| next > until) {
+                return;
+            }
             let wait = next.duration_since(now).as_secs();
             if wait > 1 {
                 self.say("time", &format!("{wait} s pass"));
@@ -133,6 +186,7 @@ impl Rollout {
     fn kubelet(&mut self, looks: &mut Vec<Timestamp>) -> bool {
         let mut ready: BTreeMap<String, usize> = BTreeMap::new();
         let mut gone: BTreeMap<String, usize> = BTreeMap::new();
+        let mut stuck: BTreeMap<(String, &str), usize> = BTreeMap::new();
         for name in self.world.objects.pods.keys().cloned().collect::<Vec<_>>() {
             let (pod, tag) = (&self.world.objects.pods[&name], self.world.tags[&name].clone());
             let after =
@@ -141,6 +195,22 @@ impl Rollout {
                 Some(_) if self.stuck.contains(&tag) => continue,
                 Some(since) => (after(since, self.stop_seconds), PodChange::Removed),
                 None if pod.phase != Phase::Pending || self.broken.contains(&tag) => continue,
+                None if self.failing.contains(&tag)
+                    && (pod.waiting.is_some() || self.broken_pods() < self.failing_at_most) =>
+                {
+                    if pod.waiting.is_none() {
+                        self.world.change_pod(&name, PodChange::Break);
+                        *stuck.entry((tag, "ImagePullBackOff")).or_default() += 1;
+                    }
+                    continue;
+                }
+                None if pod.node().is_none() && !self.has_room() => {
+                    if pod.waiting.is_none() {
+                        self.world.change_pod(&name, PodChange::Unschedulable);
+                        *stuck.entry((tag, "Unschedulable")).or_default() += 1;
+                    }
+                    continue;
+                }
                 None => (after(pod.meta.created, START_SECONDS), PodChange::Ready),
             };
             if due > self.world.objects.now {
@@ -157,8 +227,24 @@ impl Rollout {
         for (tag, count) in &gone {
             self.say("kubelet", &format!("web-{tag}: {} gone", pods(*count)));
         }
+        for ((tag, reason), count) in &stuck {
+            self.say("kubelet", &format!("web-{tag}: {} {reason}", pods(*count)));
+        }
         self.check_availability();
-        !ready.is_empty() || !gone.is_empty()
+        !stuck.is_empty() || !ready.is_empty() || !gone.is_empty()
+    }
+
+    fn broken_pods(&self) -> usize {
+        let is_broken = |pod: &&Arc<Pod>| {
+            pod.is_active()
+                && pod.waiting.as_ref().is_some_and(|waiting| &*waiting.reason == "ImagePullBackOff")
+        };
+        self.world.objects.pods.values().filter(is_broken).count()
+    }
+
+    fn has_room(&self) -> bool {
+        let bound = self.world.objects.pods.values().filter(|pod| pod.node().is_some()).count();
+        self.room.is_none_or(|room| bound < room)
     }
 
     fn ready_pods(&self) -> i64 {
@@ -175,7 +261,7 @@ impl Rollout {
             return;
         }
         let (_, unavailable) = deployment.budget();
-        let minimum = i64::from(deployment.replicas) - i64::from(unavailable);
+        let minimum = i64::from(deployment.replicas) - i64::from(unavailable) - self.world.below;
         assert!(
             ready >= minimum.min(reached),
             "S2: {ready} pods ready, {minimum} must be\n{}",

@@ -66,6 +66,10 @@ impl World {
         if self.deployment.strategy != Update::Recreate {
             return;
         }
+        // A policy may ask to begin as soon as every old pod is being deleted.
+        if self.deployment.annotations.get("windlass.dev/pod-replacement") == Some("TerminationStarted") {
+            return;
+        }
         let selected = |s: &&Arc<ReplicaSet>| self.deployment.selector.matches(&s.meta.labels);
         for replica_set in self.owned_replica_sets().filter(selected).filter(|s| Some(&s.meta.uid) != new) {
             if replica_set.template.asks_for_the_same_as(&self.deployment.template) {

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use windlass::model::pod::Waiting;
 use windlass::model::{
     Condition, Deployment, Meta, Phase, Pod, Record as _, ReplicaSet, Strategy as Update, Template, Uid,
     int_or_percent::IntOrPercent,
@@ -33,6 +34,10 @@ pub struct World {
     rng: fastrand::Rng,
     /// ReplicaSets of which a pod lost its availability since their status was written (the F of S2).
     lost: BTreeSet<Uid>,
+    /// How many pods fewer than the budget says may be available: an old pod is terminated first.
+    pub below: i64,
+    /// Whether new pods are bound later, if a node has room.
+    pub binds_later: bool,
     /// Whether foreign changes of owners and labels occurred.
     foreign_changes: bool,
 }
@@ -46,6 +51,10 @@ pub enum PodChange {
     Fail,
     Delete,
     Removed,
+    /// Its image cannot be pulled.
+    Break,
+    /// It fits no node.
+    Unschedulable,
 }
 
 impl World {
@@ -59,6 +68,8 @@ impl World {
             tags: BTreeMap::new(),
             rng: fastrand::Rng::with_seed(seed),
             lost: BTreeSet::new(),
+            below: 0,
+            binds_later: false,
             foreign_changes: false,
         }
     }
@@ -137,6 +148,16 @@ impl World {
                     pod.bind("n0");
                 }
                 pod.ready_since = Some(now);
+                pod.waiting = None;
+                return;
+            }
+            PodChange::Break if !ended => {
+                pod.bind("n0");
+                pod.waiting = waiting("ImagePullBackOff", "no such image", now);
+                return;
+            }
+            PodChange::Unschedulable if !ended => {
+                pod.waiting = waiting("Unschedulable", "0/1 nodes are available: 1 Insufficient cpu.", now);
                 return;
             }
             PodChange::Unready if !ended => pod.ready_since = None,
@@ -252,6 +273,11 @@ impl World {
     pub fn planned(&self) -> usize {
         planner::plan(&outcome_of::deployment::observe(&self.deployment, &self.objects)).writes.len()
     }
+}
+
+fn waiting(reason: &str, message: &str, since: Timestamp) -> Option<Box<Waiting>> {
+    let (reason, message) = (reason.into(), Some(message.into()));
+    Some(Box::new(Waiting { reason, message, termination_message: None, since: Some(since) }))
 }
 
 /// The tag of the image in a template.

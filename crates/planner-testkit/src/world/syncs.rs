@@ -55,16 +55,34 @@ impl World {
             let before = progress(&self.deployment.status.conditions);
             let after = progress(&settled.status.conditions);
             if before != after && plan.status_scope != StatusScope::CountsOnly {
-                self.say("progress", &after);
+                let said = condition::find(&settled.status.conditions, "Progressing");
+                let said = said.map(|said| self.short_names(&said.message)).unwrap_or_default();
+                let by_policy =
+                    ["RolloutStep", "InvalidPolicy"].contains(&&*after) || said.starts_with("Revision ");
+                let text = if by_policy { format!("{after} ({said})") } else { after };
+                self.say("progress", &text);
             }
         }
         synced.wrote |= outcome_of::deployment::settle(&settled, &mut self.deployment);
         synced
     }
 
+    /// A text with the short names of ReplicaSets and pods.
+    fn short_names(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for (name, pod_tag) in &self.tags {
+            text = text.replace(&**name, &format!("web-{pod_tag}-*"));
+        }
+        for (name, replica_set) in &self.objects.replica_sets {
+            text = text.replace(&**name, &short_name(replica_set));
+        }
+        text
+    }
+
     /// Carries out one write; `false` when the API server refuses it.
     fn write_replica_set(&mut self, plan: &Plan, write: &Write) -> bool {
         let (_, max_total, min_available) = self.bounds();
+        let min_available = min_available - self.below;
         let (sum_before, available_before) = (self.sum(), self.available_in_the_end());
         let known = self.objects.replica_sets.len();
         self.check_write(write);
@@ -76,6 +94,9 @@ impl World {
             }
             if let Some(revision) = change.annotations.get(revision::REVISION) {
                 self.say("deployment", &format!("{short_name} becomes revision {revision}"));
+            }
+            for note in &change.notes {
+                self.say("event", note.reason);
             }
         }
         if !outcome_of::deployment::apply(write, &mut self.deployment, &mut self.objects).unwrap() {
@@ -267,7 +288,7 @@ impl World {
         let prefix = format!("p{:02}-", self.rng.u8(0..100));
         let node = self.rng.u8(0..4);
         let pod = outcome_of::replica_set::create_pod(replica_set, &prefix, &mut self.objects).unwrap();
-        if node < 3 {
+        if node < 3 && !self.binds_later {
             pod.bind(format!("n{node}"));
         }
         self.tags.insert(pod.meta.key.name.clone(), tag(&replica_set.template));

@@ -11,6 +11,10 @@ impl PlanReason {
         match self {
             PlanReason::Refused { defect: text }
             | PlanReason::RollingBack { answer: text }
+            | PlanReason::InvalidPolicy { defect: text }
+            | PlanReason::Failed { message: text }
+            | PlanReason::Halted { message: text, .. }
+            | PlanReason::SurgeUnschedulable { message: text }
             | PlanReason::CreateLimit { reason: text } => {
                 shorten(text, longest);
             }
@@ -25,6 +29,8 @@ impl PlanReason {
             }
             PlanReason::BeingDeleted
             | PlanReason::ChangingHands { .. }
+            | PlanReason::HeldAtStep { .. }
+            | PlanReason::HeldByDelay { .. }
             | PlanReason::Paused
             | PlanReason::Scaling { .. }
             | PlanReason::NewReplicaSet { .. }
@@ -49,7 +55,11 @@ impl PlanReason {
         match self {
             PlanReason::Refused { defect: text }
             | PlanReason::RollingBack { answer: text }
+            | PlanReason::InvalidPolicy { defect: text }
+            | PlanReason::Failed { message: text }
+            | PlanReason::SurgeUnschedulable { message: text }
             | PlanReason::CreateLimit { reason: text } => text.capacity(),
+            PlanReason::Halted { message, replica_set, attempt: _ } => message.capacity() + replica_set.len(),
             PlanReason::ReplicaFailure { replica_set, reason, message } => {
                 replica_set.len() + reason.len() + message.len()
             }
@@ -64,6 +74,8 @@ impl PlanReason {
                 replica_set.len() + pods.heap() + failed.heap()
             }
             PlanReason::BeingDeleted
+            | PlanReason::HeldAtStep { .. }
+            | PlanReason::HeldByDelay { .. }
             | PlanReason::Paused
             | PlanReason::Scaling { .. }
             | PlanReason::Budget { .. }

@@ -3,7 +3,28 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::{Limit, Names, PlanReason, Pods, Shortage};
+use crate::plan::deployment::course::StepHold;
 use crate::plan::deployment::{Change, Write};
+
+/// The sentence about a surge pod that fits no node, with the scheduler's message.
+pub(in crate::plan::deployment) fn unfit(said: &str) -> String {
+    format!(
+        "The surge pod fits no node ({}); maxUnavailable is 0: the rollout cannot proceed. Set maxUnavailable: 1, or \
+         annotate windlass.dev/when-unschedulable=terminate-first",
+        said.trim_end_matches('.')
+    )
+}
+
+fn held_at(step: &StepHold, f: &mut Formatter<'_>) -> fmt::Result {
+    let StepHold { step: number, of, is_timed, bound, replicas, revision, since, passes_at } = step;
+    write!(f, "Step {number} of {of} lets {bound} of {replicas} pods have revision {revision}")?;
+    match (since, passes_at) {
+        (None, _) => f.write_str(", and waits until they are available"),
+        (Some(_), Some(at)) => write!(f, ": held until {at}"),
+        (Some(_), None) if *is_timed => f.write_str(": held until they are available again"),
+        (Some(_), None) => f.write_str(": held until it is approved"),
+    }
+}
 
 impl Display for PlanReason {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -24,6 +45,15 @@ impl Display for PlanReason {
                 }
                 f.write_str(": all other writes wait until the cache shows the new owner references")
             }
+            PlanReason::InvalidPolicy { defect } => {
+                write!(f, "The rollout waits until its policy can be read: {defect}")
+            }
+            PlanReason::HeldAtStep { step } => held_at(step, f),
+            PlanReason::HeldByDelay { until } => {
+                write!(f, "The next batch of new pods follows at {until}: windlass.dev/batch-delay")
+            }
+            PlanReason::Failed { message } | PlanReason::Halted { message, .. } => f.write_str(message),
+            PlanReason::SurgeUnschedulable { message } => f.write_str(&unfit(message)),
             PlanReason::Paused => f.write_str(
                 "The Deployment is paused: Windlass scales it proportionally, and rolls nothing out",
             ),

@@ -1,0 +1,485 @@
+//! The course of a rollout under a policy: how far it may go now, in which direction, and why no further.
+//!
+//! A policy only narrows or redirects the plan: a step and a delay are bounds of [`super::rolling`], a halt is the same plan
+//! with another target. Without a policy the course is [`Course::default`], and nothing differs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::explain::as_text_if_any;
+use super::failure;
+use super::observed::available;
+use super::revision::{REVISION_HISTORY, next_revision, revision_of};
+use super::status::{counts, is_complete};
+use super::{Observed, ReplicaSets};
+use crate::model::{Deployment, POD_TEMPLATE_HASH, ReplicaSet, Uid};
+use crate::plan::EventNote;
+use crate::plan::policy::state::ABORTED;
+use crate::plan::policy::{Command, OnFailure, PodReplacement, Policy, State};
+
+/// How many of the latest revisions are close enough to return to without steps.
+const NEAR: usize = 3;
+
+/// The course of a rollout.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Course {
+    /// Bounds of the rolling update besides its budget.
+    pub(super) limits: Limits,
+    /// The state that the new ReplicaSet must have; `None` where none is recorded.
+    pub(super) state: Option<State>,
+    /// The events of the change of that state.
+    pub(super) notes: Vec<EventNote>,
+    /// The ReplicaSet that serves instead of the new one, which has failed.
+    pub(super) target: Option<Uid>,
+    /// Why the rollout goes no further by itself.
+    pub hold: Option<Hold>,
+    /// The scheduler's message about a new pod that fits no node, where no old pod may go before it: with or without a policy.
+    pub(super) unfit: Option<String>,
+    /// When the next decision is due.
+    pub(super) wakes_at: Option<Timestamp>,
+    /// How many terminating pods a complete rollout still waits for.
+    pub(super) waits_for: i64,
+    /// By how much the deadline of the rollout is later, because it pauses between batches.
+    pub(super) extra_time: Duration,
+}
+
+/// Bounds of a rolling update besides its budget.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// The most pods of the new ReplicaSet.
+    pub(super) new_most: Option<i64>,
+    /// The fewest pods of all old ReplicaSets together.
+    pub(super) old_least: i64,
+    /// The old ReplicaSet that shrinks last, and takes the place of others.
+    pub(super) serving: Option<Uid>,
+    /// By how much the minimum of available pods is lowered.
+    pub(super) below: i64,
+    /// Pods that still run and are in no ReplicaSet's size, where they count.
+    pub(super) ending: i64,
+    /// Whether the room of pods that this plan deletes stays taken until they are gone.
+    pub(super) keeps_freed: bool,
+}
+
+/// Why a rollout goes no further by itself.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Hold {
+    /// A value of the policy cannot be read.
+    Invalid {
+        /// Key, value, and what is accepted.
+        defect: String,
+    },
+    /// A step.
+    Step(StepHold),
+    /// The rollout has failed.
+    Failed {
+        /// The whole sentence.
+        message: String,
+        /// The name of the ReplicaSet that serves instead.
+        serves: Option<Arc<str>>,
+        /// The failure: the first is 1; 0 where it is not recorded.
+        attempt: u32,
+    },
+    /// The next batch is due at a time.
+    Batch {
+        /// When.
+        until: Timestamp,
+    },
+}
+
+/// A step that holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StepHold {
+    /// Its number, from 1.
+    pub step: usize,
+    /// How many steps hold at this size.
+    pub of: usize,
+    /// Whether it passes by itself.
+    pub is_timed: bool,
+    /// Its pods.
+    pub bound: i64,
+    /// `spec.replicas`.
+    pub replicas: i32,
+    /// The revision that rolls out.
+    pub revision: i64,
+    /// Since when so many pods are available; `None` before.
+    #[serde(serialize_with = "as_text_if_any", skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// When it passes by itself; `None` where it is to be approved, and before it is reached.
+    #[serde(serialize_with = "as_text_if_any", skip_serializing_if = "Option::is_none")]
+    pub passes_at: Option<Timestamp>,
+}
+
+/// Steps with the same bound: they pass together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Group {
+    /// The number of the last.
+    last: usize,
+    bound: i64,
+    /// The longest of their waits; `None`: until approved.
+    wait: Option<Duration>,
+}
+
+/// The steps at this size, each bound above the one before and below the size.
+fn groups(policy: &Policy, replicas: i32) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (at, step) in policy.steps.iter().enumerate() {
+        let bound = i64::from(step.bound(replicas)).max(groups.last().map_or(0, |group| group.bound));
+        if bound >= i64::from(replicas) {
+            break;
+        }
+        match groups.last_mut().filter(|group| group.bound == bound) {
+            Some(group) => {
+                group.last = at + 1;
+                group.wait = group.wait.zip(step.wait).map(|(a, b)| a.max(b));
+            }
+            None => groups.push(Group { last: at + 1, bound, wait: step.wait }),
+        }
+    }
+    groups
+}
+
+impl Course {
+    /// The course, before the plan.
+    pub(super) fn of(observed: &Observed<'_>, replica_sets: &ReplicaSets) -> Self {
+        let policy = &observed.policy;
+        let stored = replica_sets.new.as_deref().map(state_of).unwrap_or_default();
+        if policy.is_off || (policy.is_absent() && stored.failed.is_none()) {
+            return Course::default();
+        }
+        let has_old_pods = replica_sets.old.iter().any(|replica_set| replica_set.replicas > 0);
+        if let Some(defect) = policy.defect()
+            && has_old_pods
+        {
+            return Course { hold: Some(Hold::Invalid { defect }), ..Course::default() };
+        }
+        let mut course = Course { extra_time: policy.batch_delay.unwrap_or_default(), ..Course::default() };
+        let mut state = course.begin(observed, replica_sets, stored);
+        course.stand(observed, replica_sets, &mut state);
+        if course.target.is_none() && has_old_pods && !is_proven(replica_sets, &state) {
+            course.step(observed, replica_sets, &mut state);
+            course.pause_between_batches(observed, replica_sets);
+        }
+        course.terminate_first(observed, replica_sets, &mut state);
+        if policy.pod_replacement == Some(PodReplacement::TerminationComplete) {
+            course.limits.ending = ending(observed, replica_sets);
+            course.limits.keeps_freed = true;
+            course.waits_for = course.limits.ending;
+        }
+        if policy.keeps_state() || !observed_state(replica_sets).is_empty() {
+            course.state = Some(state);
+        }
+        course
+    }
+
+    /// The state with which this decision begins: that of the revision, or a new one.
+    fn begin(&mut self, observed: &Observed<'_>, replica_sets: &ReplicaSets, stored: State) -> State {
+        let Observed { deployment, policy, now, .. } = observed;
+        let revision = current_revision(replica_sets);
+        let mut state = stored;
+        if state.hash.is_empty() {
+            state.hash = deployment.template.hash(deployment.status.collision_count);
+        }
+        let is_new = state.revision != revision;
+        if is_new {
+            // The verdicts and the proof belong to the template.
+            state = State {
+                hash: state.hash,
+                revision,
+                begun: Some(*now),
+                attempt: state.attempt,
+                failed: state.failed,
+                completed: state.completed,
+                ..State::default()
+            };
+        }
+        if is_new || state.steps != policy.steps_text {
+            let size = replica_sets.new.as_ref().map_or(0, |new| i64::from(new.replicas));
+            state.passed = passed_by_size(policy, deployment.replicas, size);
+            state.since = None;
+            state.steps.clone_from(&policy.steps_text);
+        }
+        state.since = state.since.map(|since| since.min(*now));
+        if is_complete(deployment, &counts(deployment, replica_sets)) && replica_sets.new.is_some() {
+            state.passed = policy.steps.len();
+            (state.since, state.failed) = (None, None);
+            (state.terminated_first, state.gone) = (None, None);
+            state.completed = state.completed.or(Some(*now));
+        }
+        state
+    }
+
+    /// Whether a verdict stands: then the rollout goes to the ReplicaSet that it names.
+    fn stand(&mut self, observed: &Observed<'_>, replica_sets: &ReplicaSets, state: &mut State) {
+        let Observed { policy, .. } = observed;
+        let Some(verdict) = &state.failed else { return };
+        let revision = state.revision;
+        let forgiven = Command::Retry { revision, attempt: state.attempt };
+        if policy.command == Some(forgiven) {
+            let message = format!("Revision {revision} is tried again after failure {}", state.attempt);
+            self.notes.push(EventNote::normal("RolloutRetried", message));
+            state.failed = None;
+            return;
+        }
+        let target = replica_sets.old.iter().find(|old| hash_of(old) == verdict.to);
+        let stands = policy.on_failure.is_some() || verdict.cause == ABORTED;
+        let Some(target) = target.filter(|_| stands) else {
+            state.failed = None;
+            return;
+        };
+        let serves = target.meta.key.name.clone();
+        self.hold = Some(Hold::Failed {
+            message: format!("Revision {revision} failed: {}; halted, {serves} serves", verdict.cause),
+            serves: Some(serves),
+            attempt: state.attempt,
+        });
+        self.target = Some(target.meta.uid.clone());
+    }
+
+    /// Whether the Deployment is to get the template that serves: once per template, and only while nothing else has changed
+    /// the spec. If Git applies the template again, its ReplicaSet has another revision, and the rollout halts.
+    pub(super) fn rolls_back(&self, observed: &Observed<'_>) -> bool {
+        let Some(state) = &self.state else { return false };
+        let is_current = state.failed.as_ref().is_some_and(|verdict| {
+            verdict.revision == state.revision
+                && verdict.generation == observed.deployment.meta.generation
+                && verdict.cause != ABORTED
+        });
+        self.target.is_some()
+            && observed.policy.on_failure == Some(OnFailure::Rollback)
+            && state.attempt == 1
+            && is_current
+    }
+
+    /// The first step that is not passed, and its bounds.
+    fn step(&mut self, observed: &Observed<'_>, replica_sets: &ReplicaSets, state: &mut State) {
+        let Observed { deployment, policy, now, .. } = observed;
+        let groups = groups(policy, deployment.replicas);
+        let Some(of) = groups.last().map(|group| group.last) else { return };
+        let revision = state.revision;
+        let new = replica_sets.new.as_ref();
+        let ready = new.map_or(0, |new| i64::from(available(new)));
+        if let Some(until) = policy.bypassed_until {
+            let size = new.map_or(0, |new| i64::from(new.replicas));
+            let passed = passed_by_size(policy, deployment.replicas, size);
+            if passed > state.passed {
+                if state.passed == 0 {
+                    let message =
+                        format!("Revision {revision} passes its steps: a bypass lasts until {until}");
+                    self.notes.push(EventNote::warning("RolloutBypassed", message));
+                }
+                (state.passed, state.since) = (passed, None);
+            }
+            self.wake(until);
+            return;
+        }
+        for group in &groups {
+            if group.last <= state.passed {
+                continue;
+            }
+            let is_reached = ready >= group.bound;
+            if is_reached && state.since.is_none() {
+                state.since = Some(*now);
+                let (pods, replicas) = (group.bound, deployment.replicas);
+                let message = format!(
+                    "Step {} of {of} of revision {revision}: {pods} of {replicas} pods are available",
+                    group.last
+                );
+                self.notes.push(EventNote::normal("RolloutStepReached", message));
+            }
+            let approved = match policy.command {
+                Some(Command::Approve { revision: named, step }) => {
+                    named == revision && step.is_none_or(|step| step >= group.last)
+                }
+                _ => false,
+            };
+            let passes_at = state.since.zip(group.wait).map(|(since, wait)| after(since, wait));
+            let has_waited = is_reached && passes_at.is_some_and(|at| at <= *now);
+            if approved || has_waited {
+                let by = if approved { "approved" } else { "its time is over" };
+                let message = format!("Step {} of {of} of revision {revision} is passed: {by}", group.last);
+                self.notes.push(EventNote::normal("RolloutStepPassed", message));
+                (state.passed, state.since) = (group.last, None);
+                if approved {
+                    state.approved = group.last;
+                }
+                continue;
+            }
+            let bound = group.bound;
+            self.limits.new_most = Some(bound);
+            let taken = new.map_or(0, |new| i64::from(new.replicas)).min(deployment.replicas.into());
+            self.limits.old_least = i64::from(deployment.replicas) - bound.max(taken);
+            self.limits.serving = serving(replica_sets).map(|old| old.meta.uid.clone());
+            let since = state.since.filter(|_| is_reached);
+            let passes_at = passes_at.filter(|_| is_reached);
+            if let Some(at) = passes_at {
+                self.wake(at);
+            }
+            self.hold = Some(Hold::Step(StepHold {
+                step: group.last,
+                of,
+                is_timed: group.wait.is_some(),
+                bound,
+                replicas: deployment.replicas,
+                revision,
+                since,
+                passes_at,
+            }));
+            return;
+        }
+    }
+
+    /// No more pods until the last batch has been available for the delay.
+    fn pause_between_batches(&mut self, observed: &Observed<'_>, replica_sets: &ReplicaSets) {
+        let Observed { deployment, policy, now, .. } = observed;
+        let (Some(delay), Some(new)) = (policy.batch_delay, &replica_sets.new) else { return };
+        let size = i64::from(new.replicas);
+        if policy.bypassed_until.is_some() || size == 0 || size >= i64::from(deployment.replicas) {
+            return;
+        }
+        let until = observed
+            .latest_available
+            .get(&new.meta.uid)
+            .filter(|_| i64::from(available(new)) >= size)
+            .map(|latest| after(*latest, delay));
+        if until.is_some_and(|until| until <= *now) {
+            return;
+        }
+        self.limits.new_most = Some(self.limits.new_most.map_or(size, |most| most.min(size)));
+        if let Some(until) = until {
+            self.wake(until);
+            self.hold.get_or_insert(Hold::Batch { until });
+        }
+    }
+
+    /// Looks for a failure, where the plan has no resize left. Whether the state has changed.
+    pub(super) fn judges_failure(&mut self, observed: &Observed<'_>, replica_sets: &ReplicaSets) -> bool {
+        if self.target.is_some() || matches!(self.hold, Some(Hold::Invalid { .. })) {
+            return false;
+        }
+        let is_held = matches!(&self.hold, Some(Hold::Step(StepHold { since: Some(_), .. })));
+        let begun = self.state.as_ref().and_then(|state| state.begun);
+        let found = if is_aborted(observed, replica_sets) {
+            failure::Found::Failed(ABORTED.to_owned())
+        } else if is_held {
+            return false;
+        } else {
+            failure::find(observed, replica_sets, begun)
+        };
+        let cause = match found {
+            failure::Found::Nothing => return false,
+            failure::Found::Due(at) => {
+                self.wake(at);
+                return false;
+            }
+            failure::Found::Failed(cause) => cause,
+        };
+        let revision = current_revision(replica_sets);
+        let is_by_hand = cause == ABORTED;
+        let stores = is_by_hand || observed.policy.on_failure.is_some();
+        let target = stores.then(|| failure::target(observed, replica_sets, is_by_hand)).flatten();
+        let (Some(new), Some(target)) = (&replica_sets.new, target) else {
+            let message = format!("Revision {revision} failed: {cause}");
+            self.hold = (!is_by_hand).then_some(Hold::Failed { message, serves: None, attempt: 0 });
+            return false;
+        };
+        let mut state = self.state.take().unwrap_or_else(|| state_of(new));
+        (state.revision, state.since) = (revision, None);
+        state.attempt = state.attempt.saturating_add(1);
+        let generation = observed.deployment.meta.generation;
+        let serves = target.meta.key.name.clone();
+        let message = format!("Revision {revision} failed: {cause}; halted, {serves} serves");
+        self.notes.push(EventNote::warning("RolloutFailed", message.clone()));
+        self.hold = Some(Hold::Failed { message, serves: Some(serves), attempt: state.attempt });
+        let to = hash_of(target).to_owned();
+        state.failed =
+            Some(crate::plan::policy::Verdict { at: Some(observed.now), cause, to, generation, revision });
+        self.state = Some(state);
+        true
+    }
+
+    pub(super) fn wake(&mut self, at: Timestamp) {
+        self.wakes_at = Some(self.wakes_at.map_or(at, |before| before.min(at)));
+    }
+
+    /// The annotation that the new ReplicaSet must get.
+    pub(super) fn state_to_write(&self, new: Option<&ReplicaSet>) -> Option<String> {
+        let state = self.state.as_ref()?;
+        let stored = new.map(state_of);
+        (stored.as_ref() != Some(state)).then(|| state.text())
+    }
+}
+
+fn after(since: Timestamp, wait: Duration) -> Timestamp {
+    since.saturating_add(wait).unwrap_or(Timestamp::MAX)
+}
+
+/// The hash of a ReplicaSet's template.
+pub(super) fn hash_of(replica_set: &ReplicaSet) -> &str {
+    replica_set.meta.labels.get(POD_TEMPLATE_HASH).unwrap_or("")
+}
+
+/// The state that a ReplicaSet has.
+pub fn state_of(replica_set: &ReplicaSet) -> State {
+    State::of(&replica_set.annotations, hash_of(replica_set))
+}
+
+/// The stored state of the new ReplicaSet as it is written.
+fn observed_state(replica_sets: &ReplicaSets) -> &str {
+    let new = replica_sets.new.as_ref();
+    new.and_then(|new| new.annotations.get(crate::plan::policy::ROLLOUT_STATE)).unwrap_or("")
+}
+
+/// The revision that rolls out.
+pub(super) fn current_revision(replica_sets: &ReplicaSets) -> i64 {
+    let own = replica_sets.new.as_ref().and_then(|new| revision_of(new));
+    next_revision(replica_sets).max(own.unwrap_or(0))
+}
+
+/// How many steps have a bound below a size: so many are certainly passed.
+fn passed_by_size(policy: &Policy, replicas: i32, size: i64) -> usize {
+    let mut bound = 0;
+    let bounds = policy.steps.iter().map(|step| {
+        bound = bound.max(i64::from(step.bound(replicas)));
+        bound
+    });
+    bounds.take_while(|bound| *bound < size).count()
+}
+
+/// Whether the new template was complete before and its former revision is one of the three latest: an emergency that waits
+/// for approvals would be worse than no steps.
+fn is_proven(replica_sets: &ReplicaSets, state: &State) -> bool {
+    let Some(new) = replica_sets.new.as_ref().filter(|_| state.completed.is_some()) else { return false };
+    let own = revision_of(new);
+    let before = new.annotations.get(REVISION_HISTORY).and_then(|all| all.rsplit(',').next()?.parse().ok());
+    let is_refreshed = own.is_some_and(|own| own >= next_revision(replica_sets));
+    let former: i64 = if is_refreshed { before.or(own) } else { own }.unwrap_or(0);
+    let later = replica_sets.old.iter().filter(|old| revision_of(old).is_some_and(|old| old > former));
+    later.count() < NEAR
+}
+
+/// The old ReplicaSet that serves: a proven one before others, then the one with most available pods, then the latest.
+pub(super) fn serving(replica_sets: &ReplicaSets) -> Option<&Arc<ReplicaSet>> {
+    let with_pods = replica_sets.old.iter().filter(|old| old.replicas > 0 && old.status.available > 0);
+    with_pods.max_by_key(|old| {
+        (state_of(old).completed.is_some(), old.status.available, revision_of(old).unwrap_or(0))
+    })
+}
+
+/// Pods that still run besides those that the sizes count.
+fn ending(observed: &Observed<'_>, replica_sets: &ReplicaSets) -> i64 {
+    let surplus = |all: &ReplicaSet| (i64::from(all.status.replicas) - i64::from(all.replicas)).max(0);
+    let terminating = |all: &ReplicaSet| observed.terminating.get(&all.meta.uid).copied().unwrap_or(0);
+    replica_sets.all().map(|all| surplus(all) + terminating(all)).sum()
+}
+
+fn is_aborted(observed: &Observed<'_>, replica_sets: &ReplicaSets) -> bool {
+    let revision = current_revision(replica_sets);
+    let deployment: &Deployment = observed.deployment;
+    observed.policy.command == Some(Command::Abort { revision })
+        && replica_sets.new.is_some()
+        && !is_complete(deployment, &counts(deployment, replica_sets))
+}

@@ -1,0 +1,155 @@
+//! `windlass.dev/when-unschedulable: terminate-first`: on a full cluster an old pod makes room for the new one.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::course::{Course, serving};
+use super::observed::available;
+use super::{Observed, ReplicaSets};
+use crate::model::{Deployment, Pod, ReplicaSet, Strategy};
+use crate::plan::EventNote;
+use crate::plan::policy::State;
+
+/// How long a surge pod has to be unschedulable until an old pod goes first, and how long it may stay so after that.
+const UNSCHEDULABLE: SignedDuration = SignedDuration::from_secs(30);
+const UNHELPFUL: SignedDuration = SignedDuration::from_secs(60);
+
+impl Course {
+    /// Goes on with an old pod that was terminated first, or takes it back.
+    pub(super) fn terminate_first(
+        &mut self,
+        observed: &Observed<'_>,
+        replica_sets: &ReplicaSets,
+        state: &mut State,
+    ) {
+        let Observed { deployment, policy, now, .. } = observed;
+        let (_, unavailable) = deployment.budget();
+        let Some(new) = replica_sets.new.as_ref().filter(|_| policy.terminates_first && unavailable == 0)
+        else {
+            return;
+        };
+        if self.target.is_some() {
+            return;
+        }
+        if state.unhelpful {
+            self.give_back(deployment, new, replica_sets);
+            return;
+        }
+        if state.terminated_first.is_none() || unschedulable_since(observed, replica_sets).is_none() {
+            return;
+        }
+        let are_gone = replica_sets.old.iter().all(|old| {
+            old.status.replicas <= old.replicas
+                && old.status.observed_generation == old.meta.generation
+                && observed.terminating.get(&old.meta.uid).is_none_or(|pods| *pods == 0)
+        });
+        if are_gone && state.gone.is_none() {
+            state.gone = Some(*now);
+        }
+        if let Some(gone) = state.gone {
+            let at = gone.saturating_add(UNHELPFUL).unwrap_or(Timestamp::MAX);
+            if at > *now {
+                self.wake(at);
+                self.lower(new);
+                return;
+            }
+            state.unhelpful = true;
+            let message = "The new pod fits no node though an old pod has made room: the old pod comes back";
+            self.notes.push(EventNote::warning("TerminatedFirst", message.to_owned()));
+            self.give_back(deployment, new, replica_sets);
+        } else {
+            self.lower(new);
+        }
+    }
+
+    /// The ReplicaSet that serves gets its pod back, before the new one gets another.
+    fn give_back(&mut self, deployment: &Deployment, new: &ReplicaSet, replica_sets: &ReplicaSets) {
+        if available(new) < new.replicas {
+            self.limits.new_most = Some(new.replicas.into());
+        }
+        let missing = i64::from(deployment.replicas) - i64::from(available(new));
+        self.limits.old_least = self.limits.old_least.max(missing);
+        let serving = || serving(replica_sets).map(|old| old.meta.uid.clone());
+        self.limits.serving = self.limits.serving.take().or_else(serving);
+    }
+
+    /// Terminates an old pod first, where the plan has no resize left and the surge pod fits no node. Whether it does.
+    pub(super) fn begins_to_terminate_first(
+        &mut self,
+        observed: &Observed<'_>,
+        replica_sets: &ReplicaSets,
+    ) -> bool {
+        let (_, unavailable) = observed.deployment.budget();
+        let Some(state) = self.state.as_mut().filter(|state| !state.unhelpful) else { return false };
+        if !observed.policy.terminates_first
+            || unavailable > 0
+            || self.target.is_some()
+            || self.limits.below > 0
+        {
+            return false;
+        }
+        let Some(since) = unschedulable_since(observed, replica_sets) else { return false };
+        let at = since.saturating_add(UNSCHEDULABLE).unwrap_or(Timestamp::MAX);
+        if at > observed.now {
+            self.wake(at);
+            return false;
+        }
+        (state.terminated_first, state.gone) = (Some(observed.now), None);
+        if let Some(new) = &replica_sets.new {
+            self.lower(new);
+        }
+        true
+    }
+
+    /// One pod fewer may be available, and the room that it leaves is for the pod that waits, not for one more.
+    fn lower(&mut self, new: &ReplicaSet) {
+        let size = i64::from(new.replicas);
+        self.limits.below = 1;
+        self.limits.new_most = Some(self.limits.new_most.map_or(size, |most| most.min(size)));
+    }
+
+    /// An old pod is terminated first in this plan.
+    pub(super) fn terminates_one(&mut self, now: Timestamp) {
+        let Some(state) = self.state.as_mut().filter(|_| self.limits.below > 0) else { return };
+        (state.terminated_first, state.gone) = (Some(now), None);
+        let message = "The new pod fits no node and maxUnavailable is 0: an old pod is deleted first, as \
+                       windlass.dev/when-unschedulable asks";
+        self.notes.push(EventNote::normal("TerminatedFirst", message.to_owned()));
+    }
+}
+
+/// Since when the first new pod fits no node, for want of what an ended pod of the Deployment could give back.
+fn unschedulable_since(observed: &Observed<'_>, replica_sets: &ReplicaSets) -> Option<Timestamp> {
+    let new = replica_sets.new.as_ref()?;
+    if !matches!(observed.deployment.strategy, Strategy::RollingUpdate { .. })
+        || !replica_sets.old.iter().any(|old| old.replicas > 0)
+    {
+        return None;
+    }
+    let pods = observed.awaited_pods.get(&new.meta.uid)?;
+    let unfit = pods.iter().filter(|pod| pod.is_active() && is_unschedulable(pod));
+    let waiting = unfit.filter_map(|pod| pod.waiting.as_deref());
+    let short = waiting.filter(|waiting| {
+        let said = waiting.message.as_deref().unwrap_or("");
+        let can_help = ["Insufficient ", "free ports", "anti-affinity"];
+        can_help.iter().any(|word| said.contains(word))
+    });
+    short.filter_map(|waiting| waiting.since).min()
+}
+
+/// The scheduler's message about the first new pod that fits no node, where no old pod may go before it.
+pub(super) fn unfit(observed: &Observed<'_>, replica_sets: &ReplicaSets) -> Option<String> {
+    let (_, unavailable) = observed.deployment.budget();
+    let new = replica_sets.new.as_ref().filter(|_| unavailable == 0)?;
+    if !matches!(observed.deployment.strategy, Strategy::RollingUpdate { .. })
+        || !replica_sets.old.iter().any(|old| old.replicas > 0)
+    {
+        return None;
+    }
+    let pods = observed.awaited_pods.get(&new.meta.uid)?;
+    let unfit = pods.iter().find(|pod| pod.is_active() && is_unschedulable(pod))?;
+    Some(unfit.waiting.as_ref()?.message.as_deref().unwrap_or("no message").to_owned())
+}
+
+fn is_unschedulable(pod: &Pod) -> bool {
+    pod.node().is_none() && pod.waiting.as_ref().is_some_and(|waiting| &*waiting.reason == "Unschedulable")
+}
