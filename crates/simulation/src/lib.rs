@@ -7,8 +7,8 @@
 //! * [`engine`]: the network, the faults, and everything that is done with a history: run, search, shrink, replay,
 //!   print.
 //! * The games, each with its scenario, its actors and its judge: [`deployments`]; [`daemon_sets`], whose nodes are
-//!   actors; [`cron_jobs`]; [`garbage`], [`jobs`], [`namespaces`], [`rolling_updates`] of ReplicationControllers; and
-//!   [`stateful_sets`].
+//!   actors; [`cron_jobs`]; [`garbage`], [`jobs`], [`namespaces`], [`rolling_updates`] of ReplicationControllers;
+//!   [`stateful_sets`]; and [`policies`] of Deployments.
 //!
 //! Time is virtual and there is one thread, so that a history depends on its scenario alone. The library's part of
 //! that: where it chooses among several ready futures, the order is given (each `select!` below
@@ -25,6 +25,7 @@ pub mod engine;
 pub mod garbage;
 pub mod jobs;
 pub mod namespaces;
+pub mod policies;
 pub mod rolling_updates;
 pub mod stateful_sets;
 
@@ -41,6 +42,7 @@ macro_rules! games {
             rolling_updates::RollingUpdates
             stateful_sets::StatefulSets
             cron_jobs::CronJobs
+            policies::Policies
         }
     };
 }

@@ -189,7 +189,7 @@ impl Course {
             state = State {
                 hash: state.hash,
                 revision,
-                begun: Some(*now),
+                begun: Some(whole(*now)),
                 attempt: state.attempt,
                 failed: state.failed,
                 completed: state.completed,
@@ -207,7 +207,7 @@ impl Course {
             state.passed = policy.steps.len();
             (state.since, state.failed) = (None, None);
             (state.terminated_first, state.gone) = (None, None);
-            state.completed = state.completed.or(Some(*now));
+            state.completed = state.completed.or(Some(whole(*now)));
         }
         state
     }
@@ -282,7 +282,7 @@ impl Course {
             }
             let is_reached = ready >= group.bound;
             if is_reached && state.since.is_none() {
-                state.since = Some(*now);
+                state.since = Some(whole(*now));
                 let (pods, replicas) = (group.bound, deployment.replicas);
                 let message = format!(
                     "Step {} of {of} of revision {revision}: {pods} of {replicas} pods are available",
@@ -395,8 +395,13 @@ impl Course {
         self.notes.push(EventNote::warning("RolloutFailed", message.clone()));
         self.hold = Some(Hold::Failed { message, serves: Some(serves), attempt: state.attempt });
         let to = hash_of(target).to_owned();
-        state.failed =
-            Some(crate::plan::policy::Verdict { at: Some(observed.now), cause, to, generation, revision });
+        state.failed = Some(crate::plan::policy::Verdict {
+            at: Some(whole(observed.now)),
+            cause,
+            to,
+            generation,
+            revision,
+        });
         self.state = Some(state);
         true
     }
@@ -415,6 +420,11 @@ impl Course {
 
 fn after(since: Timestamp, wait: Duration) -> Timestamp {
     since.saturating_add(wait).unwrap_or(Timestamp::MAX)
+}
+
+/// A time as the API writes times: in whole seconds.
+pub(super) fn whole(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
 /// The hash of a ReplicaSet's template.

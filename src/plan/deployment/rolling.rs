@@ -133,6 +133,11 @@ pub fn plan(deployment: &Deployment, replica_sets: &ReplicaSets, course: &Course
     }
 
     let mut writes = resize(deployment, &replica_sets.old, &sizes);
+    // The one that grows comes after those that make room for it.
+    writes.sort_by_key(|write| match write {
+        Write::Change(old, change) => change.replicas.is_some_and(|to| to > old.replicas),
+        _ => false,
+    });
     writes.extend(bring_up_to_date(deployment, new, replica_sets, size, course));
     writes
 }

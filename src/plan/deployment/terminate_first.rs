@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::course::{Course, serving};
+use super::course::{Course, serving, whole};
 use super::observed::available;
 use super::{Observed, ReplicaSets};
 use crate::model::{Deployment, Pod, ReplicaSet, Strategy};
@@ -43,7 +43,7 @@ impl Course {
                 && observed.terminating.get(&old.meta.uid).is_none_or(|pods| *pods == 0)
         });
         if are_gone && state.gone.is_none() {
-            state.gone = Some(*now);
+            state.gone = Some(whole(*now));
         }
         if let Some(gone) = state.gone {
             let at = gone.saturating_add(UNHELPFUL).unwrap_or(Timestamp::MAX);
@@ -93,7 +93,7 @@ impl Course {
             self.wake(at);
             return false;
         }
-        (state.terminated_first, state.gone) = (Some(observed.now), None);
+        (state.terminated_first, state.gone) = (Some(whole(observed.now)), None);
         if let Some(new) = &replica_sets.new {
             self.lower(new);
         }
@@ -110,7 +110,7 @@ impl Course {
     /// An old pod is terminated first in this plan.
     pub(super) fn terminates_one(&mut self, now: Timestamp) {
         let Some(state) = self.state.as_mut().filter(|_| self.limits.below > 0) else { return };
-        (state.terminated_first, state.gone) = (Some(now), None);
+        (state.terminated_first, state.gone) = (Some(whole(now)), None);
         let message = "The new pod fits no node and maxUnavailable is 0: an old pod is deleted first, as \
                        windlass.dev/when-unschedulable asks";
         self.notes.push(EventNote::normal("TerminatedFirst", message.to_owned()));

@@ -260,3 +260,22 @@ fn a_value_that_cannot_be_read_holds_the_next_change() {
         },
     );
 }
+
+#[test]
+fn the_one_that_serves_grows_after_the_canary_has_shrunk() {
+    let start = deployment("web").replicas(4).surge(2).unavailable(0).annotation("windlass.dev/steps", "2");
+    check(
+        "steps-rollover-order",
+        "4 replicas, maxSurge 2, steps \"2\" and then \"1\", v3 comes",
+        start,
+        |w| {
+            w.settle();
+            w.set_image("v2");
+            w.run_for(60);
+            w.policy("steps", "1");
+            w.set_image("v3");
+            w.run_for(60);
+            w.say("end", "v1 serves, v3 is held");
+        },
+    );
+}

@@ -1,0 +1,208 @@
+//! Carries out the acts of the scenario with requests, as users, autoscalers and chaos monkeys do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::judge::{Cluster, Judge, deployment};
+use super::scenario::{Act, STEPS, Scenario, VALUES};
+use super::terms::{NAME, revision};
+use crate::engine::daemons::{Daemons, unlimited};
+use crate::engine::game;
+use crate::engine::objects::{NAMESPACE, is_live, text};
+use crate::engine::user::{JSON, MERGE, STRATEGIC, User};
+use windlass::config::Enabled;
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/shop/deployments";
+const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
+const PODS: &str = "/api/v1/namespaces/shop/pods";
+const STATE: &str = "windlass.dev/rollout-state";
+
+/// Users, chaos monkeys, and the supervisor of the daemons.
+pub struct Actors {
+    cluster: Arc<Cluster>,
+    user: User,
+    /// The supervisor of the daemons.
+    pub daemons: Daemons<Judge>,
+}
+
+impl game::Actors<Act> for Actors {
+    async fn begin(&mut self) {
+        let namespace = json!({"metadata": {"name": NAMESPACE}});
+        self.user.send(Method::POST, "/api/v1/namespaces", JSON, &namespace).await;
+        self.daemons.start();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let created = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": NAME},
+            "spec": {"replicas": 4, "selector": {"matchLabels": {"app": NAME}}, "progressDeadlineSeconds": 120,
+                "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+                "template": {"metadata": {"labels": {"app": NAME}},
+                    "spec": {"terminationGracePeriodSeconds": 5, "containers": [container("0")]}}}
+        });
+        self.user.send(Method::POST, DEPLOYMENTS, JSON, &created).await;
+    }
+
+    async fn act(&mut self, act: &Act) {
+        self.cluster.say(&format!("{act:?}"));
+        match act {
+            Act::Image(tag) => self.image(&tag.to_string()).await,
+            Act::BrokenImage => self.image("broken").await,
+            Act::Scale(replicas) => self.edit(json!({"replicas": replicas})).await,
+            Act::Budget(surge, unavailable) => {
+                let rolling = json!({"maxSurge": surge, "maxUnavailable": unavailable});
+                self.edit(json!({"strategy": {"rollingUpdate": rolling}})).await;
+            }
+            Act::Pause(paused) => self.edit(json!({"paused": paused})).await,
+            Act::Steps(at) => self.annotate("windlass.dev/steps", STEPS[*at]).await,
+            Act::Value(key, at) => {
+                let (key, values) = VALUES[*key];
+                self.annotate(key, values[*at]).await;
+            }
+            Act::Approve(behind, 0) => self.command(&format!("approve {}", self.revision(*behind))).await,
+            Act::Approve(behind, step) => {
+                self.command(&format!("approve {}/{step}", self.revision(*behind))).await;
+            }
+            Act::Abort(behind) => self.command(&format!("abort {}", self.revision(*behind))).await,
+            Act::Retry(attempt) => self.command(&format!("retry {}/{attempt}", self.revision(0))).await,
+            Act::NoCommand => self.annotate("windlass.dev/rollout", None).await,
+            Act::Bypass(0) => self.annotate("windlass.dev/bypass-until", None).await,
+            Act::Bypass(seconds) => {
+                let until = self.cluster.clock.now() + Duration::from_secs((*seconds).into());
+                let until = until.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+                self.annotate("windlass.dev/bypass-until", Some(&until)).await;
+            }
+            Act::CopyState(nth) => self.copy_state(*nth).await,
+            Act::LoseState(nth, is_removed) => {
+                let state = if *is_removed { Value::Null } else { json!("{\"passed\":") };
+                if let Some(one) = self.nth("ReplicaSet", *nth) {
+                    self.set_state(REPLICA_SETS, &one, &state).await;
+                }
+            }
+            Act::DeletePod(nth) => {
+                if let Some(pod) = self.pod(*nth) {
+                    self.user.send(Method::DELETE, &path(PODS, &pod), JSON, &json!({})).await;
+                }
+            }
+            Act::Unready(nth) => {
+                let now = self.cluster.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+                let ready = json!([{"type": "Ready", "status": "False", "lastTransitionTime": now}]);
+                if let Some(pod) = self.pod(*nth) {
+                    let path = format!("{}/status", path(PODS, &pod));
+                    let body = json!({"status": {"conditions": ready}});
+                    self.user.send(Method::PATCH, &path, STRATEGIC, &body).await;
+                }
+            }
+            Act::BreakWatches => self.cluster.break_watches(false),
+            Act::Crash => self.daemons.crash().await,
+            Act::Second(seconds) => self.daemons.second(Duration::from_secs((*seconds).into())),
+        }
+    }
+
+    async fn wait(&mut self, time: Duration) {
+        self.daemons.wait(time).await;
+    }
+
+    fn end(&mut self) {
+        self.daemons.end();
+    }
+}
+
+impl Actors {
+    /// Actors that have not acted yet.
+    pub fn new(cluster: Arc<Cluster>, scenario: &Scenario) -> Self {
+        let user = User(cluster.client("user"));
+        let enabled = Enabled::none().with("deployment-controller").with("replicaset-controller");
+        let daemons = Daemons::new(cluster.clone(), unlimited(enabled), scenario.seed, |seed, life| {
+            seed.wrapping_add(life.into())
+        });
+        Actors { cluster, user, daemons }
+    }
+
+    /// Approves the current revision.
+    pub async fn approve(&self) {
+        self.command(&format!("approve {}", self.revision(0))).await;
+    }
+
+    /// Removes the policy, and repairs what is broken.
+    pub async fn repair(&self) {
+        let mut annotations = json!({"windlass.dev/steps": null, "windlass.dev/rollout": null,
+            "windlass.dev/bypass-until": null});
+        for (key, _) in VALUES {
+            annotations[key] = Value::Null;
+        }
+        self.patch(json!({"metadata": {"annotations": annotations}, "spec": {"paused": false}})).await;
+        self.image("repaired").await;
+    }
+
+    /// Resumes, and corrects values that cannot be read.
+    pub async fn resume(&self) {
+        let annotations = json!({"windlass.dev/steps": "1", "windlass.dev/fail-after": null,
+            "windlass.dev/on-failure": null, "windlass.dev/bypass-until": null, "windlass.dev/rollout": null});
+        self.patch(json!({"metadata": {"annotations": annotations}, "spec": {"paused": false}})).await;
+        self.image("resumed").await;
+    }
+
+    async fn patch(&self, body: Value) {
+        self.user.send(Method::PATCH, &format!("{DEPLOYMENTS}/{NAME}"), MERGE, &body).await;
+    }
+
+    async fn edit(&self, spec: Value) {
+        self.patch(json!({"spec": spec})).await;
+    }
+
+    async fn image(&self, tag: &str) {
+        self.edit(json!({"template": {"spec": {"containers": [container(tag)]}}})).await;
+    }
+
+    async fn annotate(&self, key: &str, value: Option<&str>) {
+        self.patch(json!({"metadata": {"annotations": {key: value}}})).await;
+    }
+
+    async fn command(&self, command: &str) {
+        self.annotate("windlass.dev/rollout", Some(command)).await;
+    }
+
+    fn revision(&self, behind: u32) -> i64 {
+        deployment(&self.cluster.sandbox).map_or(0, |one| revision(&one) - i64::from(behind)).max(0)
+    }
+
+    fn nth(&self, kind: &str, nth: u32) -> Option<Value> {
+        let all = self.cluster.sandbox.objects(kind);
+        let count = all.len().max(1);
+        all.into_iter().nth(nth as usize % count)
+    }
+
+    fn pod(&self, nth: u32) -> Option<Value> {
+        let mut pods = self.cluster.sandbox.objects("Pod");
+        pods.retain(is_live);
+        let count = pods.len().max(1);
+        pods.into_iter().nth(nth as usize % count)
+    }
+
+    async fn copy_state(&self, nth: u32) {
+        let Some(state) =
+            self.nth("ReplicaSet", nth).map(|one| one["metadata"]["annotations"][STATE].clone())
+        else {
+            return;
+        };
+        for one in self.cluster.sandbox.objects("ReplicaSet") {
+            self.set_state(REPLICA_SETS, &one, &state).await;
+        }
+        self.patch(json!({"metadata": {"annotations": {STATE: state}}})).await;
+    }
+
+    async fn set_state(&self, of: &str, object: &Value, state: &Value) {
+        let body = json!({"metadata": {"annotations": {STATE: state}}});
+        self.user.send(Method::PATCH, &path(of, object), MERGE, &body).await;
+    }
+}
+
+fn path(of: &str, object: &Value) -> String {
+    format!("{of}/{}", text(object, "/metadata/name"))
+}
+
+fn container(tag: &str) -> Value {
+    json!({"name": "app", "image": format!("app:{tag}")})
+}

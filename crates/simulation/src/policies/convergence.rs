@@ -1,0 +1,107 @@
+//! Conditions that must hold once the faults have ended: RP5, RP13 and RP14.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::actors::Actors;
+use super::judge::{Cluster, deployment};
+use super::terms::{Terms, owner, template};
+use crate::engine::breach::Breach;
+use crate::engine::game::Actors as _;
+use crate::engine::objects::{is_live, number, text};
+
+/// By when everything is settled: the longest time for which a request stays in doubt, the backoff of pods that have failed,
+/// and a rollout with pauses.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(1200);
+
+/// Waits until a held rollout rests, approves it, then removes the policy, and each time waits until everything is settled.
+///
+/// # Errors
+/// The objects that have not converged.
+pub async fn converges(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Breach> {
+    cluster.say("the faults end");
+    cluster.calm();
+    actors.resume().await;
+    rests_at_the_step(cluster, actors).await?;
+    let writes = cluster.writes();
+    actors.wait(Duration::from_secs(600)).await;
+    if cluster.writes() > writes {
+        let writes = cluster.writes() - writes;
+        return Err(Breach::new("RP14", format!("{writes} writes while a step holds")));
+    }
+    actors.approve().await;
+    until(cluster, actors, "RP14", is_complete).await?;
+    actors.repair().await;
+    until(cluster, actors, "RP14", is_complete).await
+}
+
+/// RP5: at rest in the step there is one new pod, and the others are old.
+async fn rests_at_the_step(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Breach> {
+    until(cluster, actors, "RP5", |deployment, replica_sets, pods| {
+        let replicas = number(deployment, "/spec/replicas");
+        let (new, old): (Vec<&Value>, Vec<&Value>) =
+            replica_sets.iter().partition(|all| template(all) == template(deployment));
+        let sum = |all: &[&Value]| all.iter().map(|all| number(all, "/spec/replicas")).sum::<i64>();
+        let reason = progressing(deployment);
+        let held = reason == "RolloutStep" && (sum(&new), sum(&old)) == (1, replicas - 1);
+        // One pod, or none, needs no step.
+        let is_small = replicas < 2 && is_complete(deployment, replica_sets, pods).is_ok();
+        let live = pods.iter().filter(|pod| is_live(pod)).count() as i64;
+        match (held && live == replicas) || is_small {
+            true => Ok(()),
+            false => {
+                Err(format!("{reason}, {} new and {} old of {replicas}, {live} pods", sum(&new), sum(&old)))
+            }
+        }
+    })
+    .await?;
+    // For the last status.
+    actors.wait(Duration::from_secs(130)).await;
+    Ok(())
+}
+
+type Check = fn(&Value, &[Value], &[Value]) -> Result<(), String>;
+
+async fn until(
+    cluster: &Arc<Cluster>,
+    actors: &mut Actors,
+    invariant: &'static str,
+    check: Check,
+) -> Result<(), Breach> {
+    let begun = cluster.elapsed();
+    loop {
+        if cluster.failure().is_some() {
+            return Ok(());
+        }
+        let Some(deployment) = deployment(&cluster.sandbox) else { return Ok(()) };
+        let mut replica_sets = cluster.sandbox.objects("ReplicaSet");
+        replica_sets.retain(|all| owner(all) == text(&deployment, "/metadata/uid"));
+        let Err(unrest) = check(&deployment, &replica_sets, &cluster.sandbox.objects("Pod")) else { break };
+        if cluster.elapsed() - begun > SETTLE_TIMEOUT {
+            return Err(Breach::new(invariant, format!("{unrest}: {}", deployment["status"])));
+        }
+        actors.wait(Duration::from_secs(1)).await;
+    }
+    cluster.say("settled");
+    Ok(())
+}
+
+fn progressing(deployment: &Value) -> &str {
+    let conditions = deployment["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let progressing = conditions.iter().find(|condition| condition["type"] == "Progressing");
+    progressing.map(|condition| text(condition, "/reason")).unwrap_or_default()
+}
+
+fn is_complete(deployment: &Value, replica_sets: &[Value], _: &[Value]) -> Result<(), String> {
+    let replicas = Terms::of(deployment).replicas;
+    let counts = ["replicas", "updatedReplicas", "availableReplicas"];
+    let exact = counts.iter().all(|field| deployment["status"][*field].as_i64().unwrap_or(0) == replicas);
+    let sum: i64 = replica_sets.iter().map(|all| number(all, "/spec/replicas")).sum();
+    let reason = progressing(deployment);
+    match exact && sum == replicas && reason == "NewReplicaSetAvailable" {
+        true => Ok(()),
+        false => Err(format!("{reason}, {sum} of {replicas} pods wanted")),
+    }
+}
