@@ -33,13 +33,16 @@ pub fn change(replica_set: &Meta, change: &Change) -> Value {
         #[serde(skip_serializing_if = "Option::is_none")]
         min_ready_seconds: Option<i32>,
     }
-    let Change { replicas, annotations, min_ready_seconds, notes: _ } = change;
+    let Change { replicas, annotations, min_ready_seconds, removed, notes: _ } = change;
     let mut patch = json!({"metadata": {
         "uid": replica_set.uid,
         "resourceVersion": replica_set.resource_version.to_string(),
     }});
     if !annotations.is_empty() {
         patch["metadata"]["annotations"] = json!(annotations);
+    }
+    for key in removed {
+        patch["metadata"]["annotations"][key] = Value::Null;
     }
     if planted!("a patch of a ReplicaSet drops its finalizers") {
         patch["metadata"]["finalizers"] = json!([]);

@@ -7,6 +7,7 @@ mod failure;
 pub mod history;
 pub mod new_replica_set;
 pub mod observed;
+mod partial_scale;
 pub mod progress;
 pub mod recreate;
 pub mod revision;
@@ -110,13 +111,18 @@ pub struct Change {
     pub annotations: BTreeMap<String, String>,
     /// The new `minReadySeconds`.
     pub min_ready_seconds: Option<i32>,
+    /// Annotations to remove.
+    pub removed: Vec<&'static str>,
     /// The events besides that of a new size.
     pub notes: Vec<EventNote>,
 }
 
 impl Change {
     fn is_empty(&self) -> bool {
-        self.replicas.is_none() && self.annotations.is_empty() && self.min_ready_seconds.is_none()
+        self.replicas.is_none()
+            && self.annotations.is_empty()
+            && self.min_ready_seconds.is_none()
+            && self.removed.is_empty()
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::course::Course;
 use super::recreate::old_pods_may_run;
-use super::revision::{DESIRED_REPLICAS, MAX_REPLICAS, refresh, stale_sizes};
-use super::{Change, ReplicaSets, Write};
+use super::revision::{DESIRED_REPLICAS, MAX_REPLICAS, REPLICAS_BEFORE_SCALE, refresh, stale_sizes};
+use super::{Change, ReplicaSets, Write, partial_scale as partial};
 use crate::model::int_or_percent::clamp;
 use crate::model::{Deployment, ReplicaSet, Strategy, Uid};
 
@@ -41,6 +41,7 @@ pub fn plan(
 ) -> Vec<Write> {
     let mut sizes = sizes(deployment, replica_sets, running);
     narrow(&mut sizes, replica_sets, course);
+    let partial = partial::limit(&mut sizes, deployment, replica_sets, course);
     replica_sets
         .all()
         .filter_map(|replica_set| {
@@ -53,6 +54,7 @@ pub fn plan(
                 }
                 (false, false) => return None,
             };
+            partial::mark(&mut change, replica_set, partial.contains(&replica_set.meta.uid));
             change.replicas = (size != replica_set.replicas).then_some(size);
             (!change.is_empty()).then(|| Write::Change(replica_set.clone(), change))
         })
@@ -184,6 +186,8 @@ fn share(deployment: &Deployment, replica_set: &ReplicaSet, max_total: i64) -> i
     if deployment.replicas == 0 {
         return -size;
     }
+    // A scaling that is not complete goes on from the size before it.
+    let base = annotation(replica_set, REPLICAS_BEFORE_SCALE).unwrap_or(size);
     let before = annotation(replica_set, MAX_REPLICAS)
         .filter(|&before| before > 0)
         .unwrap_or_else(|| i64::from(deployment.status.replicas));
@@ -192,7 +196,8 @@ fn share(deployment: &Deployment, replica_set: &ReplicaSet, max_total: i64) -> i
     }
     // Rounded to the nearest, halves away from zero. 128 bits, because the product of a size and a
     // maximum of twice that has 64 already.
-    let (size, max_total, before) = (i128::from(size), i128::from(max_total), i128::from(before));
-    let share = (2 * size * max_total + before) / (2 * before) - size;
+    let (size, base) = (i128::from(size), i128::from(base));
+    let (max_total, before) = (i128::from(max_total), i128::from(before));
+    let share = (2 * base * max_total + before) / (2 * before) - size;
     share.clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }

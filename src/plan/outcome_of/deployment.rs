@@ -34,6 +34,7 @@ pub fn apply(
         Write::Change(replica_set, to) => change(replica_sets, &replica_set.meta.key.name, |stored| {
             let new = to.annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
             stored.annotations = Arc::new(stored.annotations.iter().chain(new).collect());
+            remove_annotations(&mut stored.annotations, &to.removed);
             if to.replicas.is_some() || to.min_ready_seconds.is_some() {
                 bump_generation(&mut stored.meta);
             }

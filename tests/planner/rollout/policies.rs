@@ -279,3 +279,37 @@ fn the_one_that_serves_grows_after_the_canary_has_shrunk() {
         },
     );
 }
+
+#[test]
+fn scaling_waits_for_terminating_pods_and_keeps_the_ratio() {
+    let start = deployment("web").replicas(6).surge(2).unavailable(0);
+    let start = start.annotation("windlass.dev/pod-replacement", "TerminationComplete");
+    let title = "6 replicas, maxSurge 2, TerminationComplete, pods take 60 s to stop, scaled to 12 midway";
+    check("terminating-scale", title, start, |w| {
+        w.stop_seconds = 60;
+        w.settle();
+        w.set_image("v2");
+        w.run_for(62);
+        w.scale(12);
+        w.settle();
+    });
+}
+
+#[test]
+fn a_complete_deployment_is_scaled_up_as_its_pods_end() {
+    let start = deployment("web").replicas(4).surge(1).unavailable(0);
+    let start = start.annotation("windlass.dev/pod-replacement", "TerminationComplete");
+    check(
+        "terminating-scale-at-rest",
+        "4 replicas, TerminationComplete, scaled to 1 and at once to 4",
+        start,
+        |w| {
+            w.stop_seconds = 60;
+            w.settle();
+            w.scale(1);
+            w.run_for(1);
+            w.scale(4);
+            w.settle();
+        },
+    );
+}

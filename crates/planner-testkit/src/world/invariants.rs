@@ -18,7 +18,10 @@ impl World {
             })
         };
         // S9: a change of size is spread exactly, in one direction, over ReplicaSets with replicas.
+        let in_parts =
+            self.deployment.annotations.get("windlass.dev/pod-replacement") == Some("TerminationComplete");
         if plan.status_scope == StatusScope::Held
+            && !in_parts
             && matches!(self.deployment.strategy, Update::RollingUpdate { .. })
         {
             let (replicas, max_total, _) = self.bounds();
