@@ -27,7 +27,7 @@ use crate::model::{Lease, Node, ObjectKey, Pod, Record, Uid};
 use crate::plan::node_lifecycle::health::Health;
 use crate::plan::node_lifecycle::turns::{Turn, Turns};
 use crate::plan::node_lifecycle::zones::{self, Zones};
-use crate::plan::node_lifecycle::{self as planner, Known, Limits, Observed, Plan, taints};
+use crate::plan::node_lifecycle::{self as planner, Fall, Known, Limits, Observed, Plan, taints};
 use crate::runtime::events::{EventTarget, EventType};
 use crate::runtime::store::{Change, Store};
 
@@ -85,14 +85,14 @@ struct NodeMemory {
     health: Mutex<Health>,
     turns: Mutex<Turns>,
     known: Mutex<BTreeMap<ObjectKey, Known>>,
-    /// When nodes stopped to be ready, by [`planner::fell`].
-    fell: Mutex<BTreeMap<Uid, Timestamp>>,
+    /// Of nodes that are not ready.
+    falls: Mutex<BTreeMap<Uid, Fall>>,
 }
 
 impl Forget for NodeMemory {
     fn forget(&self, node: &Uid) {
         self.turns.lock().end(node);
-        self.fell.lock().remove(node);
+        self.falls.lock().remove(node);
     }
 }
 
@@ -157,7 +157,7 @@ impl Controller for NodeLifecycle {
         let observed = Observed {
             node,
             pods: if node.ready == Ready::True { Vec::new() } else { self.pods_on(&node.meta.key.name) },
-            fell: self.memory.fell.lock().get(&node.meta.uid).copied(),
+            fall: self.memory.fall_of(&node.meta.uid),
             silence: self.memory.health.lock().silence(node, now),
             are_all_disrupted,
             turn,
@@ -193,6 +193,22 @@ impl Controller for NodeLifecycle {
 
     fn status<'a>(&self, _: &'a Node) -> &'a () {
         &()
+    }
+}
+
+impl NodeMemory {
+    fn fall_of(&self, node: &Uid) -> Fall {
+        self.falls.lock().get(node).cloned().unwrap_or_default()
+    }
+
+    fn loses_readiness(&self, node: &Node, pod: &Pod) -> bool {
+        let falls = self.falls.lock();
+        falls.get(&node.meta.uid).unwrap_or(&Fall::default()).loses_readiness(node, pod)
+    }
+
+    /// A pod of a node was reported as not ready.
+    fn reported(&self, node: &Node, pod: &Uid) {
+        self.falls.lock().entry(node.meta.uid.clone()).or_default().reported(node, pod);
     }
 }
 
@@ -255,9 +271,10 @@ impl NodeLifecycle {
         }
         if let Change::Updated { old, new } = change {
             if planner::fell(old, new) {
-                self.memory.fell.lock().insert(new.meta.uid.clone(), self.context.now());
+                let fall = Fall::seen_at(self.context.now());
+                self.memory.falls.lock().insert(new.meta.uid.clone(), fall);
             } else if new.ready == Ready::True {
-                self.memory.fell.lock().remove(&new.meta.uid);
+                self.memory.falls.lock().remove(&new.meta.uid);
             }
         }
         if concerns {
@@ -282,12 +299,15 @@ impl NodeLifecycle {
 
     /// A pod has become ready, or was bound, on a node that is not ready.
     fn pod_changed(&self, change: &Change<Pod>) {
-        let (Change::Added(pod) | Change::Updated { new: pod, .. }) = change else { return };
+        let pod = change.object();
         let Some(name) = pod.node() else { return };
         let key = ObjectKey::new("", name.clone());
-        let Some(node) = self.nodes.get(&key) else { return };
-        let fell = self.memory.fell.lock().get(&node.meta.uid).copied();
-        if planner::loses_readiness(&node, fell, pod) {
+        let Some(node) = self.nodes.get(&key).filter(|node| node.ready != Ready::True) else { return };
+        if let Change::Deleted(_) = change {
+            if let Some(fall) = self.memory.falls.lock().get_mut(&node.meta.uid) {
+                fall.forget(&pod.meta.uid);
+            }
+        } else if self.memory.loses_readiness(&node, pod) {
             self.wake(key);
         }
     }

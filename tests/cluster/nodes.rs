@@ -174,6 +174,32 @@ async fn a_condition_that_keeps_its_time_counts_when_it_is_seen() {
     daemon.stop().await;
 }
 
+/// The kubelet of a node that is not ready goes on, and writes the pod back as it has it in its memory.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_its_kubelet_reports_as_before_is_left_to_it() {
+    let cluster = Cluster::without_node_lifecycle(Faults::default()).await;
+    settled(&cluster).await;
+    let daemon = start(&cluster);
+    pod(&cluster, "a", 3600).await;
+    let before = condition(&stored(&cluster, "a").unwrap(), "Ready");
+    seconds(5).await;
+    for (fall, reports) in [("False", 1), ("False", 2), ("Unknown", 9)] {
+        report(&cluster, FIRST, fall).await;
+        for _ in 0..6 {
+            seconds(1).await;
+            let ready = json!({"status": {"conditions": [before]}});
+            let path = format!("{PODS}/a/status");
+            cluster.call(Method::PATCH, &path, &ready).await;
+            seconds(9).await;
+        }
+        assert_eq!(cluster.count("patch Pod/a/status"), reports, "{fall}");
+        assert_eq!(is_ready(&cluster, "a"), fall == "False");
+        report(&cluster, FIRST, "True").await;
+        seconds(5).await;
+    }
+    daemon.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_node_that_returns_loses_its_taints_and_keeps_its_pods() {
     let cluster = Cluster::without_node_lifecycle(Faults::default()).await;

@@ -7,7 +7,7 @@ use crate::engine::error::SyncError;
 use crate::engine::execute::{AT_ONCE, first_open};
 use crate::model::lease::NODE_LEASES;
 use crate::model::{Lease, Node, ObjectKey, Pod, Record};
-use crate::plan::node_lifecycle::{self as planner, Plan, zones};
+use crate::plan::node_lifecycle::{self as planner, Plan, pods, zones};
 
 impl NodeLifecycle {
     /// Executes the plan for a node, and remembers it once all is written.
@@ -72,12 +72,13 @@ impl NodeLifecycle {
 
     async fn report_not_ready(&self, node: &Node, pod: &Pod) -> Result<(), SyncError> {
         let key = &pod.meta.key;
-        let body = planner::pod_status(pod, self.context.now());
+        let body = pods::status(pod, self.context.now());
         let what = || format!("reporting that pod {key} is not ready");
         match self.context.patch_status_as::<Pod>(&ENTRY, node, what, key, &body).await {
             Ok(version) => {
                 self.context.expect_write(node, Pod::RESOURCE, version);
-                self.context.record_event(ENTRY.component, pod, planner::pod_not_ready());
+                self.context.record_event(ENTRY.component, pod, pods::not_ready());
+                self.memory.reported(node, &pod.meta.uid);
                 Ok(())
             }
             // A pod that is gone needs nothing.

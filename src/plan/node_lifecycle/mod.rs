@@ -7,8 +7,10 @@
 //! | [`taints`] | which taints it has |
 //! | [`zones`] | how fast the nodes of a zone may lose their pods |
 //! | [`turns`] | which node is next |
+//! | [`pods`] | which of its pods are reported as not ready |
 
 pub mod health;
+pub mod pods;
 pub mod taints;
 #[cfg(test)]
 mod tests;
@@ -24,6 +26,7 @@ use serde_json::{Map, Value, json};
 use super::event_note::EventNote;
 use crate::model::node::{ConditionStatus, ConditionType, Ready};
 use crate::model::{Meta, Node, Pod, Taint, Uid};
+pub use pods::{Fall, fell};
 use taints::TaintChange;
 use turns::Turn;
 
@@ -84,8 +87,8 @@ pub struct Observed<'a> {
     pub node: &'a Node,
     /// Its pods, if it is not ready.
     pub pods: Vec<Arc<Pod>>,
-    /// When it stopped to be ready, if whoever wrote that did not write when: see [`fell`].
-    pub fell: Option<Timestamp>,
+    /// When it stopped to be ready, and the pods that were reported since.
+    pub fall: Fall,
     /// How long it has been silent.
     pub silence: Duration,
     /// Whether no node is ready anywhere.
@@ -148,7 +151,7 @@ const REPORTED: [ConditionType; 4] = [
 
 /// Decides about a node.
 pub fn plan(observed: &Observed<'_>) -> Plan {
-    let Observed { node, pods, fell, silence, are_all_disrupted, turn, known, started, now, limits } =
+    let Observed { node, pods, fall, silence, are_all_disrupted, turn, known, started, now, limits } =
         observed;
     let ready = node.conditions.get(ConditionType::Ready);
     let grace = if ready.is_some() { limits.monitor_grace_period } else { limits.startup_grace_period };
@@ -170,7 +173,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         is_lost: false,
         taints: taints::change(node, *are_all_disrupted, *turn, whole_second(*now)),
         labels: labels(node),
-        pods: pods.iter().filter(|pod| loses_readiness(node, *fell, pod)).cloned().collect(),
+        pods: pods.iter().filter(|pod| fall.loses_readiness(node, pod)).cloned().collect(),
         events,
         replaced,
         look_again: [next_judgement, next_turn].into_iter().flatten().min(),
@@ -208,11 +211,6 @@ pub fn removal(name: &str) -> EventNote {
     EventNote::normal("RemovingNode", format!("Node {name} event: Removing Node {name} from Controller"))
 }
 
-/// The event of a pod whose node is not ready.
-pub fn pod_not_ready() -> EventNote {
-    EventNote::warning("NodeNotReady", "Node is not ready".to_owned())
-}
-
 /// The memory of a node after a sync.
 pub fn remember(node: &Node) -> Known {
     Known { uid: node.meta.uid.clone(), was_ready: node.ready == Ready::True }
@@ -225,24 +223,6 @@ fn labels(node: &Node) -> Vec<(&'static str, String)> {
         (labels.get(beta) != Some(value)).then(|| (*beta, value.to_owned()))
     };
     LABELS.iter().filter_map(outdated).collect()
-}
-
-/// Whether a node has stopped to be ready by a change that kept the time of the last one, as `kubectl patch` does.
-pub fn fell(before: &Node, after: &Node) -> bool {
-    before.ready == Ready::True
-        && after.ready != Ready::True
-        && before.conditions.transition == after.conditions.transition
-}
-
-/// Whether a pod is not ready any more because its node is not. The kubelet of a node that is not ready may report that a pod has
-/// become ready since; one that does not report cannot.
-pub fn loses_readiness(node: &Node, fell: Option<Timestamp>, pod: &Pod) -> bool {
-    let Some(since) = pod.ready_since else { return false };
-    match node.conditions.get(ConditionType::Ready) {
-        Some(ConditionStatus::False) => fell.max(node.conditions.transition).is_none_or(|lost| since <= lost),
-        Some(ConditionStatus::Unknown) => true,
-        Some(ConditionStatus::True) | None => false,
-    }
 }
 
 /// Changes taints and labels of a node (merge patch: the list of taints is replaced). An empty list is null, as kubectl leaves it
@@ -291,14 +271,6 @@ pub fn lost_status(node: &Node, now: Timestamp) -> Value {
     };
     let mut patch = preconditions(&node.meta);
     patch["status"] = json!({"conditions": REPORTED.iter().filter_map(unknown).collect::<Vec<_>>()});
-    patch
-}
-
-/// Reports that a pod is not ready (strategic merge patch of the status).
-pub fn pod_status(pod: &Pod, now: Timestamp) -> Value {
-    let mut patch = preconditions(&pod.meta);
-    let at = whole_second(now).to_string();
-    patch["status"] = json!({"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": at}]});
     patch
 }
 

@@ -161,7 +161,7 @@ rows! {
     }
     NODE_PODS {
         "The pods of a node are marked as not ready when the controller sees the node fail; what a crash leaves undone stays undone",
-        "All pods that became ready before the node failed, whenever that is seen",
+        "All pods that became ready before the node failed, whenever that is seen; once each while the kubelet reports, which may write them back",
         "No Service sends requests to a dead node"
     }
     NODE_EVENTS {

@@ -111,7 +111,7 @@ impl World {
         let plan = plan(&Observed {
             node,
             pods: Vec::new(),
-            fell: None,
+            fall: Default::default(),
             silence: self.health.silence(node, now),
             are_all_disrupted: is_cut_off,
             turn,
