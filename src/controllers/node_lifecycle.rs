@@ -50,18 +50,13 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
 };
 
 fn install(setup: &mut Setup) -> Box<dyn Worker> {
-    let context = setup.context().clone();
-    let controller = NodeLifecycle {
-        nodes: context.store(),
-        pods: context.store(),
-        memory: Arc::default(),
-        zones: Mutex::default(),
-        was_cut_off: AtomicBool::new(false),
-        zone_labels: BoundedLabel::default(),
-        started: (context.now(), Instant::now()),
-        context,
-    };
-    Box::new(Driver::new(Arc::new(controller), &ENTRY, setup))
+    let controller = Arc::new(NodeLifecycle::new(setup.context().clone()));
+    if setup.is_enabled(&ENTRY) {
+        let own = controller.clone();
+        // Before the driver, which queues the key: a worker must not decide about a node by what was known before.
+        setup.on_change(HandlerOrder::Owner, move |change| own.node_changed(change));
+    }
+    Box::new(Driver::new(controller, &ENTRY, setup))
 }
 
 /// The node lifecycle controller.
@@ -109,8 +104,6 @@ impl Controller for NodeLifecycle {
             return;
         }
         let own = self.clone();
-        setup.on_change(HandlerOrder::Indirect, move |change| own.node_changed(change));
-        let own = self.clone();
         setup.on_change(HandlerOrder::Indirect, move |change| own.lease_changed(change));
         let own = self.clone();
         setup.on_change(HandlerOrder::Indirect, move |change| own.pod_changed(change));
@@ -139,7 +132,7 @@ impl Controller for NodeLifecycle {
         let (started, since) = self.started;
         let now = since.elapsed();
         let limits = self.limits();
-        let zones = self.zones();
+        let zones = self.zones_with(node);
         let are_all_disrupted = zones.are_all_disrupted();
         let mut turns = self.memory.turns.lock();
         let turn = match taints::needs_turn(node, are_all_disrupted) {
@@ -213,12 +206,35 @@ impl NodeMemory {
 }
 
 impl NodeLifecycle {
+    fn new(context: Arc<Context>) -> Self {
+        NodeLifecycle {
+            nodes: context.store(),
+            pods: context.store(),
+            memory: Arc::default(),
+            zones: Mutex::default(),
+            was_cut_off: AtomicBool::new(false),
+            zone_labels: BoundedLabel::default(),
+            started: (context.now(), Instant::now()),
+            context,
+        }
+    }
+
     fn limits(&self) -> Limits {
         self.context.settings().node_limits
     }
 
     fn elapsed(&self) -> Duration {
         self.started.1.elapsed()
+    }
+
+    /// The zones with a node as it is: the cache shows a change before the handler is called for it.
+    fn zones_with(&self, node: &Node) -> Arc<Zones> {
+        let zones = self.zones();
+        if zones.show(node) {
+            return zones;
+        }
+        *self.zones.lock() = None;
+        self.zones()
     }
 
     /// The zones as the cache shows them. Where the first node becomes ready, or the last one is lost, all nodes are concerned.
@@ -333,5 +349,49 @@ impl NodeLifecycle {
             set_gauge(&metrics.zone_size.with_label_values(&[&*label]), zone.size);
             set_gauge(&metrics.unhealthy.with_label_values(&[&*label]), zone.unhealthy);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::controllers::fixture::rig;
+    use crate::model::Interner;
+
+    fn node(name: &str, ready: &str, second: i64) -> Node {
+        let at = Timestamp::from_second(second).unwrap().to_string();
+        let json = json!({
+            "metadata": {"name": name, "uid": format!("u-{name}"), "resourceVersion": "5"},
+            "status": {"conditions": [{"type": "Ready", "status": ready, "lastHeartbeatTime": at, "lastTransitionTime": at}]},
+        });
+        Node::decode(&json.to_string(), &mut Interner::default()).unwrap()
+    }
+
+    /// The cache shows a change before the handler is called for it, and a sync of another change may be under way.
+    #[tokio::test(start_paused = true)]
+    async fn a_sync_before_the_handler_of_a_change_decides_by_the_change() {
+        let rig = rig(200, |_| {});
+        let controller = NodeLifecycle::new(rig.context.clone());
+        let store: Arc<Store<Node>> = rig.context.store();
+        let put = |node: Node| {
+            store.put(node.clone());
+            Arc::new(node)
+        };
+        let lost = put(node("a", "Unknown", 0));
+        controller.node_changed(&Change::Added(lost));
+        let last = put(node("b", "True", 0));
+        controller.node_changed(&Change::Added(last.clone()));
+        let plan = |node: &Node| controller.plan(&controller.observe(node, false));
+        assert!(!plan(&last).is_lost);
+        // A kubelet that was silent for an hour returns.
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        assert!(plan(&last).is_lost);
+        assert!(!plan(&put(node("b", "True", 3600))).is_lost);
+        // The last node that was ready is not: now none loses its pods.
+        let fell = put(node("b", "False", 3601));
+        let taints = plan(&fell).taints.unwrap().taints;
+        assert!(taints.iter().all(|taint| taint.effect == crate::model::Effect::NoSchedule), "{taints:?}");
     }
 }

@@ -20,15 +20,21 @@ pub struct Health {
 #[derive(Clone, Debug)]
 struct Sign {
     uid: Uid,
-    /// Whether the node had the condition Ready, and the heartbeat in it.
-    reported: Option<Option<Timestamp>>,
+    reported: Reported,
     at: Duration,
+}
+
+/// Whether a node has the condition Ready, and the heartbeat in it.
+type Reported = Option<Option<Timestamp>>;
+
+fn reported(node: &Node) -> Reported {
+    node.conditions.get(ConditionType::Ready).map(|_| node.conditions.heartbeat)
 }
 
 impl Health {
     /// A node was seen. A new report of its kubelet is a sign of life; so is that it is new.
     pub fn node(&mut self, node: &Node, now: Duration) {
-        let reported = node.conditions.get(ConditionType::Ready).map(|_| node.conditions.heartbeat);
+        let reported = reported(node);
         let known = self.nodes.get(&node.meta.key.name);
         if known.is_none_or(|known| (&known.uid, &known.reported) != (&node.meta.uid, &reported)) {
             let sign = Sign { uid: node.meta.uid.clone(), reported, at: now };
@@ -66,9 +72,10 @@ impl Health {
         self.nodes.values_mut().for_each(|sign| sign.at = now);
     }
 
-    /// How long a node has been silent.
+    /// How long a node has been silent. One whose report was not recorded yet has not.
     pub fn silence(&self, node: &Node, now: Duration) -> Duration {
-        let sign = self.nodes.get(&node.meta.key.name).filter(|sign| sign.uid == node.meta.uid);
+        let is_recorded = |sign: &&Sign| (&sign.uid, &sign.reported) == (&node.meta.uid, &reported(node));
+        let sign = self.nodes.get(&node.meta.key.name).filter(is_recorded);
         sign.map_or(Duration::ZERO, |sign| now.saturating_sub(sign.at))
     }
 }

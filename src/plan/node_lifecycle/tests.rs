@@ -19,6 +19,19 @@ pub(super) fn decode(node: &Value) -> Node {
 }
 
 #[test]
+fn zones_show_whether_they_are_of_before_a_node_changed() {
+    let (ready, lost) = (node("True", json!({})), node("Unknown", json!({})));
+    assert!(Zones::of([&ready]).show(&ready) && !Zones::of([&ready]).show(&lost));
+    assert!(Zones::of([&lost]).show(&lost) && !Zones::of([&lost]).show(&ready));
+    let label = json!({"node.kubernetes.io/exclude-disruption": ""});
+    let excluded = |ready: &str| {
+        decode(&json!({"metadata": {"name": "x", "uid": "u", "resourceVersion": "1", "labels": label},
+                       "status": {"conditions": [{"type": "Ready", "status": ready}]}}))
+    };
+    assert!(Zones::of([&ready]).show(&excluded("True")) && Zones::of([&ready]).show(&excluded("False")));
+}
+
+#[test]
 fn events_are_told_once() {
     let messages = |node: &Node, known: Option<Known>, started| {
         let plan = plan(&Observed { known, started: at(started), ..observed(node) });

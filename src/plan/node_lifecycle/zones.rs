@@ -1,6 +1,7 @@
 //! How many nodes of each zone are ready, and how fast those that are not may lose their pods.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::Limits;
 use crate::model::Node;
@@ -66,28 +67,41 @@ impl Zone {
 
 /// The zones of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Zones(BTreeMap<String, Zone>);
+pub struct Zones {
+    zones: BTreeMap<String, Zone>,
+    /// The nodes that were ready.
+    ready: BTreeSet<Arc<str>>,
+}
 
 impl Zones {
     /// The zones of these nodes.
     pub fn of<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Self {
         let mut zones = Zones::default();
         for node in nodes.into_iter().filter(|node| node.meta.labels.get(EXCLUDED).is_none()) {
-            let zone = zones.0.entry(zone_of(node)).or_default();
+            let zone = zones.zones.entry(zone_of(node)).or_default();
             zone.size += 1;
-            zone.unhealthy += usize::from(node.ready != Ready::True);
+            match node.ready {
+                Ready::True => drop(zones.ready.insert(node.meta.key.name.clone())),
+                Ready::False | Ready::Unknown => zone.unhealthy += 1,
+            }
         }
         zones
     }
 
+    /// Whether they were computed while a node was as ready as it is.
+    pub fn show(&self, node: &Node) -> bool {
+        let is_counted = node.meta.labels.get(EXCLUDED).is_none();
+        self.ready.contains(&node.meta.key.name) == (is_counted && node.ready == Ready::True)
+    }
+
     /// Whether no node is ready anywhere: then rather the control plane is cut off from them.
     pub fn are_all_disrupted(&self) -> bool {
-        !self.0.is_empty() && self.0.values().all(|zone| zone.unhealthy == zone.size)
+        !self.zones.is_empty() && self.zones.values().all(|zone| zone.unhealthy == zone.size)
     }
 
     /// How many nodes of a zone may be tainted in a second; 0 is none.
     pub fn rate(&self, zone: &str, limits: &Limits) -> f64 {
-        let zone = self.0.get(zone).copied().unwrap_or_default();
+        let zone = self.zones.get(zone).copied().unwrap_or_default();
         let rate = match zone.state(limits) {
             ZoneState::Normal | ZoneState::FullDisruption => limits.eviction_rate,
             ZoneState::PartialDisruption if zone.size > limits.large_zone => limits.secondary_eviction_rate,
@@ -98,7 +112,7 @@ impl Zones {
 
     /// Each zone by its name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Zone)> {
-        self.0.iter().map(|(name, zone)| (name.as_str(), *zone))
+        self.zones.iter().map(|(name, zone)| (name.as_str(), *zone))
     }
 }
 
