@@ -42,10 +42,11 @@ impl Health {
         }
     }
 
-    /// The Lease of a node was seen. Whether it has been renewed since.
+    /// The Lease of a node was seen. Whether it has been renewed since: each other time counts, since the clock of the node may have
+    /// been set back.
     pub fn lease(&mut self, node: &Arc<str>, renewed: Option<Timestamp>, now: Duration) -> bool {
         let Some(renewed) = renewed else { return false };
-        if self.renewed.get(node).is_some_and(|known| *known >= renewed) {
+        if self.renewed.get(node) == Some(&renewed) {
             return false;
         }
         self.renewed.insert(node.clone(), renewed);
