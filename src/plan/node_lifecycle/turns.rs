@@ -20,6 +20,8 @@ pub enum Turn {
 #[derive(Clone, Debug, Default)]
 pub struct Turns {
     zones: BTreeMap<String, Queue>,
+    /// The zone in which each of them waits.
+    waits_in: BTreeMap<Uid, String>,
     /// The nodes whose turn has come, and that are not tainted yet.
     granted: BTreeSet<Uid>,
 }
@@ -33,20 +35,25 @@ struct Queue {
 
 impl Turns {
     /// Whether the turn of a node has come; if not, it waits behind those that have asked before. `rate` is in nodes per second, with
-    /// a burst of one.
+    /// a burst of one. A node that has come into another zone waits there only.
     pub fn ask(&mut self, node: &Uid, zone: &str, rate: f64, now: Duration) -> Turn {
         if self.granted.contains(node) {
             return Turn::Now;
         }
+        if self.waits_in.get(node).is_some_and(|before| before != zone) {
+            self.leave(node);
+        }
         let queue = self.zones.entry(zone.to_owned()).or_default();
         let position = queue.waiting.iter().position(|waiting| waiting == node).unwrap_or_else(|| {
             queue.waiting.push(node.clone());
+            self.waits_in.insert(node.clone(), zone.to_owned());
             queue.waiting.len() - 1
         });
         let Some(interval) = interval(rate) else { return Turn::Never };
         let next = queue.last.map_or(now, |last| last.saturating_add(interval));
         if position == 0 && next <= now {
             queue.waiting.remove(0);
+            self.waits_in.remove(node);
             queue.last = Some(now);
             self.granted.insert(node.clone());
             return Turn::Now;
@@ -59,7 +66,13 @@ impl Turns {
     /// A node is tainted, ready or gone.
     pub fn end(&mut self, node: &Uid) {
         self.granted.remove(node);
-        for queue in self.zones.values_mut() {
+        self.leave(node);
+    }
+
+    /// A node waits no longer.
+    fn leave(&mut self, node: &Uid) {
+        let zone = self.waits_in.remove(node);
+        if let Some(queue) = zone.and_then(|zone| self.zones.get_mut(&zone)) {
             queue.waiting.retain(|waiting| waiting != node);
         }
     }
