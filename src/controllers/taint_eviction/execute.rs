@@ -12,7 +12,7 @@ use crate::model::{Node, ObjectKey, Pod, Record};
 use crate::plan::taint_eviction::{self as planner, Active};
 
 impl TaintEviction {
-    /// The taints of a pod's node past the cache; `None` if there is no such node.
+    /// The credible taints of a pod's node past the cache; `None` if there is no such node.
     pub(super) async fn live_taints(
         &self,
         pod: &Pod,
@@ -24,7 +24,10 @@ impl TaintEviction {
         let api = self.context.api_of_controller(&ENTRY, pod);
         let path = Node::RESOURCE.path_of(&ObjectKey::new("", node.clone()));
         match self.context.read_by::<Node>(&api, &path).await {
-            Ok(node) => Ok(Some(self.memory.was_read(&node, self.context.now()))),
+            Ok(live) => {
+                let cached = self.nodes.get(&live.meta.key);
+                Ok(Some(self.memory.was_read(&live, cached.as_deref(), self.context.now())))
+            }
             Err(SyncError::Gone { .. }) => Ok(None),
             Err(error) => Err(error),
         }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::model::{Node, Uid};
-use crate::plan::taint_eviction::{Active, active};
+use crate::plan::taint_eviction::{Active, active, credible};
 
 /// How long a read of a node counts: its pods are evicted together.
 const LIVE: Duration = Duration::from_secs(1);
@@ -68,12 +68,12 @@ impl EvictionMemory {
         state.live.get(node).filter(|(at, _)| at.elapsed() < LIVE).map(|(_, taints)| taints.clone())
     }
 
-    /// A node was read past the cache. Its taints keep the time at which they were first seen.
-    pub(super) fn was_read(&self, node: &Node, now: Timestamp) -> Arc<[Active]> {
+    /// A node was read past the cache. Its taints keep the time at which they were first seen. The credible ones.
+    pub(super) fn was_read(&self, node: &Node, cached: Option<&Node>, now: Timestamp) -> Arc<[Active]> {
         let mut state = self.0.lock();
         let name = &node.meta.key.name;
-        let taints: Arc<[Active]> =
-            active(state.taints.get(name).map_or(&[], |known| &**known), node, now).into();
+        let taints = active(state.taints.get(name).map_or(&[], |known| &**known), node, now);
+        let taints: Arc<[Active]> = credible(&taints, node, cached).into();
         state.live.retain(|_, (at, _)| at.elapsed() < LIVE);
         state.live.insert(name.clone(), (Instant::now(), taints.clone()));
         taints

@@ -11,7 +11,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::event_note::EventNote;
+use super::node_lifecycle::taints::{NOT_READY, UNREACHABLE};
 use super::tolerations::tolerates;
+use crate::model::node::Ready;
 use crate::model::{Effect, Node, Pod, Taint};
 
 /// A taint of effect NoExecute, and since when the node has it.
@@ -32,6 +34,16 @@ pub fn active(before: &[Active], node: &Node, now: Timestamp) -> Vec<Active> {
         None => taint.time_added.map_or(now, |added| added.min(now)),
     };
     evicting.map(|taint| Active { taint: taint.clone(), since: since(taint) }).collect()
+}
+
+/// The taints of a node that was read past the cache, as far as they evict. One that is ready while the cache shows that it is not has
+/// recovered, and whoever takes its taints off may have the same outdated cache: those that say that it is not ready do not count.
+pub fn credible(taints: &[Active], live: &Node, cached: Option<&Node>) -> Vec<Active> {
+    let is_ready = |node: &Node| node.ready == Ready::True;
+    let has_recovered = is_ready(live) && !cached.is_some_and(is_ready);
+    let is_outdated =
+        |active: &&Active| has_recovered && [NOT_READY, UNREACHABLE].contains(&&*active.taint.key);
+    taints.iter().filter(|active| !is_outdated(active)).cloned().collect()
 }
 
 /// Whether a change of a node may begin or end evictions.

@@ -143,6 +143,22 @@ fn a_pod_that_is_being_deleted_is_left_alone_and_one_that_has_ended_is_not_disru
 }
 
 #[test]
+fn the_taints_of_a_node_that_has_recovered_unseen_do_not_count() {
+    let with = |ready: &str| {
+        let taints = json!([taint("node.kubernetes.io/unreachable", Some(0)), taint("mine", Some(0))]);
+        let json = json!({"metadata": {"name": "n1", "uid": "u-n1", "resourceVersion": "1"},
+                          "spec": {"taints": taints},
+                          "status": {"conditions": [{"type": "Ready", "status": ready}]}});
+        Node::decode(&json.to_string(), &mut Interner::default()).unwrap()
+    };
+    let (ready, lost) = (with("True"), with("Unknown"));
+    let count = |live: &Node, cached| credible(&active(&[], live, at(9)), live, cached).len();
+    assert_eq!((count(&ready, Some(&lost)), count(&ready, None)), (1, 1));
+    assert_eq!(count(&ready, Some(&ready)), 2, "whoever set it knows that it is ready");
+    assert_eq!((count(&lost, Some(&lost)), count(&lost, Some(&ready))), (2, 2));
+}
+
+#[test]
 fn a_heartbeat_concerns_no_pod() {
     let before = node(json!([taint("a", None), {"key": "b", "effect": "NoSchedule"}]));
     assert!(!concerns(&before, &node(json!([taint("a", None)]))));
