@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
+use super::pods_on_nodes::PodsOnNodes;
 use super::service_endpoints::{ManagedSlices, REPAIR, ServicePods, SliceWriter, SyncMemory};
 use crate::engine::SyncError;
 use crate::engine::context::Context;
@@ -49,6 +50,7 @@ fn install(setup: &mut Setup) -> Box<dyn Worker> {
     let controller = EndpointSliceController {
         services: context.store(),
         all_pods: context.store(),
+        on_nodes: PodsOnNodes::of_setup(&ENTRY, setup),
         nodes: context.store(),
         pods: ServicePods::new(&ENTRY, context.settings().endpoint_slice_updates_batch_period, setup),
         slices: ManagedSlices::new(ENDPOINT_SLICE_CONTROLLER, context.store()),
@@ -71,6 +73,7 @@ pub struct EndpointSliceController {
     context: Arc<Context>,
     services: Arc<Store<Service>>,
     all_pods: Arc<Store<Pod>>,
+    on_nodes: Arc<PodsOnNodes>,
     nodes: Arc<Store<Node>>,
     pods: Arc<ServicePods>,
     slices: ManagedSlices,
@@ -216,7 +219,7 @@ impl EndpointSliceController {
     }
 
     fn wake_services_on(&self, node: &Arc<str>) {
-        let pods = self.all_pods.select_all(|pod| pod.node() == Some(node));
+        let pods = self.on_nodes.on(node, &self.all_pods);
         let services: BTreeSet<ObjectKey> =
             pods.iter().flat_map(|pod| self.pods.services_of(&pod.meta)).collect();
         services.into_iter().for_each(|key| self.pods.wake(key));

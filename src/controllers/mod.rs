@@ -31,6 +31,7 @@ pub mod node_lifecycle;
 mod object_counts;
 pub mod patch;
 pub mod pod_gc;
+mod pods_on_nodes;
 pub mod pv_protection;
 pub mod pvc_protection;
 pub mod registry;

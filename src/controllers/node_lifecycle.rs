@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::pods_on_nodes::PodsOnNodes;
 use crate::engine::context::Context;
 use crate::engine::controller::{Controller, Executed, Settled};
 use crate::engine::driver::Driver;
@@ -50,7 +51,8 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
 };
 
 fn install(setup: &mut Setup) -> Box<dyn Worker> {
-    let controller = Arc::new(NodeLifecycle::new(setup.context().clone()));
+    let on_nodes = PodsOnNodes::of_setup(&ENTRY, setup);
+    let controller = Arc::new(NodeLifecycle::new(setup.context().clone(), on_nodes));
     if setup.is_enabled(&ENTRY) {
         let own = controller.clone();
         // Before the driver, which queues the key: a worker must not decide about a node by what was known before.
@@ -64,6 +66,7 @@ pub struct NodeLifecycle {
     context: Arc<Context>,
     nodes: Arc<Store<Node>>,
     pods: Arc<Store<Pod>>,
+    on_nodes: Arc<PodsOnNodes>,
     memory: Arc<NodeMemory>,
     /// The zones, until a node changes that concerns them: heartbeats do not.
     zones: Mutex<Option<Arc<Zones>>>,
@@ -82,19 +85,31 @@ struct NodeMemory {
     known: Mutex<BTreeMap<ObjectKey, Known>>,
     /// Of nodes that are not ready.
     falls: Mutex<BTreeMap<Uid, Fall>>,
+    /// The nodes that are not ready and whose pods are to be looked at, each with the number of the last change because of which they
+    /// are: a sync that only waits for its turn looks at no pod.
+    changes: Mutex<(u64, BTreeMap<Uid, u64>)>,
 }
 
 impl Forget for NodeMemory {
     fn forget(&self, node: &Uid) {
         self.turns.lock().end(node);
         self.falls.lock().remove(node);
+        self.changes.lock().1.remove(node);
     }
+}
+
+/// A node in a sync.
+pub struct NodeSync<'a> {
+    observed: Observed<'a>,
+    /// The change because of which its pods are looked at.
+    change: Option<u64>,
+    begun: Instant,
 }
 
 impl Controller for NodeLifecycle {
     type Object = Node;
     type Status = ();
-    type Observed<'a> = (Observed<'a>, Instant);
+    type Observed<'a> = NodeSync<'a>;
     type Plan = Plan;
     type Outcome = ();
 
@@ -147,9 +162,11 @@ impl Controller for NodeLifecycle {
             }
         };
         drop(turns);
+        let change = self.memory.change_of(&node.meta.uid);
+        let has_pods = node.ready != Ready::True && change.is_some();
         let observed = Observed {
             node,
-            pods: if node.ready == Ready::True { Vec::new() } else { self.pods_on(&node.meta.key.name) },
+            pods: if has_pods { self.on_nodes.on(&node.meta.key.name, &self.pods) } else { Vec::new() },
             fall: self.memory.fall_of(&node.meta.uid),
             silence: self.memory.health.lock().silence(node, now),
             are_all_disrupted,
@@ -159,11 +176,11 @@ impl Controller for NodeLifecycle {
             now: self.context.now(),
             limits,
         };
-        (observed, Instant::now())
+        NodeSync { observed, change, begun: Instant::now() }
     }
 
-    fn plan(&self, (observed, _): &Self::Observed<'_>) -> Plan {
-        planner::plan(observed)
+    fn plan(&self, sync: &NodeSync<'_>) -> Plan {
+        planner::plan(&sync.observed)
     }
 
     fn writes(&self, plan: &Plan) -> bool {
@@ -173,14 +190,20 @@ impl Controller for NodeLifecycle {
     fn execute<'a>(
         &'a self,
         node: &'a Node,
-        _: &'a Self::Observed<'_>,
+        sync: &'a NodeSync<'_>,
         plan: &'a Plan,
     ) -> BoxFuture<'a, Executed<()>> {
-        Box::pin(async move { Executed::new((), self.carry_out(node, plan).await.err()) })
+        Box::pin(async move {
+            let error = self.carry_out(node, plan).await.err();
+            if error.is_none() && !plan.is_lost {
+                self.memory.looked(&node.meta.uid, sync.change);
+            }
+            Executed::new((), error)
+        })
     }
 
-    fn settle(&self, (_, begun): &Self::Observed<'_>, plan: &Plan, _: &Executed<()>) -> Settled<()> {
-        self.context.metrics().nodes.update_one.observe(begun.elapsed().as_secs_f64());
+    fn settle(&self, sync: &NodeSync<'_>, plan: &Plan, _: &Executed<()>) -> Settled<()> {
+        self.context.metrics().nodes.update_one.observe(sync.begun.elapsed().as_secs_f64());
         Settled { requeue_after: plan.look_again, ..Settled::default() }
     }
 
@@ -199,6 +222,27 @@ impl NodeMemory {
         falls.get(&node.meta.uid).unwrap_or(&Fall::default()).loses_readiness(node, pod)
     }
 
+    /// The pods of a node are to be looked at.
+    fn changed(&self, node: &Uid) {
+        let mut changes = self.changes.lock();
+        changes.0 += 1;
+        let number = changes.0;
+        changes.1.insert(node.clone(), number);
+    }
+
+    /// The change because of which they are, if there is one.
+    fn change_of(&self, node: &Uid) -> Option<u64> {
+        self.changes.lock().1.get(node).copied()
+    }
+
+    /// They were, as of this change.
+    fn looked(&self, node: &Uid, change: Option<u64>) {
+        let mut changes = self.changes.lock();
+        if change.is_some() && changes.1.get(node).copied() == change {
+            changes.1.remove(node);
+        }
+    }
+
     /// A pod of a node was reported as not ready.
     fn reported(&self, node: &Node, pod: &Uid) {
         self.falls.lock().entry(node.meta.uid.clone()).or_default().reported(node, pod);
@@ -206,10 +250,11 @@ impl NodeMemory {
 }
 
 impl NodeLifecycle {
-    fn new(context: Arc<Context>) -> Self {
+    fn new(context: Arc<Context>, on_nodes: Arc<PodsOnNodes>) -> Self {
         NodeLifecycle {
             nodes: context.store(),
             pods: context.store(),
+            on_nodes,
             memory: Arc::default(),
             zones: Mutex::default(),
             was_cut_off: AtomicBool::new(false),
@@ -265,10 +310,6 @@ impl NodeLifecycle {
         zones
     }
 
-    fn pods_on(&self, node: &Arc<str>) -> Vec<Arc<Pod>> {
-        self.pods.select_all(|pod| pod.node() == Some(node))
-    }
-
     fn wake(&self, node: ObjectKey) {
         self.context.queue_of_controller(&ENTRY).add(node);
     }
@@ -292,6 +333,10 @@ impl NodeLifecycle {
             } else if new.ready == Ready::True {
                 self.memory.falls.lock().remove(&new.meta.uid);
             }
+        }
+        let (old, new) = change.states();
+        if let Some(node) = new.filter(|new| planner::pods::may_lose_readiness(old, new)) {
+            self.memory.changed(&node.meta.uid);
         }
         if concerns {
             *self.zones.lock() = None;
@@ -324,6 +369,7 @@ impl NodeLifecycle {
                 fall.forget(&pod.meta.uid);
             }
         } else if self.memory.loses_readiness(&node, pod) {
+            self.memory.changed(&node.meta.uid);
             self.wake(key);
         }
     }
@@ -373,7 +419,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_sync_before_the_handler_of_a_change_decides_by_the_change() {
         let rig = rig(200, |_| {});
-        let controller = NodeLifecycle::new(rig.context.clone());
+        let controller = NodeLifecycle::new(rig.context.clone(), Arc::default());
         let store: Arc<Store<Node>> = rig.context.store();
         let put = |node: Node| {
             store.put(node.clone());

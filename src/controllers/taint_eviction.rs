@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
+use super::pods_on_nodes::PodsOnNodes;
 use crate::engine::SyncError;
 use crate::engine::context::Context;
 use crate::engine::entry::{ControllerEntry, Requests, Worker};
@@ -46,6 +47,7 @@ const OUTDATED: Duration = Duration::from_secs(1);
 fn install(setup: &mut Setup) -> Box<dyn Worker> {
     let context = setup.context().clone();
     let controller = Arc::new(TaintEviction {
+        on_nodes: PodsOnNodes::of_setup(&ENTRY, setup),
         pods: context.store(),
         nodes: context.store(),
         memory: EvictionMemory::default(),
@@ -64,6 +66,7 @@ fn install(setup: &mut Setup) -> Box<dyn Worker> {
 pub struct TaintEviction {
     context: Arc<Context>,
     pods: Arc<Store<Pod>>,
+    on_nodes: Arc<PodsOnNodes>,
     nodes: Arc<Store<Node>>,
     memory: EvictionMemory,
 }
@@ -97,8 +100,7 @@ impl TaintEviction {
     }
 
     fn wake_pods_on(&self, node: &Arc<str>) {
-        let pods = self.pods.select_all(|pod| pod.node() == Some(node));
-        pods.iter().for_each(|pod| self.wake(pod));
+        self.on_nodes.on(node, &self.pods).iter().for_each(|pod| self.wake(pod));
     }
 
     fn pod_changed(&self, change: &Change<Pod>) {

@@ -21,6 +21,12 @@ pub fn fell(before: &Node, after: &Node) -> bool {
         && before.conditions.transition == after.conditions.transition
 }
 
+/// Whether the pods of a node are to be looked at because it has changed. `before` is none for one that is new.
+pub fn may_lose_readiness(before: Option<&Node>, after: &Node) -> bool {
+    let state = |node: &Node| (node.ready, node.conditions.transition);
+    after.ready != Ready::True && before.map(state) != Some(state(after))
+}
+
 /// The time since which a node is not ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fall {
