@@ -7,6 +7,7 @@
 mod execute;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 
@@ -39,6 +40,9 @@ pub static ENTRY: ControllerEntry = ControllerEntry {
     requests: Requests::AS_CONFIGURED,
     install,
 };
+
+/// How long Endpoints that others have created or changed are left alone where no Service has their name.
+const BEFORE_SERVICE: Duration = Duration::from_secs(30);
 
 fn install(setup: &mut Setup) -> Box<dyn Worker> {
     let context = setup.context().clone();
@@ -89,8 +93,8 @@ impl Controller for EndpointsController {
     fn clean_up<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<(), SyncError>> {
         Box::pin(async {
             match self.left_over(key) {
-                Some(endpoints) => self.delete(&endpoints).await,
-                None => Ok(()),
+                Some(endpoints) if !self.service_exists(&endpoints).await? => self.delete(&endpoints).await,
+                Some(_) | None => Ok(()),
             }
         })
     }
@@ -138,6 +142,25 @@ impl EndpointsController {
         planner::is_left_over(&there).then_some(there)
     }
 
+    /// Whether the API server has the Service of Endpoints: the cache may not show it yet, and wakes it when it does.
+    async fn service_exists(&self, endpoints: &Endpoints) -> Result<bool, SyncError> {
+        let api = self.context.api_of_controller(&ENTRY, endpoints);
+        let path = Service::RESOURCE.path_of(&endpoints.meta.key);
+        match self.context.read_by::<Service>(&api, &path).await {
+            Ok(_) => Ok(true),
+            Err(SyncError::Gone { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// When to look at Endpoints that others have changed. Those without Service may have been applied before it.
+    fn repair_delay(&self, key: &ObjectKey) -> Duration {
+        match self.services.get(key) {
+            Some(_) => REPAIR.max(self.context.settings().endpoint_updates_batch_period),
+            None => BEFORE_SERVICE,
+        }
+    }
+
     /// Endpoints have changed: wakes their Service unless this process has made the change.
     fn endpoints_changed(&self, change: &Change<Endpoints>) {
         let queue = self.context.queue_of_controller(&ENTRY);
@@ -149,7 +172,10 @@ impl EndpointsController {
             }
             // A Service that exists is in the queue already; one that does not may have left these.
             Change::Added(_) if !self.endpoints.is_synced() => queue.add(key),
-            Change::Added(new) if !self.memory.has_written(&new.meta) => queue.add(key),
+            Change::Added(new) if !self.memory.has_written(&new.meta) => match self.services.get(&key) {
+                Some(_) => queue.add(key),
+                None => queue.add_after(key, BEFORE_SERVICE),
+            },
             // A restore of etcd: later versions may be those of others.
             Change::Updated { old, new } if new.meta.resource_version < old.meta.resource_version => {
                 self.memory.forget_object(&new.meta.uid);
@@ -158,7 +184,8 @@ impl EndpointsController {
             Change::Updated { old, new }
                 if (old.is_managed() || new.is_managed()) && !self.memory.has_written(&new.meta) =>
             {
-                queue.add_after(key, REPAIR.max(self.context.settings().endpoint_updates_batch_period));
+                let delay = self.repair_delay(&key);
+                queue.add_after(key, delay);
             }
             Change::Added(_) | Change::Updated { .. } => {}
         }

@@ -1,6 +1,7 @@
 //! The controller of Endpoints against the embedded API server, in virtual time.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::services::{DELETE, ENDPOINTS, SERVICES, change_service, create_service, ready_pods, seconds};
@@ -181,6 +182,60 @@ async fn the_endpoints_of_a_deleted_service_go_and_come_back_with_it() {
     seconds(60).await;
     let metrics = daemon.metrics.render();
     assert!(metrics.contains("windlass_workqueue_keys_in_backoff{name=\"endpoint\"} 0"), "{metrics}");
+    daemon.stop().await;
+}
+
+fn exported(name: &str) -> Value {
+    let labels = json!({"endpoints.kubernetes.io/managed-by": "endpoint-controller"});
+    let subsets = json!([{"addresses": [{"ip": "10.9.0.1"}], "ports": [{"port": 5432, "protocol": "TCP"}]}]);
+    json!({"metadata": {"name": name, "labels": labels}, "subsets": subsets})
+}
+
+/// A directory of manifests from another cluster is applied in the order of its files.
+#[tokio::test(start_paused = true)]
+async fn endpoints_that_come_before_their_service_stay() {
+    let cluster = Cluster::new().await;
+    let daemon = start(&cluster, 8);
+    seconds(5).await;
+    cluster.call(Method::POST, ENDPOINTS, &exported("db")).await;
+    cluster.call(Method::POST, ENDPOINTS, &exported("alone")).await;
+    seconds(5).await;
+    let note = json!({"metadata": {"annotations": {"note": "x"}}});
+    cluster.call(Method::PATCH, &format!("{ENDPOINTS}/db"), &note).await;
+    seconds(15).await;
+    assert!(endpoints(&cluster, "db").is_some() && endpoints(&cluster, "alone").is_some());
+    let service = json!({"metadata": {"name": "db"}, "spec": {"ports": [{"port": 5432}]}});
+    cluster.call(Method::POST, SERVICES, &service).await;
+    cluster.eventually(15, "no Service has come", |c| endpoints(c, "alone").is_none()).await;
+    seconds(60).await;
+    assert!(endpoints(&cluster, "db").is_some());
+    assert_eq!(cluster.count("delete Endpoints"), 1);
+    daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn endpoints_stay_whose_service_the_cache_does_not_show_yet() {
+    let lags = Arc::new(AtomicBool::new(false));
+    let flag = lags.clone();
+    let cluster = Cluster::answering(move |request| {
+        let is_hung = is_request(request, "watch", "Service") && flag.load(Ordering::SeqCst);
+        if is_hung { FaultDecision::LoseRequest } else { FaultDecision::Proceed }
+    })
+    .await;
+    let daemon = start(&cluster, 9);
+    seconds(5).await;
+    lags.store(true, Ordering::SeqCst);
+    cluster.sandbox.break_watches();
+    seconds(1).await;
+    let service = json!({"metadata": {"name": "db"}, "spec": {"ports": [{"port": 5432}]}});
+    cluster.call(Method::POST, SERVICES, &service).await;
+    cluster.call(Method::POST, ENDPOINTS, &exported("db")).await;
+    seconds(100).await;
+    assert!(endpoints(&cluster, "db").is_some());
+    lags.store(false, Ordering::SeqCst);
+    seconds(100).await;
+    assert!(endpoints(&cluster, "db").is_some());
+    assert_eq!(cluster.count("delete Endpoints"), 0);
     daemon.stop().await;
 }
 

@@ -116,7 +116,7 @@ rows! {
     }
     ENDPOINTS_LEFT_OVER {
         "The deletion of a Service, and each start, delete the Endpoints of that name by name, also those that a user has just written (kubernetes#104062)",
-        "Only those with the label `endpoints.kubernetes.io/managed-by: endpoint-controller` are deleted, by UID and resourceVersion",
+        "Only those with the label `endpoints.kubernetes.io/managed-by: endpoint-controller` are deleted, by UID and resourceVersion, once the API server itself has no such Service, and not within 30 seconds after others have written them",
         "What a user has written stays"
     }
     ENDPOINTS_ORDER {
