@@ -253,7 +253,7 @@ impl Collector {
     /// How many objects of a resource a namespace has; `None` if the resource is not watched.
     fn seen(&self, namespace: &str, resource: &str) -> Option<Seen> {
         Some(match self.kinds.shown(resource)? {
-            Ok(id) => Seen::Count(self.graph.lock().count(namespace, id)),
+            Ok((id, position)) => Seen::Count { objects: self.graph.lock().count(namespace, id), position },
             Err((reason, has_failed)) => Seen::Unknown { reason, has_failed },
         })
     }

@@ -14,8 +14,13 @@ use crate::model::discovered::{Discovered, DiscoveredResource};
 /// The objects of a resource in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// So many.
-    Count(usize),
+    /// All of them.
+    Count {
+        /// So many.
+        objects: usize,
+        /// The version that the watch shows.
+        position: u64,
+    },
     /// The watch does not show all of them.
     Unknown {
         /// Why.
@@ -174,8 +179,10 @@ mod tests {
     fn without_anybody_who_counts_nothing_is_seen() {
         let counts = ObjectCounts::default();
         assert!(!counts.is_counted() && counts.seen("shop", "configmaps").is_none());
-        counts.counted_by(|_, resource| (resource == "configmaps").then_some(Seen::Count(3)));
-        assert_eq!(counts.seen("shop", "configmaps"), Some(Seen::Count(3)));
+        let three = Seen::Count { objects: 3, position: 9 };
+        let seen = three.clone();
+        counts.counted_by(move |_, resource| (resource == "configmaps").then(|| seen.clone()));
+        assert_eq!(counts.seen("shop", "configmaps"), Some(three));
         assert_eq!(counts.seen("shop", "secrets"), None);
         let told = Arc::new(Mutex::new(Vec::new()));
         let log = told.clone();

@@ -27,7 +27,7 @@ use crate::engine::setup::{HandlerOrder, Setup};
 use crate::model::{ObjectKey, PersistentVolumeClaim, Pod, Record, Resource, ResourceQuota, Service};
 use crate::plan::resourcequota::usage::{self, PodSum};
 use crate::plan::resourcequota::wakes::{self, Meaning};
-use crate::plan::resourcequota::{self as planner, Amounts, Count, Plan, Source};
+use crate::plan::resourcequota::{self as planner, Amounts, Count, Plan, Source, names};
 use crate::runtime::lazy_read_barrier::CacheState;
 use crate::runtime::request::PatchType;
 use crate::runtime::store::{Change, Store};
@@ -71,6 +71,11 @@ fn install(setup: &mut Setup) -> Box<dyn Worker> {
         counts,
         context,
     });
+    if setup.is_enabled(&ENTRY) {
+        let own = controller.clone();
+        // Before the driver, which queues the key: a count must not take back a charge that is not recorded yet.
+        setup.on_change(HandlerOrder::Owner, move |change| own.quota_changed(change));
+    }
     let driver = Driver::new(controller, &ENTRY, setup);
     Box::new(QuotaWorker { driver, monitors, stop: CancellationToken::new() })
 }
@@ -112,8 +117,6 @@ impl Controller for QuotaController {
         if !setup.is_enabled(&ENTRY) {
             return;
         }
-        let own = self.clone();
-        setup.on_change(HandlerOrder::Shared, move |change| own.quota_changed(change));
         let own = self.clone();
         setup.on_change(HandlerOrder::Indirect, move |change| own.pod_changed(change));
         let own = self.clone();
@@ -163,7 +166,9 @@ impl Controller for QuotaController {
             };
             counts.insert(source, count);
         }
-        let (charged, has_just_changed) = self.memory.charged(&quota.meta.uid, now);
+        // A position that is newer than the count is no matter: it begins a while.
+        let position = |key: &str| names::source(key).map_or(u64::MAX, |source| self.position(&source));
+        let (charged, has_just_changed) = self.memory.charged(&quota.meta.uid, position, now);
         let quota = planner::Observed { quota, counts, charged, has_just_changed };
         Observed { quota, now, overdue_after }
     }
@@ -258,6 +263,17 @@ impl QuotaController {
         self.monitors.count(namespace, resource, of)
     }
 
+    /// The version that the cache of a source shows.
+    fn position(&self, source: &Source) -> u64 {
+        match source {
+            Source::Pods => self.pods.position(),
+            Source::Services => self.services.position(),
+            Source::Claims => self.claims.position(),
+            Source::Objects(resource) if resource == ResourceQuota::RESOURCE.plural => self.quotas.position(),
+            Source::Objects(resource) => self.monitors.position(resource),
+        }
+    }
+
     fn quotas_of(&self, namespace: &str) -> Vec<Arc<ResourceQuota>> {
         self.quotas.in_namespace(namespace)
     }
@@ -268,7 +284,9 @@ impl QuotaController {
         let what = || format!("writing the status of ResourceQuota {key}");
         let path = ResourceQuota::RESOURCE.path_of(key) + "/status";
         let body = planner::patch(quota, status);
-        match self.context.patch(quota, what, &path, PatchType::Merge, &body).await {
+        let written = self.context.patch(quota, what, &path, PatchType::Merge, &body).await;
+        self.memory.wrote(&quota.meta.uid, written.as_ref().ok().copied());
+        match written {
             Ok(version) => {
                 self.context.expect_write(quota, ResourceQuota::RESOURCE, version);
                 Ok(())

@@ -203,15 +203,15 @@ impl Kinds {
         found.map(|(id, _)| *id)
     }
 
-    /// The number of a resource of this name, as in flags, whose watch shows everything. `Err` with the reason, and whether something has
+    /// The number of a resource of this name, as in flags, whose watch shows everything up to this version. `Err` with the reason, and whether something has
     /// failed, for one that is watched and does not; `None` for one that is not watched.
-    pub(super) fn shown(&self, resource: &str) -> Option<Result<ResourceId, (String, bool)>> {
+    pub(super) fn shown(&self, resource: &str) -> Option<Result<(ResourceId, u64), (String, bool)>> {
         let state = self.state.read();
         let is_meant = |(_, known): &(&ResourceId, &Monitor)| name(&known.resource) == resource;
         let (id, monitor) = state.monitors.iter().find(is_meant)?;
         Some(match (monitor.reachability.check(), monitor.state(), monitor.reachability.failing_lists()) {
             (Err(error), ..) => Err((error, true)),
-            (Ok(()), SYNCED, _) => Ok(*id),
+            (Ok(()), SYNCED, _) => Ok((*id, monitor.position.load(Ordering::Acquire))),
             (.., Some((_, error))) => Err((format!("the first list is not complete: {error}"), true)),
             (.., None) => Err(("the first list is not complete".to_owned(), false)),
         })

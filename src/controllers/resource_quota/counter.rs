@@ -19,12 +19,19 @@ use crate::runtime::request;
 pub(super) struct Counter {
     /// By namespace; none before the first list is complete.
     counts: Mutex<Option<BTreeMap<Arc<str>, usize>>>,
+    /// The version that they show.
+    position: AtomicU64,
 }
 
 impl Counter {
     /// The objects of a namespace; `None` before the first list is complete.
     pub(super) fn of(&self, namespace: &str) -> Option<usize> {
         Some(self.counts.lock().as_ref()?.get(namespace).copied().unwrap_or(0))
+    }
+
+    /// The version that the counts show.
+    pub(super) fn position(&self) -> u64 {
+        self.position.load(Ordering::Acquire)
     }
 
     fn change(&self, namespace: &Arc<str>, change: impl FnOnce(&mut usize)) {
@@ -54,7 +61,6 @@ pub(super) struct CountWriter {
     /// Those that the list under way has shown.
     listed: Option<HashMap<u64, Arc<str>>>,
     namespaces: BTreeMap<Arc<str>, ()>,
-    position: AtomicU64,
     /// The last version, if it was no number: the watch goes on from there.
     opaque: Option<Version>,
     undecodable: IntCounter,
@@ -69,7 +75,6 @@ impl CountWriter {
             objects: HashMap::new(),
             listed: None,
             namespaces: BTreeMap::new(),
-            position: AtomicU64::new(0),
             opaque: None,
             undecodable,
         }
@@ -111,7 +116,7 @@ impl CountWriter {
             _ if self.is_listing() => {}
             Version::Number(number) => {
                 self.opaque = None;
-                self.position.fetch_max(*number, Ordering::AcqRel);
+                self.counter.position.fetch_max(*number, Ordering::AcqRel);
             }
             Version::Other(_) => self.opaque = Some(version.clone()),
         }
@@ -129,7 +134,7 @@ impl Destination for CountWriter {
     }
 
     fn position(&self) -> u64 {
-        self.position.load(Ordering::Acquire)
+        self.counter.position()
     }
 
     fn resumes_at(&self) -> Version {
@@ -162,7 +167,7 @@ impl Destination for CountWriter {
         *self.counter.counts.lock() = Some(counts);
         // Beside versions that cannot be compared, 1 says that there has been a list, and that nothing else is known.
         let position = version.number().unwrap_or_else(|_| self.position().max(1));
-        self.position.store(position, Ordering::Release);
+        self.counter.position.store(position, Ordering::Release);
         self.opaque = Some(version.clone()).filter(|version| version.number().is_err());
         (self.tell)(None, false);
     }

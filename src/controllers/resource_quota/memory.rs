@@ -19,6 +19,8 @@ struct OfQuota {
     charges: Charges,
     /// When its numbers last changed.
     changed: Option<Timestamp>,
+    /// The version of the last write of this program.
+    wrote: u64,
     /// Since when a source cannot be counted, and whether an event has said so.
     unknown: BTreeMap<Source, (Timestamp, bool)>,
 }
@@ -31,8 +33,20 @@ impl QuotaMemory {
         }
         let mut all = self.0.lock();
         let of = all.entry(new.meta.uid.clone()).or_default();
-        of.charges.changed(old, new, now);
+        if of.wrote != new.meta.resource_version {
+            of.charges.changed(old, new, now);
+        }
         of.changed = Some(now);
+    }
+
+    /// Numbers are written, as this version, or refused. The cache may have shown that version before.
+    pub(super) fn wrote(&self, quota: &Uid, version: Option<u64>) {
+        let mut all = self.0.lock();
+        let of = all.entry(quota.clone()).or_default();
+        if let Some(version) = version {
+            of.wrote = version;
+            of.charges.wrote(version);
+        }
     }
 
     /// Objects that use so much have appeared.
@@ -43,11 +57,16 @@ impl QuotaMemory {
     }
 
     /// The charges for objects that have not appeared, and whether the numbers have changed a moment ago.
-    pub(super) fn charged(&self, quota: &Uid, now: Timestamp) -> (Amounts, bool) {
+    pub(super) fn charged(
+        &self,
+        quota: &Uid,
+        position: impl Fn(&str) -> u64,
+        now: Timestamp,
+    ) -> (Amounts, bool) {
         let mut all = self.0.lock();
         let Some(of) = all.get_mut(quota) else { return Default::default() };
         let is_recent = |at: Timestamp| now.duration_since(at) < ON_THE_WAY && at <= now;
-        (of.charges.open(now), of.changed.is_some_and(is_recent))
+        (of.charges.open(position, now), of.changed.is_some_and(is_recent))
     }
 
     /// The sources that cannot be counted and of which no event has said so yet.

@@ -49,7 +49,7 @@ impl Monitor {
         let failed = |reason| Seen::Unknown { reason, has_failed: true };
         match (self.reachability.check(), self.counter.of(namespace), self.reachability.failing_lists()) {
             (Err(reason), ..) => failed(reason),
-            (Ok(()), Some(count), _) => Seen::Count(count),
+            (Ok(()), Some(objects), _) => Seen::Count { objects, position: self.counter.position() },
             (.., Some((_, error))) => failed(format!("the first list is not complete: {error}")),
             (.., None) => listing(),
         }
@@ -57,7 +57,7 @@ impl Monitor {
 
     fn state(&self) -> &'static str {
         match self.seen("") {
-            Seen::Count(_) => "synced",
+            Seen::Count { .. } => "synced",
             Seen::Unknown { has_failed: true, .. } => "broken",
             Seen::Unknown { .. } => "listing",
         }
@@ -112,8 +112,16 @@ impl Monitors {
     pub(super) fn count(&self, namespace: &str, resource: &str, of: impl Fn(usize) -> Amounts) -> Count {
         match self.seen(namespace, resource) {
             None => Count::NotServed,
-            Some(Seen::Count(count)) => Count::Used(of(count)),
+            Some(Seen::Count { objects, .. }) => Count::Used(of(objects)),
             Some(Seen::Unknown { reason, has_failed }) => Count::Unknown { reason, has_failed },
+        }
+    }
+
+    /// The version that the watch of a resource shows; 0 if it is not watched, or does not show all objects.
+    pub(super) fn position(&self, resource: &str) -> u64 {
+        match self.seen("", resource) {
+            Some(Seen::Count { position, .. }) => position,
+            Some(Seen::Unknown { .. }) | None => 0,
         }
     }
 

@@ -96,7 +96,7 @@ rows! {
     }
     QUOTA_CHARGES {
         "A count on a cache that lags takes back what the API server has just charged, until the next object of the namespace is deleted or 5 minutes have passed; a charge whose object was never created stays as long",
-        "A charge counts until its object is seen, or for 5 seconds",
+        "A charge counts until its object is seen, or for 5 seconds from when the cache of the objects is as new as the charge",
         "No namespace gets more than its quota, nor less for long"
     }
     QUOTA_QUEUES {
