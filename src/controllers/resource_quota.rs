@@ -145,6 +145,16 @@ impl Controller for QuotaController {
         true
     }
 
+    /// The API server charges a quota for each object that it admits. A recount at each charge would cost the square of their number.
+    fn wakes_after(&self, change: &Change<ResourceQuota>) -> Option<Duration> {
+        match change {
+            Change::Updated { old, new } if wakes::is_of_numbers(old, new) => {
+                (!self.memory.has_written(new)).then_some(TAKEN)
+            }
+            Change::Added(_) | Change::Updated { .. } | Change::Deleted(_) => Some(Duration::ZERO),
+        }
+    }
+
     /// Whether a resource can be counted shows when its quota is observed.
     fn is_unsettled(&self, _: &ResourceQuota) -> bool {
         true
@@ -284,6 +294,7 @@ impl QuotaController {
         let what = || format!("writing the status of ResourceQuota {key}");
         let path = ResourceQuota::RESOURCE.path_of(key) + "/status";
         let body = planner::patch(quota, status);
+        self.memory.writes(&quota.meta.uid, &status.used);
         let written = self.context.patch(quota, what, &path, PatchType::Merge, &body).await;
         self.memory.wrote(&quota.meta.uid, written.as_ref().ok().copied());
         match written {

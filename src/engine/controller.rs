@@ -16,6 +16,7 @@ use super::past_caches::Children;
 use super::setup::Setup;
 use crate::model::{Condition, ObjectKey, Record, Resource};
 use crate::plan::Urgency;
+use crate::runtime::store::Change;
 
 /// A controller of the objects of one kind.
 pub trait Controller: Send + Sync + 'static {
@@ -57,6 +58,11 @@ pub trait Controller: Send + Sync + 'static {
     /// Resolves writes whose replies were lost, before any decision.
     fn resolve<'a>(&'a self, _object: &'a Self::Object) -> BoxFuture<'a, Result<(), SyncError>> {
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// After which time a change of an object wakes its own key; `None` for a change that means nothing. Called with each change.
+    fn wakes_after(&self, _change: &Change<Self::Object>) -> Option<Duration> {
+        Some(Duration::ZERO)
     }
 
     /// Whether there is an orphan that the object would adopt: then the object is read past the cache first.

@@ -67,7 +67,12 @@ impl<C: Controller> Driver<C> {
         if !is_enabled {
             return;
         }
-        self.queue.add(object.meta().key.clone());
+        let key = object.meta().key.clone();
+        match self.controller.wakes_after(change) {
+            Some(Duration::ZERO) => self.queue.add(key),
+            Some(delay) => self.queue.add_after(key, delay),
+            None => {}
+        }
         // Objects out of scope may have another controller.
         if self.controller.in_scope(object) {
             let controller = &self.controller;

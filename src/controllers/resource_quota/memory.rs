@@ -19,7 +19,8 @@ struct OfQuota {
     charges: Charges,
     /// When its numbers last changed.
     changed: Option<Timestamp>,
-    /// The version of the last write of this program.
+    /// The numbers that this program writes, and the version of its last write.
+    writes: Option<BTreeMap<String, String>>,
     wrote: u64,
     /// Since when a source cannot be counted, and whether an event has said so.
     unknown: BTreeMap<Source, (Timestamp, bool)>,
@@ -39,14 +40,30 @@ impl QuotaMemory {
         of.changed = Some(now);
     }
 
-    /// Numbers are written, as this version, or refused. The cache may have shown that version before.
+    /// Numbers are written.
+    pub(super) fn writes(&self, quota: &Uid, used: &BTreeMap<String, String>) {
+        self.0.lock().entry(quota.clone()).or_default().writes = Some(used.clone());
+    }
+
+    /// They are written, as this version, or refused. The cache may have shown that version before.
     pub(super) fn wrote(&self, quota: &Uid, version: Option<u64>) {
         let mut all = self.0.lock();
         let of = all.entry(quota.clone()).or_default();
+        of.writes = None;
         if let Some(version) = version {
             of.wrote = version;
             of.charges.wrote(version);
         }
+    }
+
+    /// Whether a quota is as this program has written it.
+    pub(super) fn has_written(&self, quota: &ResourceQuota) -> bool {
+        let all = self.0.lock();
+        let Some(of) = all.get(&quota.meta.uid) else { return false };
+        let is_written = |used: &BTreeMap<String, String>| {
+            quota.status_used.iter().eq(used.iter().map(|(key, value)| (key.as_str(), value.as_str())))
+        };
+        of.wrote == quota.meta.resource_version || of.writes.as_ref().is_some_and(is_written)
     }
 
     /// Objects that use so much have appeared.

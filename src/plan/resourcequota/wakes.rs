@@ -36,6 +36,11 @@ impl Meaning {
     }
 }
 
+/// Whether a change of a quota leaves what it limits as it is: the API server has charged it, or somebody has written its numbers.
+pub fn is_of_numbers(old: &ResourceQuota, new: &ResourceQuota) -> bool {
+    old.hard == new.hard && old.scopes == new.scopes && old.status_hard == new.status_hard
+}
+
 fn of_change<T>(
     quota: &ResourceQuota,
     old: Option<&T>,
