@@ -1,7 +1,7 @@
 //! The disruption controller: how many pods of each PodDisruptionBudget the API server may evict.
 //!
 //! A change of a pod wakes every budget that selects it or did, and a change of the replicas of a workload those of its pods. The
-//! scales of other owners are read from the API server in each sync, once each. Upstream's queue `disruption_recheck` is part of the
+//! scales of other owners are read from the API server in each sync, once each, and every half minute. Upstream's queue `disruption_recheck` is part of the
 //! one queue here.
 
 mod memory;
@@ -148,7 +148,8 @@ impl Controller for DisruptionController {
         self.context.settings().scope.selects(&budget.meta)
     }
 
-    /// Reads the scales of owners of other kinds. While the caches are not complete, nothing is decided.
+    /// Reads the scales of owners of other kinds. While the caches are not complete, nothing is decided. An owner about which the API
+    /// server does not answer does not hold up the plan, and is no reason to ask about the others as long.
     fn resolve<'a>(&'a self, budget: &'a PodDisruptionBudget) -> BoxFuture<'a, Result<(), SyncError>> {
         Box::pin(async move {
             let context = &self.context;
@@ -157,16 +158,24 @@ impl Controller for DisruptionController {
             }
             let pods = self.pods_of(budget);
             let api = context.api_for(budget);
-            let mut found = BTreeMap::new();
+            let (mut found, mut unanswered) = (BTreeMap::new(), None);
             for (owner, reference) in planner::live_owners(budget, &pods) {
-                let scale = self.scales.read(&api, &budget.meta.key.namespace, reference).await?;
+                let scale = match &unanswered {
+                    None => self.scales.read(&api, &budget.meta.key.namespace, reference).await,
+                    Some(error) => Ok(Found::Unanswered(SyncError::to_string(error))),
+                };
+                let scale = scale.unwrap_or_else(|error| {
+                    let how = error.to_string();
+                    unanswered = Some(error);
+                    Found::Unanswered(how)
+                });
                 let is_failed = matches!(scale, Found::Failed(_));
                 found.insert(owner, scale);
                 if is_failed {
                     break;
                 }
             }
-            self.memory.keep_live(&budget.meta.uid, found);
+            self.memory.keep_live(&budget.meta.uid, found, unanswered);
             Ok(())
         })
     }
@@ -203,11 +212,14 @@ impl Controller for DisruptionController {
         for pod in &plan.overdue {
             context.record_event(ENTRY.component, &**pod, planner::not_deleted(budget));
         }
-        self.memory.keep(&budget.meta.uid, plan.memory.clone());
-        let error = plan.failure.as_ref().map(|why| SyncError::Unread {
-            what: format!("counting the pods of PodDisruptionBudget {}", budget.meta.key),
-            reason: why.clone(),
-        });
+        let unanswered = self.memory.keep(&budget.meta.uid, plan.memory.clone());
+        let failure = || {
+            plan.failure.as_ref().map(|why| SyncError::Unread {
+                what: format!("counting the pods of PodDisruptionBudget {}", budget.meta.key),
+                reason: why.clone(),
+            })
+        };
+        let error = unanswered.or_else(failure);
         Box::pin(std::future::ready(Executed::new((), error)))
     }
 

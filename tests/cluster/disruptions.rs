@@ -346,3 +346,36 @@ async fn a_scale_that_may_be_read_again_ends_the_failure() {
     assert_eq!(reason(&cluster), "InsufficientPods");
     daemon.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn without_an_answer_about_a_scale_the_allowance_only_falls() {
+    let is_silent = Arc::new(AtomicBool::new(false));
+    let now = is_silent.clone();
+    let faults = inject_faults(move |request| {
+        let is_lost = request.subresource == "scale" && now.load(Ordering::Relaxed);
+        if is_lost { FaultDecision::LoseReply } else { FaultDecision::Proceed }
+    });
+    let cluster = cluster(faults).await;
+    let stall = define(&cluster, "stalls", "Stall", true).await;
+    let daemon = start(&cluster, 8);
+    protect(&cluster, json!({"maxUnavailable": 2})).await;
+    for pod in ["a", "b", "c"] {
+        create_pod(&cluster, pod, &stall).await;
+    }
+    cluster.eventually(30, "one may go", |c| numbers(c) == [3, 2, 4, 1]).await;
+    is_silent.store(true, Ordering::Relaxed);
+    cluster.call(Method::DELETE, &format!("{PODS}/c"), &Value::Null).await;
+    cluster.eventually(40, "none may go", |c| numbers(c) == [2, 2, 4, 0]).await;
+    assert_eq!(reason(&cluster), "InsufficientPods");
+    // Two pods more would allow two, if the scale is still what it was.
+    create_pod(&cluster, "d", &stall).await;
+    create_pod(&cluster, "e", &stall).await;
+    cluster.eventually(60, "they count", |c| numbers(c) == [4, 2, 4, 0]).await;
+    daemon.stop().await;
+    // Another process does not know the scale.
+    let daemon = start(&cluster, 9);
+    cluster.eventually(40, "nothing is known", |c| reason(c) == "SyncFailed" && numbers(c)[3] == 0).await;
+    is_silent.store(false, Ordering::Relaxed);
+    cluster.eventually(120, "it answers again", |c| numbers(c) == [4, 2, 4, 2]).await;
+    daemon.stop().await;
+}

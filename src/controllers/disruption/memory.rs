@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
+use crate::engine::SyncError;
 use crate::engine::owner_memory::Forget;
 use crate::model::{Owner, Uid};
 use crate::plan::disruption::{Found, Memory};
@@ -17,6 +18,8 @@ struct OfBudget {
     last: Memory,
     /// The owners that this sync has read from the API server.
     live: BTreeMap<Owner, Found>,
+    /// The error because of which the sync is repeated although it goes on.
+    unanswered: Option<SyncError>,
 }
 
 impl DisruptionMemory {
@@ -30,9 +33,10 @@ impl DisruptionMemory {
         self.0.lock().get(budget).map_or(0, |of| of.last.pods)
     }
 
-    /// A sync has decided.
-    pub(super) fn keep(&self, budget: &Uid, last: Memory) {
-        self.0.lock().insert(budget.clone(), OfBudget { last, live: BTreeMap::new() });
+    /// A sync has decided. The error of a read that it went on without.
+    pub(super) fn keep(&self, budget: &Uid, last: Memory) -> Option<SyncError> {
+        let before = self.0.lock().insert(budget.clone(), OfBudget { last, ..OfBudget::default() });
+        before.and_then(|before| before.unanswered)
     }
 
     /// The owners that a sync has read from the API server.
@@ -41,12 +45,19 @@ impl DisruptionMemory {
     }
 
     /// A sync has read this from the API server.
-    pub(super) fn keep_live(&self, budget: &Uid, live: BTreeMap<Owner, Found>) {
+    pub(super) fn keep_live(
+        &self,
+        budget: &Uid,
+        live: BTreeMap<Owner, Found>,
+        unanswered: Option<SyncError>,
+    ) {
         let mut all = self.0.lock();
         match all.get_mut(budget) {
-            Some(of) => of.live = live,
+            Some(of) => (of.live, of.unanswered) = (live, unanswered),
             None if live.is_empty() => {}
-            None => drop(all.insert(budget.clone(), OfBudget { live, ..OfBudget::default() })),
+            None => {
+                all.insert(budget.clone(), OfBudget { live, unanswered, ..OfBudget::default() });
+            }
         }
     }
 }

@@ -93,8 +93,8 @@ async fn find(api: &Api, root: &str, kind: &str) -> Result<Option<ScaledResource
     }
 }
 
-/// A refusal, such as of a missing right or of a webhook that cannot convert the owner, is reported in the budget. A request to wait
-/// and a lost answer are not.
+/// A refusal, such as of a missing right or of a webhook that cannot convert the owner, is an answer. A request to wait and a lost
+/// reply are not.
 fn failed(path: &str, error: ApiError) -> Result<Found, SyncError> {
     if error.is_refusal() && error.asks_to_wait().is_none() {
         return Ok(Found::Failed(error.to_string()));

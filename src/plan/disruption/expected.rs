@@ -1,10 +1,11 @@
 //! How many pods there should be, and how many of them must be healthy.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Observed, number};
+use super::{Memory, Observed, number};
 use crate::model::int_or_percent::{IntOrPercent, clamp};
 use crate::model::{
     ControllerRef, Deployment, Owner, Pod, PodDisruptionBudget, ReplicaSet, Scale, Threshold, Uid,
@@ -48,6 +49,8 @@ pub enum Found {
     Absent,
     /// Its scale cannot be read: this is why.
     Failed(String),
+    /// The API server has not answered: this is how.
+    Unanswered(String),
 }
 
 /// Why there is no number.
@@ -68,13 +71,19 @@ pub(super) struct Expected {
     pub desired: i32,
     /// Whether pods without a controller are not among [`Expected::pods`].
     pub has_unmanaged: bool,
-    /// When a controller has been absent for too long.
+    /// Whether a scale is the last that was read, since the API server does not answer.
+    pub is_outdated: bool,
+    /// When a controller has been absent for too long, or a scale is read again.
     pub look_again: Option<Duration>,
     /// The controllers that the number is the sum of; `None` if all pods are counted.
     summed: Option<BTreeSet<Owner>>,
 }
 
 impl Expected {
+    fn look_again(&mut self, after: Duration) {
+        self.look_again = Some(self.look_again.map_or(after, |other| other.min(after)));
+    }
+
     /// Whether the number of pods includes this one.
     pub(super) fn includes(&self, pod: &Pod) -> bool {
         let Some(summed) = &self.summed else { return true };
@@ -102,16 +111,16 @@ pub fn live_owners<'a>(
     controlled.filter(|(_, reference)| source(reference) == Source::Live).collect()
 }
 
-/// Counts. `absent` is updated in any case.
-pub(super) fn count(
-    observed: &Observed<'_>,
-    absent: &mut BTreeMap<Owner, Duration>,
-) -> Result<Expected, Undecided> {
+/// Counts. The memory is updated in any case.
+pub(super) fn count(observed: &Observed<'_>, memory: &mut Memory) -> Result<Expected, Undecided> {
     let Observed { budget, pods, .. } = observed;
-    let sum = if is_of_scales(budget) { sum(observed, absent)? } else { Expected::default() };
-    if !is_of_scales(budget) {
-        absent.clear();
-    }
+    let sum = if is_of_scales(budget) {
+        sum(observed, memory)?
+    } else {
+        memory.absent.clear();
+        memory.scales.clear();
+        Expected::default()
+    };
     Ok(match budget.threshold {
         Threshold::MaxUnavailable(most) => {
             let desired = sum.pods.saturating_sub(most.round_up(sum.pods)).max(0);
@@ -129,41 +138,57 @@ pub(super) fn count(
 }
 
 /// The sum of the scales of the pods' controllers.
-fn sum(observed: &Observed<'_>, absent: &mut BTreeMap<Owner, Duration>) -> Result<Expected, Undecided> {
-    let Observed { pods, owners, elapsed, .. } = observed;
-    let mut scales: BTreeMap<&Uid, i32> = BTreeMap::new();
+fn sum(observed: &Observed<'_>, memory: &mut Memory) -> Result<Expected, Undecided> {
+    let Observed { budget, pods, owners, elapsed, .. } = observed;
+    let (absent, last) = (std::mem::take(&mut memory.absent), std::mem::take(&mut memory.scales));
+    let mut scales: BTreeMap<Uid, i32> = BTreeMap::new();
     let mut expected = Expected::default();
     let mut summed = BTreeSet::new();
-    let mut vanished = BTreeMap::new();
     let (mut failure, mut is_unread) = (None, false);
     for pod in pods {
-        let Some(owner) = pod.meta.owner() else {
+        let (Some(owner), Some(reference)) = (pod.meta.owner(), &pod.meta.controller) else {
             expected.has_unmanaged = true;
             continue;
         };
         let Some(found) = owners.get(&owner) else {
             is_unread = true;
+            memory.scales.extend(last.get(&owner).map(|scale| (owner, scale.clone())));
             continue;
         };
         match found {
             Found::ReplicaSet(_, Some(deployment)) => {
-                scales.insert(&deployment.meta.uid, deployment.replicas);
+                scales.insert(deployment.meta.uid.clone(), deployment.replicas);
             }
             Found::ReplicaSet(replica_set, None) => {
-                scales.insert(&replica_set.meta.uid, replica_set.replicas);
+                scales.insert(replica_set.meta.uid.clone(), replica_set.replicas);
             }
-            Found::Scaled(Scale { uid, replicas }) => {
-                scales.insert(uid, *replicas);
+            Found::Scaled(scale) => {
+                scales.insert(scale.uid.clone(), scale.replicas);
+                if source(reference) == Source::Live {
+                    memory.scales.insert(owner.clone(), scale.clone());
+                    expected.look_again(read_again(&budget.meta.uid, *elapsed));
+                }
             }
+            Found::Unanswered(how) => match last.get(&owner) {
+                Some(scale) => {
+                    scales.insert(scale.uid.clone(), scale.replicas);
+                    memory.scales.insert(owner.clone(), scale.clone());
+                    expected.is_outdated = true;
+                }
+                None => {
+                    failure.get_or_insert_with(|| how.clone());
+                    continue;
+                }
+            },
             Found::Absent => {
                 let since = absent.get(&owner).copied().unwrap_or(*elapsed);
-                vanished.insert(owner, since);
+                memory.absent.insert(owner, since);
                 let left = VANISHED.saturating_sub(elapsed.saturating_sub(since));
                 if left.is_zero() {
                     let name = &pod.meta.key.name;
                     failure.get_or_insert_with(|| format!("found no controllers for pod {name:?}"));
                 } else {
-                    expected.look_again = Some(expected.look_again.map_or(left, |other| other.min(left)));
+                    expected.look_again(left);
                 }
                 continue;
             }
@@ -174,7 +199,6 @@ fn sum(observed: &Observed<'_>, absent: &mut BTreeMap<Owner, Duration>) -> Resul
         }
         summed.insert(owner);
     }
-    *absent = vanished;
     if let Some(why) = failure {
         return Err(Undecided::Failed(why));
     }
@@ -183,4 +207,11 @@ fn sum(observed: &Observed<'_>, absent: &mut BTreeMap<Owner, Duration>) -> Resul
     }
     let total = scales.values().fold(0_i64, |sum, scale| sum.saturating_add(i64::from((*scale).max(0))));
     Ok(Expected { pods: clamp(total), summed: Some(summed), ..expected })
+}
+
+/// When to read scales again that no watch shows: after 27 to 33 seconds, so that many budgets do not read at once.
+fn read_again(budget: &Uid, elapsed: Duration) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    (budget, elapsed).hash(&mut hasher);
+    Duration::from_millis(27_000 + hasher.finish() % 6_000)
 }

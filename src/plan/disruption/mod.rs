@@ -22,7 +22,7 @@ use serde_json::Value;
 use super::{EventNote, Urgency};
 use crate::model::condition::{self, Condition};
 use crate::model::poddisruptionbudget::DISRUPTION_ALLOWED;
-use crate::model::{DisruptionStatus, Owner, Pod, PodDisruptionBudget, Selector};
+use crate::model::{DisruptionStatus, Owner, Pod, PodDisruptionBudget, Scale, Selector};
 use entries::Entries;
 use expected::{Expected, Undecided};
 pub use expected::{Found, Source, live_owners, source};
@@ -59,6 +59,8 @@ pub struct Memory {
     entries: BTreeMap<Arc<str>, (Timestamp, u64)>,
     /// Since when controllers of pods do not exist.
     absent: BTreeMap<Owner, Duration>,
+    /// The last scales of controllers that the API server is asked for.
+    scales: BTreeMap<Owner, Scale>,
     told: Told,
     /// How many pods it selects.
     pub pods: usize,
@@ -98,7 +100,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         let event = EventNote::warning("NoPods", format!("Failed to get pods: {defect}"));
         return failed(observed, memory, defect.to_owned(), event);
     }
-    let expected = match expected::count(observed, &mut memory.absent) {
+    let expected = match expected::count(observed, &mut memory) {
         Ok(expected) => expected,
         Err(Undecided::Unread) => {
             // Nothing was learned.
@@ -121,8 +123,11 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     let current = healthy.clone().count();
     // Pods that no scale includes must not stand in for those that are missing from one.
     let counted = healthy.filter(|pod| expected.includes(pod)).count();
-    let Expected { pods: expected_pods, desired, look_again, .. } = expected;
+    let Expected { pods: expected_pods, desired, look_again, is_outdated, .. } = expected;
     let allowed = if expected_pods > 0 { number(counted).saturating_sub(desired).max(0) } else { 0 };
+    // A workload that has grown since needs more healthy pods.
+    let most = if is_outdated { budget.status.disruptions_allowed.max(0) } else { i32::MAX };
+    let allowed = allowed.min(most);
     let Entries { kept, overdue, look_again: expiry, seen } = entries;
     memory.entries = seen;
     let status = DisruptionStatus {

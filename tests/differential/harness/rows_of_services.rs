@@ -84,6 +84,11 @@ rows! {
         "It is tried again with backoff",
         "A missing right or a webhook that failed is over without a change of a pod"
     }
+    PDB_SCALES {
+        "While the scale of a custom workload cannot be read, a PodDisruptionBudget allows no eviction; while it can be, a change of it is seen once a pod changes",
+        "While the API server does not answer, the last scale counts and the number that is allowed only falls; a refusal allows none. A scale is read again every half minute",
+        "An aggregated API that restarts stops no drain, and none lets too many pods go"
+    }
     PDB_ENTRIES {
         "An entry of `disruptedPods` leaves when the cache shows no such live pod",
         "When the cache shows none and is known to be no older than the entry",

@@ -119,6 +119,10 @@ impl Situation {
         self.owners.insert(owner(reference), Found::Failed(why.to_owned()));
     }
 
+    pub(super) fn unanswered(&mut self, reference: &Value, how: &str) {
+        self.owners.insert(owner(reference), Found::Unanswered(how.to_owned()));
+    }
+
     /// The API server has allowed the eviction of a pod.
     pub(super) fn disrupt(&mut self, pod: &str, second: i64) {
         self.budget.status.disrupted_pods.insert(pod.into(), at(second));
