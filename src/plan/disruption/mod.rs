@@ -252,10 +252,13 @@ pub fn not_deleted(budget: &PodDisruptionBudget) -> EventNote {
 }
 
 /// How soon a status must be written. Evictions must not rest on one that allows more than there is, nor wait for one that allows
-/// the first; numbers that rise while pods become ready may wait.
+/// the first; numbers that rise while pods become ready may wait. The API server deletes pods that are not ready while as many are
+/// healthy as are desired, whatever it allows else.
 pub fn urgency(before: &DisruptionStatus, after: &DisruptionStatus) -> Urgency {
+    let is_short = |status: &DisruptionStatus| status.current_healthy < status.desired_healthy;
     let is_pressing = after.disruptions_allowed < before.disruptions_allowed
         || after.observed_generation != before.observed_generation
-        || after.conditions != before.conditions;
+        || after.conditions != before.conditions
+        || (is_short(after) && !is_short(before));
     if is_pressing { Urgency::Immediate } else { Urgency::Throttled }
 }
