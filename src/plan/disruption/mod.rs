@@ -23,7 +23,7 @@ use super::{EventNote, Urgency};
 use crate::model::condition::{self, Condition};
 use crate::model::poddisruptionbudget::DISRUPTION_ALLOWED;
 use crate::model::{DisruptionStatus, Owner, Pod, PodDisruptionBudget, Scale, Selector};
-use entries::Entries;
+use entries::{Entries, Entry};
 use expected::{Expected, Undecided};
 pub use expected::{Found, Source, live_owners, source};
 
@@ -55,8 +55,8 @@ pub struct Observed<'a> {
 /// The memory of a budget between two syncs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
-    /// Of each entry of `disruptedPods` its time, and the version of the budget that showed it first.
-    entries: BTreeMap<Arc<str>, (Timestamp, u64)>,
+    /// The entries of `disruptedPods`.
+    entries: BTreeMap<Arc<str>, Entry>,
     /// Since when controllers of pods do not exist.
     absent: BTreeMap<Owner, Duration>,
     /// The last scales of controllers that the API server is asked for.
@@ -253,12 +253,13 @@ pub fn not_deleted(budget: &PodDisruptionBudget) -> EventNote {
 
 /// How soon a status must be written. Evictions must not rest on one that allows more than there is, nor wait for one that allows
 /// the first; numbers that rise while pods become ready may wait. The API server deletes pods that are not ready while as many are
-/// healthy as are desired, whatever it allows else.
+/// healthy as are desired, whatever it allows else. An entry that leaves makes room for others.
 pub fn urgency(before: &DisruptionStatus, after: &DisruptionStatus) -> Urgency {
     let is_short = |status: &DisruptionStatus| status.current_healthy < status.desired_healthy;
     let is_pressing = after.disruptions_allowed < before.disruptions_allowed
         || after.observed_generation != before.observed_generation
         || after.conditions != before.conditions
-        || (is_short(after) && !is_short(before));
+        || (is_short(after) && !is_short(before))
+        || before.disrupted_pods.keys().any(|name| !after.disrupted_pods.contains_key(name));
     if is_pressing { Urgency::Immediate } else { Urgency::Throttled }
 }

@@ -91,7 +91,7 @@ rows! {
     }
     PDB_ENTRIES {
         "An entry of `disruptedPods` leaves when the cache shows no such live pod",
-        "When the cache shows none and is known to be no older than the entry",
+        "When the cache shows none and is known to be no older than the entry. A pod that has the name next does not keep it",
         "Shown later, the pod would count although it is on its way out, and one more would be evicted"
     }
     QUOTA_MONITORS {

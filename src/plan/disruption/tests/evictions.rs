@@ -62,6 +62,7 @@ impl Wanted {
 #[derive(Clone, Debug)]
 struct State {
     uid: u64,
+    created: i64,
     ready: bool,
     deleting: bool,
 }
@@ -117,6 +118,7 @@ impl Server {
             let ready = if state.ready { "True" } else { "False" };
             let mut pod = json!({
                 "metadata": {"name": name, "namespace": "shop", "uid": format!("u-{}", state.uid),
+                             "creationTimestamp": at(state.created).to_string(),
                              "resourceVersion": self.revision.to_string(), "labels": {"app": "web"},
                              "ownerReferences": [reference("example.com/v1", "Shop", "s")]},
                 "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]},
@@ -144,7 +146,7 @@ impl Server {
         let uid = self.revision + 1;
         let free = (0..).map(|n| format!("web-{n}")).find(|name| !self.pods.contains_key(name));
         let name = if self.rng.bool() { free.unwrap() } else { format!("web-x{uid}") };
-        self.pods.insert(name.clone(), State { uid, ready: false, deleting: false });
+        self.pods.insert(name.clone(), State { uid, created: self.now, ready: false, deleting: false });
         self.changed(&name);
     }
 
@@ -171,7 +173,7 @@ impl Server {
 
     fn evict(&mut self) {
         let Some(name) = self.any_pod() else { return };
-        let State { uid, ready, deleting } = self.pods[&name].clone();
+        let State { uid, ready, deleting, .. } = self.pods[&name].clone();
         if deleting {
             return;
         }
@@ -346,7 +348,7 @@ impl Planner {
             pods_version: if self.is_upstream { u64::MAX } else { self.version },
             memory: self.memory.clone(),
             now: at(server.now + self.skew),
-            elapsed: Duration::ZERO,
+            elapsed: Duration::from_secs(u64::try_from(server.now).unwrap()),
         };
         let plan = plan(&observed);
         assert_eq!(plan.failure, None);
@@ -391,8 +393,8 @@ fn play(seed: u64, is_upstream: bool) -> Result<usize, String> {
 
 /// Nothing happens any more: the status becomes what a recount gives, and stays.
 fn settle(server: &mut Server, planner: &mut Planner) {
-    server.pass(200);
-    for _ in 0..3 {
+    for _ in 0..4 {
+        server.pass(100);
         planner.catch_up(server, true);
         if let Some((version, status)) = planner.sync(server) {
             server.write(version, status).unwrap();
