@@ -104,6 +104,8 @@ pub struct EndpointView<'a> {
 /// The object behind an endpoint.
 #[derive(Clone, Debug, Hash)]
 pub struct TargetView<'a> {
+    /// `apiVersion`; empty for pods.
+    pub api_version: &'a str,
     /// `kind`.
     pub kind: &'a str,
     /// `namespace`.
@@ -112,6 +114,15 @@ pub struct TargetView<'a> {
     pub name: &'a str,
     /// `uid`.
     pub uid: Uid,
+    /// `fieldPath`, if it is a part of the object; else empty.
+    pub field_path: &'a str,
+}
+
+impl<'a> TargetView<'a> {
+    /// A pod.
+    pub fn pod(namespace: &'a str, name: &'a str, uid: Uid) -> Self {
+        TargetView { api_version: "", kind: "Pod", namespace, name, uid, field_path: "" }
+    }
 }
 
 /// A port of a slice, for comparison.
@@ -190,7 +201,10 @@ struct EndpointWire<'a> {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct TargetWire<'a> {
+    #[serde(borrow, default)]
+    api_version: Text<'a>,
     #[serde(borrow, default)]
     kind: Text<'a>,
     #[serde(borrow, default)]
@@ -199,15 +213,19 @@ pub(super) struct TargetWire<'a> {
     name: Text<'a>,
     #[serde(borrow, default)]
     uid: Text<'a>,
+    #[serde(borrow, default)]
+    field_path: Text<'a>,
 }
 
 impl TargetWire<'_> {
     pub(super) fn view(&self) -> TargetView<'_> {
         TargetView {
+            api_version: self.api_version.as_str(),
             kind: self.kind.as_str(),
             namespace: self.namespace.as_str(),
             name: self.name.as_str(),
             uid: Uid::new(self.uid.as_str()),
+            field_path: self.field_path.as_str(),
         }
     }
 }
@@ -421,7 +439,7 @@ mod tests {
         let view = EndpointView {
             addresses: &["10.0.0.1", "10.0.0.2"],
             hostname: Some("h"),
-            target: Some(TargetView { kind: "Pod", namespace: "shop", name: "a", uid: Uid::new("u-a") }),
+            target: Some(TargetView::pod("shop", "a", Uid::new("u-a"))),
             node: Some("n1"),
             zone: Some("z1"),
             conditions: [Some(true), Some(true), Some(false)],

@@ -180,9 +180,16 @@ fn endpoint_of(endpoint: &Endpoint<'_>) -> Value {
 
 /// The object behind an endpoint, without fields that it does not have.
 pub(in crate::plan) fn target_of(target: &TargetView<'_>) -> Value {
-    let TargetView { kind, namespace, name, uid } = target;
+    let TargetView { api_version, kind, namespace, name, uid, field_path } = target;
     let mut body = Map::new();
-    for (key, text) in [("kind", kind), ("namespace", namespace), ("name", name)] {
+    let texts = [
+        ("apiVersion", api_version),
+        ("kind", kind),
+        ("namespace", namespace),
+        ("name", name),
+        ("fieldPath", field_path),
+    ];
+    for (key, text) in texts {
         if !text.is_empty() {
             body.insert(key.into(), (*text).into());
         }

@@ -36,7 +36,7 @@ pub(in crate::plan) fn hostname<'a>(service: &Service, pod: &'a Pod) -> Option<&
 /// A pod as the object behind an endpoint.
 pub(in crate::plan) fn target(pod: &Pod) -> TargetView<'_> {
     let key = &pod.meta.key;
-    TargetView { kind: "Pod", namespace: &key.namespace, name: &key.name, uid: pod.meta.uid.clone() }
+    TargetView::pod(&key.namespace, &key.name, pod.meta.uid.clone())
 }
 
 /// These pods by their ports, in the order of the hashes of the ports.

@@ -152,6 +152,21 @@ fn a_slice_has_what_its_endpoints_have() {
 }
 
 #[test]
+fn a_slice_has_all_of_the_object_behind_an_address() {
+    let target = json!({"apiVersion": "example.com/v1", "kind": "Database", "namespace": "shop", "name": "a",
+                        "uid": "u-a", "fieldPath": "spec.primary"});
+    let mut world = World::new(
+        json!([{"addresses": [{"ip": "10.0.0.1", "targetRef": target}], "ports": [port("a", 1)]}]),
+    );
+    world.sync();
+    assert_eq!(world.only_slice()["endpoints"][0]["targetRef"], target);
+    assert_eq!(world.sync(), [""; 0]);
+    world.merge_slice(json!({"endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": true},
+        "targetRef": {"kind": "Database", "namespace": "shop", "name": "a", "uid": "u-a"}}]}));
+    assert_eq!(world.sync(), ["update 1"], "written before these fields were");
+}
+
+#[test]
 fn each_family_and_each_list_of_ports_has_one_slice() {
     let mut world = World::new(json!([
         {"addresses": addresses(&["10.0.0.1", "fd00::1"]), "ports": [port("a", 1)]},
