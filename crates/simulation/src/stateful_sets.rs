@@ -1,4 +1,4 @@
-//! A StatefulSet whose users, claims, nodes and collector get into its way: one seed, one history, judged by SS1 to SS28.
+//! A StatefulSet whose users, claims, nodes and collector get into its way: one seed, one history, judged by SS1 to SS29.
 //!
 //! Every request of a daemon is judged by [`judge`] with the objects as they are committed. At the end the faults end, and
 //! [`convergence`] checks that each ordinal has its pod and its claims.

@@ -26,6 +26,9 @@ const PODS: &str = "/api/v1/namespaces/shop/pods";
 const CLAIMS: &str = "/api/v1/namespaces/shop/persistentvolumeclaims";
 const QUOTAS: &str = "/api/v1/namespaces/shop/resourcequotas";
 
+/// The finalizer of a backup.
+const HOLD: &str = "example.com/backup";
+
 /// The owner of what others own.
 const OTHERS: &str = "others";
 
@@ -159,6 +162,11 @@ impl game::Actors<Act> for Actors {
                 if let Some(revision) = self.nth("ControllerRevision", *nth) {
                     let body = json!({"revision": highest + 1});
                     self.user.send(Method::PATCH, &path(REVISIONS, name(&revision)), MERGE, &body).await;
+                }
+            }
+            Act::Restore(nth) => {
+                if let Some(revision) = self.nth("ControllerRevision", *nth) {
+                    self.restore(&revision).await;
                 }
             }
             Act::Dead(nth, dead) => {
@@ -324,6 +332,17 @@ impl Actors {
         self.user.send(Method::POST, REVISIONS, JSON, &twin).await;
     }
 
+    /// Deletes a revision and creates it again as Kubernetes 1.33 wrote revisions.
+    async fn restore(&self, revision: &Value) {
+        self.delete(REVISIONS, name(revision), json!({})).await;
+        let mut restored = revision.clone();
+        if let Some(metadata) = restored["metadata"].as_object_mut() {
+            metadata.retain(|field, _| matches!(&**field, "name" | "labels" | "annotations" | "ownerReferences"));
+        }
+        restored["data"]["spec"]["template"]["metadata"]["creationTimestamp"] = Value::Null;
+        self.user.send(Method::POST, REVISIONS, JSON, &restored).await;
+    }
+
     /// Lets so many objects be, or as many as will.
     async fn set_quota(&self, hard: Option<(&str, usize)>) {
         self.delete(QUOTAS, "few", json!({})).await;
@@ -409,17 +428,37 @@ impl Actors {
         }
     }
 
-    /// Deletes the claims of the last ordinal, and then its pod, which keeps them until it has ended. Returns the UID of
-    /// the pod.
+    /// Deletes the claims of the last ordinal, which a backup holds, and then its pod. Returns the UID of the pod.
     pub async fn lose_claims(&self) -> Option<String> {
         let found = stateful_set(&self.cluster.sandbox)?;
         let last = range(&found).last()?;
         for (_, claim) in super::identity::claims(&found, last) {
+            self.hold(&claim, true).await;
             self.delete(CLAIMS, &claim, json!({})).await;
         }
         let pod = self.cluster.sandbox.object("Pod", NAMESPACE, &pod_name(last))?;
         self.delete(PODS, name(&pod), json!({})).await;
         Some(uid(&pod).to_owned())
+    }
+
+    /// The backup is done with the claims that it held, which are gone then.
+    pub async fn release_claims(&self) {
+        for claim in self.cluster.sandbox.objects("PersistentVolumeClaim") {
+            self.hold(name(&claim), false).await;
+        }
+    }
+
+    /// Adds or removes the finalizer of a backup.
+    async fn hold(&self, claim: &str, holds: bool) {
+        let Some(found) = self.cluster.sandbox.object("PersistentVolumeClaim", NAMESPACE, claim) else { return };
+        let before = found["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        let mut finalizers = before.clone();
+        finalizers.retain(|finalizer| finalizer != HOLD);
+        finalizers.extend(holds.then(|| HOLD.into()));
+        if finalizers != before {
+            let body = json!({"metadata": {"finalizers": finalizers}});
+            self.user.send(Method::PATCH, &path(CLAIMS, claim), MERGE, &body).await;
+        }
     }
 }
 

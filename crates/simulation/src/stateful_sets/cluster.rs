@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
+use http::Response;
 use serde_json::Value;
 
 use super::identity::stateful_set;
@@ -11,6 +13,7 @@ use crate::engine::breach::Breach;
 use crate::engine::call::Call;
 use crate::engine::network;
 use crate::engine::objects::NAMESPACE;
+use crate::engine::request_fault::RequestFault;
 use windlass_apiserver::Sandbox;
 
 /// The state before a write.
@@ -34,9 +37,18 @@ fn kind(call: &Call) -> Option<&'static str> {
 impl network::Judge for Judge {
     type Before = Before;
 
+    fn answered(&mut self, _: Duration, call: &Call, _: &RequestFault, reply: &Response<Body>) {
+        self.was_answered(call, reply.status());
+    }
+
     fn before(&self, sandbox: &Sandbox, call: &Call) -> Option<Before> {
+        let object = if call.resource == "events" {
+            None
+        } else {
+            sandbox.object(kind(call)?, NAMESPACE, &call.name)
+        };
         Some(Before {
-            object: sandbox.object(kind(call)?, NAMESPACE, &call.name),
+            object,
             pods: sandbox.objects("Pod"),
             claims: sandbox.objects("PersistentVolumeClaim"),
             revisions: sandbox.objects("ControllerRevision"),
@@ -45,6 +57,9 @@ impl network::Judge for Judge {
 
     fn committed(&mut self, moment: network::Moment<'_>, before: Before) -> Result<(), Breach> {
         let network::Moment { sandbox, at, now, call } = moment;
+        if call.resource == "events" {
+            return self.judge_event(call);
+        }
         let after = kind(call).and_then(|kind| sandbox.object(kind, NAMESPACE, &call.name));
         if before.object == after {
             return Ok(());

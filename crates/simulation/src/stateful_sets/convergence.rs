@@ -72,6 +72,8 @@ async fn claims_are_replaced(
     let Some(lost) = actors.lose_claims().await else { return Ok(()) };
     let ends = scenario.shutdown.min(Duration::from_secs(5));
     actors.daemons.wait(ends + Duration::from_secs(1)).await;
+    actors.release_claims().await;
+    actors.daemons.wait(Duration::from_secs(1)).await;
     let Some(stateful_set) = stateful_set(&cluster.sandbox) else { return Ok(()) };
     let Some(last) = range(&stateful_set).last() else { return Ok(()) };
     let pod = cluster.sandbox.object("Pod", NAMESPACE, &super::identity::pod_name(last));

@@ -117,6 +117,9 @@ pub fn template(revision: &Value) -> Value {
     if let Some(fields) = template.as_object_mut() {
         fields.remove("$patch");
     }
+    if let Some(metadata) = template["metadata"].as_object_mut() {
+        metadata.retain(|_, value| !value.is_null());
+    }
     template
 }
 

@@ -1,9 +1,10 @@
-//! The invariants over every committed write of a daemon: SS1 to SS10, SS12 to SS24, except SS11 and SS16, which
+//! The invariants over every committed write of a daemon: SS1 to SS10, SS12 to SS24 and SS29, except SS11 and SS16, which
 //! [`convergence`](super::convergence) judges.
 //!
 //! A write is judged by the state at which it is committed, and only where its author could know that state: others must
 //! not have changed what a rule depends on within the time that a decision may be old.
 
+mod events;
 mod objects;
 mod pods;
 
@@ -63,6 +64,8 @@ pub struct Judge {
     pub(super) failures: BTreeMap<(String, i64, i64), Vec<Duration>>,
     /// The pods that ended while their ordinal was in range, and a daemon knew it.
     kept: BTreeSet<String>,
+    /// The requests about pods and their claims that daemons were refused.
+    pub(super) refused: BTreeSet<events::Refused>,
     observed: (String, i64),
     /// The daemons that run.
     pub(super) running: BTreeSet<String>,

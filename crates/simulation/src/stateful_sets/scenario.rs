@@ -93,6 +93,8 @@ pub enum Act {
     Duplicate,
     /// A user gives a revision a higher number.
     Renumber(u32),
+    /// A backup restores a revision as Kubernetes 1.33 wrote it, with a null in its template: other bytes, the same meaning.
+    Restore(u32),
     /// A node's kubelet stops reporting, or reports again.
     Dead(u32, bool),
     /// An administrator creates a quota for this resource that the existing objects use up.
@@ -228,6 +230,7 @@ fn any(rng: &mut fastrand::Rng) -> Act {
         92..94 => Act::BreakWatches,
         94 => Act::Compact,
         95..98 => Act::Crash,
-        _ => Act::Second(rng.u32(1..30)),
+        98 => Act::Second(rng.u32(1..30)),
+        _ => Act::Restore(nth),
     }
 }
