@@ -246,9 +246,18 @@ impl ApiServer {
 
     /// An ordinary client of the user with this token.
     pub async fn client_of(&self, token: &str) -> Client {
+        Client::try_from(self.config_of(token).await).unwrap()
+    }
+
+    /// A client that returns a refusal with 429, as of an eviction, and does not try again for minutes.
+    pub async fn client_without_retries(&self) -> Client {
+        let config = self.config_of(TOKEN).await;
+        Client::try_from(Config { default_retry: false, ..config }).unwrap()
+    }
+
+    async fn config_of(&self, token: &str) -> Config {
         let config = Kubeconfig::read_from(self.kubeconfig(token)).unwrap();
-        let options = KubeConfigOptions::default();
-        Client::try_from(Config::from_custom_kubeconfig(config, &options).await.unwrap()).unwrap()
+        Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap()
     }
 
     /// A client as the daemon builds it from `--kubeconfig`.

@@ -206,6 +206,11 @@ pub static NOISE: &[Noise] = &[
         ["conditions", "Deployment/*", "Progressing=True NewReplicaSetCreated: *"],
         ["seen", "absent"],
     ),
+    noise(
+        "the API server finds a Service that a script has just created before its own record of the address",
+        ["events", "Service/*", "Warning ClusterIPNotAllocated *"],
+        ["some", "absent"],
+    ),
     Noise {
         workload: "daemon_*",
         section: "created",

@@ -86,7 +86,7 @@ pub async fn play(
     keep: Option<&Path>,
 ) -> BTreeMap<&'static str, Played> {
     let server = ApiServer::start(assets).await;
-    let client = server.client().await;
+    let client = server.client_without_retries().await;
     let recorder = Recorder::start(&client, compared == Compared::Services).await;
     let controllers = start_controllers(assets, side, compared, &server, keep);
     wait_for_the_controllers(&client, &recorder).await;

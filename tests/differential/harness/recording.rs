@@ -29,7 +29,7 @@ pub const KINDS: [(&str, &str); 13] = [
 ];
 
 /// Those that the scripts of their controllers look at besides.
-const KINDS_OF_SERVICES: [(&str, &str); 5] = [
+pub const KINDS_OF_SERVICES: [(&str, &str); 5] = [
     ("Service", "/api/v1/services"),
     ("Endpoints", "/api/v1/endpoints"),
     ("EndpointSlice", "/apis/discovery.k8s.io/v1/endpointslices"),

@@ -144,6 +144,11 @@ rows! {
         "The name follows from the Endpoints, the address type and the ports, and the owner reference is set again",
         "A lost reply leaves no second slice, and the garbage collector finds each"
     }
+    MIRROR_GENERATE_NAME {
+        "An update of a slice that mirrors Endpoints takes its `generateName` off",
+        "It stays",
+        "A patch names only what changes"
+    }
     NODE_EVICTION {
         "The taint eviction controller tries a deletion five times within 50 ms, by name, and then forgets it (kubernetes#140639, kubernetes#141568)",
         "By UID, and for ever with backoff",

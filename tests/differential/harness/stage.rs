@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::consistency::is_consistent;
 use super::objects::Object;
-use super::recording::{Current, History};
+use super::recording::{Current, History, KINDS_OF_SERVICES};
 
 /// A namespace in which nothing happened for this long is settled, if its statuses are correct as well.
 const QUIET: Duration = Duration::from_millis(500);
@@ -29,6 +29,10 @@ const QUIET_WITH_JOBS: (Duration, Duration) = (Duration::from_millis(3500), Dura
 
 /// The same two times with a StatefulSet: Windlass gathers the numbers of a rolling update for five seconds.
 const QUIET_WITH_STATEFUL_SETS: (Duration, Duration) = (QUIET, Duration::from_secs(7));
+
+/// The same two times for Services, PodDisruptionBudgets and ResourceQuotas. No status says that their endpoints and numbers are
+/// up to date, and Windlass writes numbers once a second.
+const QUIET_WITH_SERVICES: (Duration, Duration) = (Duration::from_millis(2500), Duration::from_millis(3500));
 
 /// A namespace that does not settle in this time is a finding.
 const RESTLESS: Duration = Duration::from_secs(40);
@@ -308,6 +312,7 @@ impl Stage {
                 let has = |kind: &str| history.changes.iter().any(|change| change.kind == kind);
                 let times = match () {
                     () if has("Job") => QUIET_WITH_JOBS,
+                    () if KINDS_OF_SERVICES.iter().any(|(kind, _)| has(kind)) => QUIET_WITH_SERVICES,
                     () if has("StatefulSet") => QUIET_WITH_STATEFUL_SETS,
                     () => (QUIET, VERY_QUIET),
                 };

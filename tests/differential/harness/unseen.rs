@@ -211,7 +211,6 @@ pub static UNSEEN: &[(&Row, &str)] = &[
         "src/plan/endpointslice/tests.rs::a_pod_on_an_unknown_node_is_left_out_and_the_rest_is_written",
     ),
     (&SLICE_LABELS, "src/plan/endpointslice/tests.rs::labels_that_others_change_are_set_again"),
-    (&SLICE_WAKES, "src/plan/endpointslice/tests.rs::services_are_woken_by_what_their_endpoints_depend_on"),
     (
         &SLICE_GATHERED,
         "tests/cluster/endpoint_slices.rs::a_large_scale_up_writes_a_slice_at_most_ten_times_a_second",
@@ -242,11 +241,6 @@ pub static UNSEEN: &[(&Row, &str)] = &[
         &PDB_UNMANAGED,
         "src/plan/disruption/tests.rs::bare_pods_are_told_of_and_do_not_stand_in_for_managed_ones",
     ),
-    (&PDB_EVENTS, "src/plan/disruption/tests.rs::without_pods_nothing_is_allowed_and_the_event_comes_once"),
-    (
-        &PDB_SCALES,
-        "tests/cluster/disruptions.rs::without_an_answer_about_a_scale_the_allowance_only_falls",
-    ),
     (&PDB_RETRIES, "tests/cluster/disruptions.rs::a_scale_that_may_be_read_again_ends_the_failure"),
     (
         &PDB_ENTRIES,
@@ -270,7 +264,6 @@ pub static UNSEEN: &[(&Row, &str)] = &[
     ),
     (&QUOTA_DEVICES, "src/plan/resourcequota/tests.rs::each_name_stands_for_the_objects_that_use_it"),
     (&ENDPOINTS_LEFT_OVER, "src/plan/endpoints/tests.rs::only_what_was_written_for_a_service_is_left_over"),
-    (&ENDPOINTS_ORDER, "src/plan/endpoints/tests.rs::ports_with_the_same_addresses_share_a_subset"),
     (&ENDPOINTS_WAKES, "tests/cluster/endpoints.rs::endpoints_that_users_change_are_repaired"),
     (
         &ENDPOINTS_GATHERED,

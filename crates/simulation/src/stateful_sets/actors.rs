@@ -337,7 +337,8 @@ impl Actors {
         self.delete(REVISIONS, name(revision), json!({})).await;
         let mut restored = revision.clone();
         if let Some(metadata) = restored["metadata"].as_object_mut() {
-            metadata.retain(|field, _| matches!(&**field, "name" | "labels" | "annotations" | "ownerReferences"));
+            metadata
+                .retain(|field, _| matches!(&**field, "name" | "labels" | "annotations" | "ownerReferences"));
         }
         restored["data"]["spec"]["template"]["metadata"]["creationTimestamp"] = Value::Null;
         self.user.send(Method::POST, REVISIONS, JSON, &restored).await;
@@ -450,7 +451,9 @@ impl Actors {
 
     /// Adds or removes the finalizer of a backup.
     async fn hold(&self, claim: &str, holds: bool) {
-        let Some(found) = self.cluster.sandbox.object("PersistentVolumeClaim", NAMESPACE, claim) else { return };
+        let Some(found) = self.cluster.sandbox.object("PersistentVolumeClaim", NAMESPACE, claim) else {
+            return;
+        };
         let before = found["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         let mut finalizers = before.clone();
         finalizers.retain(|finalizer| finalizer != HOLD);

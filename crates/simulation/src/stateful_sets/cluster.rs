@@ -42,11 +42,8 @@ impl network::Judge for Judge {
     }
 
     fn before(&self, sandbox: &Sandbox, call: &Call) -> Option<Before> {
-        let object = if call.resource == "events" {
-            None
-        } else {
-            sandbox.object(kind(call)?, NAMESPACE, &call.name)
-        };
+        let object =
+            if call.resource == "events" { None } else { sandbox.object(kind(call)?, NAMESPACE, &call.name) };
         Some(Before {
             object,
             pods: sandbox.objects("Pod"),

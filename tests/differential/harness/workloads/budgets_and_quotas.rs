@@ -3,7 +3,9 @@
 use http::Method;
 use serde_json::{Value, json};
 
+use super::super::declared::{Declared, differs, may_differ};
 use super::super::objects::{Object, claim, config_map, deployment, pod, stateful_set};
+use super::super::rows::PDB_EVENTS;
 use super::super::stage::Stage;
 
 super::workloads! {
@@ -13,11 +15,11 @@ super::workloads! {
     pdb_at_most_a_third,
     pdb_follows_the_size,
     pdb_pods_without_a_controller,
-    pdb_without_pods,
+    pdb_without_pods: ONE_EVENT,
     pdb_of_all_pods,
     pdb_evictions,
     pdb_evicted_pod_that_goes,
-    pdb_of_a_stateful_set,
+    pdb_of_a_stateful_set: MAYBE_ONE_EVENT,
     pdb_is_changed,
     quota_pods_and_what_they_request,
     quota_pods_end,
@@ -27,6 +29,12 @@ super::workloads! {
     quota_counts_by_kind,
     quota_is_changed,
 }
+
+const NO_PODS: [&str; 3] = ["events", "PodDisruptionBudget/guard", "Normal NoPods *"];
+
+static ONE_EVENT: &[Declared] = &[differs(&PDB_EVENTS, NO_PODS, "2", "1")];
+
+static MAYBE_ONE_EVENT: &[Declared] = &[may_differ(&PDB_EVENTS, NO_PODS, "*", "*")];
 
 fn budget(spec: Value) -> Object {
     Object(
@@ -236,7 +244,7 @@ async fn quota_counts_by_kind(s: &Stage) {
     s.delete("Deployment", "web", "Background").await;
     used(s, "count/deployments.apps", "0").await;
     s.delete("ConfigMap", "before", "Background").await;
-    used(s, "configmaps", "1").await;
+    used(s, "configmaps", "0").await;
 }
 
 async fn quota_is_changed(s: &Stage) {

@@ -3,7 +3,9 @@
 use http::Method;
 use serde_json::{Value, json};
 
+use super::super::declared::{Declared, differs};
 use super::super::objects::{Object, pod};
+use super::super::rows::{ENDPOINTS_ORDER, MIRROR_GENERATE_NAME, SLICE_WAKES};
 use super::super::stage::Stage;
 
 super::workloads! {
@@ -12,12 +14,12 @@ super::workloads! {
     svc_publishes_unready_pods,
     svc_headless_with_hostnames,
     svc_named_ports_of_pods_that_differ,
-    svc_two_protocols_of_one_number,
+    svc_two_protocols_of_one_number: ORDERED_PORTS,
     svc_selector_is_changed,
     svc_labels_are_changed,
     svc_ports_are_changed,
     svc_is_deleted_and_comes_again,
-    svc_pods_end_and_go,
+    svc_pods_end_and_go: ONE_MORE_WRITE,
     svc_two_services_share_pods,
     svc_headless_without_ports,
     svc_slice_is_edited_by_hand,
@@ -27,12 +29,25 @@ super::workloads! {
     svc_pod_on_an_unknown_node,
     svc_pod_of_other_labels_joins,
     svc_slice_of_another_manager,
-    mirror_endpoints_of_a_service_without_selector,
+    mirror_endpoints_of_a_service_without_selector: KEPT_PREFIX,
     mirror_is_switched_off_and_on,
     mirror_ends_with_a_selector,
     mirror_two_subsets,
     mirror_both_families,
 }
+
+static ORDERED_PORTS: &[Declared] =
+    &[differs(&ENDPOINTS_ORDER, ["rest", "Endpoints/web", "subsets.0.ports.*"], "*", "*")];
+
+static ONE_MORE_WRITE: &[Declared] =
+    &[differs(&SLICE_WAKES, ["rest", "EndpointSlice/web#*", "metadata.generation"], "*", "*")];
+
+static KEPT_PREFIX: &[Declared] = &[differs(
+    &MIRROR_GENERATE_NAME,
+    ["rest", "EndpointSlice/web#*", "metadata.generateName"],
+    "absent",
+    "web-",
+)];
 
 fn service(spec: Value) -> Object {
     Object(json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}))
@@ -83,6 +98,11 @@ async fn set(s: &Stage, spec: Value) {
 fn slice(s: &Stage) -> String {
     let slices = s.all("EndpointSlice");
     slices.first().and_then(|one| one["metadata"]["name"].as_str()).unwrap_or_default().to_owned()
+}
+
+/// The UID of the only object of this kind.
+fn uid(s: &Stage, kind: &str) -> Option<String> {
+    s.all(kind).first()?["metadata"]["uid"].as_str().map(str::to_owned)
 }
 
 async fn svc_follows_its_pods(s: &Stage) {
@@ -205,22 +225,27 @@ async fn svc_headless_without_ports(s: &Stage) {
 async fn svc_slice_is_edited_by_hand(s: &Stage) {
     s.create(plain()).await;
     two_servers(s).await;
+    let generation = |s: &Stage| s.all("EndpointSlice")[0]["metadata"]["generation"].as_i64();
+    let before = generation(s);
     s.patch("EndpointSlice", &slice(s), json!({"endpoints": []})).await;
-    s.until("the endpoints are back", 10, |s| s.all("EndpointSlice")[0]["endpoints"][1].is_object()).await;
+    let is_repaired = move |s: &Stage| generation(s) >= before.map(|before| before + 2);
+    s.until("the endpoints are back", 10, is_repaired).await;
 }
 
 async fn svc_slice_is_deleted_by_hand(s: &Stage) {
     s.create(plain()).await;
     two_servers(s).await;
+    let before = uid(s, "EndpointSlice");
     s.delete("EndpointSlice", &slice(s), "Background").await;
-    s.until("there is another", 10, |s| s.all("EndpointSlice").len() == 1).await;
+    s.until("there is another", 10, |s| uid(s, "EndpointSlice").is_some_and(|uid| Some(uid) != before)).await;
 }
 
 async fn svc_endpoints_are_edited_and_deleted_by_hand(s: &Stage) {
     s.create(plain()).await;
     two_servers(s).await;
+    let before = uid(s, "Endpoints");
     s.delete("Endpoints", "web", "Background").await;
-    s.until("they are back", 10, |s| s.all("Endpoints").len() == 1).await;
+    s.until("they are back", 10, |s| uid(s, "Endpoints").is_some_and(|uid| Some(uid) != before)).await;
 }
 
 async fn svc_zones_as_hints(s: &Stage) {
@@ -255,7 +280,7 @@ async fn svc_pod_of_other_labels_joins(s: &Stage) {
 
 async fn svc_slice_of_another_manager(s: &Stage) {
     let labels = json!({
-        "kubernetes.io/service-name": "web", "endpointslice.kubernetes.io/managed-by": "example.com/other",
+        "kubernetes.io/service-name": "web", "endpointslice.kubernetes.io/managed-by": "other.example.com",
     });
     let other = json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",

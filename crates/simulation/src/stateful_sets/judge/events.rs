@@ -39,13 +39,15 @@ impl Judge {
     /// SS29: an event of a failure tells of a refusal, or of an object in the way.
     pub(in super::super) fn judge_event(&self, call: &Call) -> Result<(), Breach> {
         let (reason, message) = (text(&call.body, "/reason"), text(&call.body, "/message"));
-        let failed = ["FailedCreate", "FailedUpdate", "FailedDelete"].into_iter().position(|one| one == reason);
+        let failed =
+            ["FailedCreate", "FailedUpdate", "FailedDelete"].into_iter().position(|one| one == reason);
         let pod = message.split(' ').find(|word| ordinal(word).is_some());
         let (Some(failed), Some(ordinal)) = (failed, pod.and_then(ordinal)) else { return Ok(()) };
         let refused = [Refused::Creation, Refused::Change, Refused::Deletion][failed](ordinal);
         let in_the_way =
             ["a pod of this name exists", "is being deleted", "that is gone", "has no volume of the claim"];
-        let is_told = self.refused.contains(&refused) || in_the_way.iter().any(|state| message.contains(state));
+        let is_told =
+            self.refused.contains(&refused) || in_the_way.iter().any(|state| message.contains(state));
         match !call.of_daemon() || is_told {
             true => Ok(()),
             false => Err(Breach::new("SS29", format!("an event of a refusal that never was: {message}"))),
