@@ -251,8 +251,9 @@ impl ApiServer {
 
     /// A client that returns a refusal with 429, as of an eviction, and does not try again for minutes.
     pub async fn client_without_retries(&self) -> Client {
-        let config = self.config_of(TOKEN).await;
-        Client::try_from(Config { default_retry: false, ..config }).unwrap()
+        let mut config = self.config_of(TOKEN).await;
+        config.default_retry = false;
+        Client::try_from(config).unwrap()
     }
 
     async fn config_of(&self, token: &str) -> Config {
