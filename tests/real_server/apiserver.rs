@@ -82,7 +82,7 @@ const SCRAPER: User = User { token: "token-of-the-scraper", name: "prometheus", 
 const STRANGER: User = User { token: "token-of-a-stranger", name: "stranger", groups: "monitoring" };
 
 /// The rights that `deploy/rbac.yaml` grants and whose use this test does not see.
-const UNSEEN: [(&str, &str); 7] = [
+const UNSEEN: [(&str, &str); 8] = [
     (
         "get pods",
         "only after the answer to a creation or deletion was lost; tests/cluster/faults.rs loses answers",
@@ -92,6 +92,7 @@ const UNSEEN: [(&str, &str); 7] = [
     ("update replicationcontrollers/finalizers", ADMISSION),
     ("update daemonsets.apps/finalizers", ADMISSION),
     ("update statefulsets.apps/finalizers", ADMISSION),
+    ("update cronjobs.batch/finalizers", ADMISSION),
     ("update pods/finalizers", ADMISSION),
 ];
 
@@ -127,6 +128,8 @@ pub(crate) fn the_daemon_needs_exactly_the_shipped_permissions() {
             &format!("--kubeconfig={}", config.display()),
             &format!("--secure-port={port}"),
             "--bind-address=127.0.0.1",
+            // As in `deploy/windlass.yaml`, whose rights these are.
+            "--controllers=*,-job-controller",
         ];
         let daemon = Process::start(&windlass(), &flags, &log);
         let played = tokio::spawn(play_workloads(client.clone())).await;
@@ -195,7 +198,7 @@ async fn play_workloads(client: kube::Client) {
     };
     let stages = [stage().await, stage().await, stage().await, stage().await, stage().await];
     let [rolls, annotated, orphans, left, taken] = &stages;
-    let own = [stage().await, stage().await, stage().await, stage().await];
+    let own = [stage().await, stage().await, stage().await, stage().await, stage().await];
     tokio::join!(
         scenarios::a_deployment_rolls_out_and_rolls_back(rolls),
         scenarios::a_rollback_by_annotation_changes_the_template_once_and_keeps_new_fields(annotated),
@@ -206,6 +209,7 @@ async fn play_workloads(client: kube::Client) {
         a_replication_controller_adopts_releases_and_scales(&own[1]),
         a_daemon_set_lives_its_life(&own[2]),
         a_stateful_set_decides_about_its_claims(&own[3]),
+        a_cron_job_runs_and_its_job_expires(&own[4]),
     );
 }
 
@@ -309,6 +313,41 @@ async fn a_stateful_set_decides_about_its_claims(stage: &Stage) {
     let cascade = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"});
     stage.call(Method::DELETE, &db, &cascade).await;
     stage.eventually(60, "its pods go with it", |seen| seen.pods.is_empty()).await;
+}
+
+/// A run of a CronJob succeeds, as a Job controller would say, and expires.
+async fn a_cron_job_runs_and_its_job_expires(stage: &Stage) {
+    let [cron_jobs, jobs] =
+        ["cronjobs", "jobs"].map(|kind| format!("/apis/batch/v1/namespaces/{}/{kind}", stage.namespace));
+    let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "tick:v1"}]});
+    let body = json!({"metadata": {"name": "tick"}, "spec": {
+        "schedule": "* * * * *", "concurrencyPolicy": "Forbid",
+        "jobTemplate": {"spec": {"ttlSecondsAfterFinished": 0, "template": {"spec": pod}}},
+    }});
+    stage.call(Method::POST, &cron_jobs, &body).await;
+    let mut job = Value::Null;
+    for _ in 0..400 {
+        job = stage.call(Method::GET, &jobs, &Value::Null).await["items"][0].clone();
+        if job.is_object() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert!(job.is_object(), "no run of the CronJob within 80 s");
+    stage.call(Method::PATCH, &format!("{cron_jobs}/tick"), &json!({"spec": {"suspend": true}})).await;
+    let now = job["metadata"]["creationTimestamp"].clone();
+    let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now});
+    let status = json!({"status": {
+        "startTime": now, "completionTime": now, "succeeded": 1,
+        "conditions": [condition("SuccessCriteriaMet"), condition("Complete")],
+    }});
+    let job = format!("{jobs}/{}", name(&job));
+    stage.call(Method::PATCH, &format!("{job}/status"), &status).await;
+    becomes(stage, &job, "the Job expires", Value::is_null).await;
+    becomes(stage, &format!("{cron_jobs}/tick"), "its end is in the status", |tick| {
+        tick["status"]["active"].is_null() && tick["status"]["lastSuccessfulTime"].is_string()
+    })
+    .await;
 }
 
 /// Waits until an object is so.

@@ -61,7 +61,13 @@ impl Canonical {
                     *number += 1;
                     format!("{owner}@{number}")
                 }
-                "EndpointSlice" => format!("{}#{}", owner().unwrap_or_default(), place_of(&change.object)),
+                "EndpointSlice" => {
+                    let place = format!("{}#{}", owner().unwrap_or_default(), place_of(&change.object));
+                    let number = replica_sets_of.entry(place.clone()).or_default();
+                    *number += 1;
+                    // The ports of the first one may be others by now.
+                    if *number == 1 { place } else { format!("{place}~{number}") }
+                }
                 // Its name is its place.
                 "Pod" if is_of(metadata, "StatefulSet") => name.clone(),
                 "Pod" => {
