@@ -71,6 +71,8 @@ pub struct Before {
 pub struct Judge {
     /// How old a decision may be when it is carried out.
     staleness: Duration,
+    /// The Jobs that are gone, and since when: a decision may have counted them.
+    gone: Vec<(Duration, Value)>,
     has_faults: bool,
     /// From when and until when the caches of a daemon may lag, as its watches are broken or it has just started.
     blind: (Duration, Duration),
@@ -248,6 +250,11 @@ impl Judge {
         {
             let owner = after.map(owner).unwrap_or_default().to_owned();
             self.completions.insert((owner, time.to_owned()));
+        }
+        if let (Some(job), None) = (before, after) {
+            let long_ago = at.saturating_sub(Duration::from_secs(200));
+            self.gone.retain(|(since, _)| *since >= long_ago);
+            self.gone.push((at, job.clone()));
         }
         // Whoever deletes the proof of a run before the status shows it has the run repeated.
         if let (Some(job), None) = (before, after)

@@ -155,7 +155,10 @@ impl Judge {
             (start.is_empty(), start.to_owned(), name(job).to_owned())
         };
         let same = |other: &&Value| owner(other) == owner(job) && condition(other, kind).is_some();
-        let newer = commit.jobs.iter().filter(same).filter(|other| key(other) > key(job)).count();
+        // The newer ones may have expired while the deletion was under way.
+        let since = self.since(commit.at);
+        let gone = self.gone.iter().filter(|(then, _)| *then >= since).map(|(_, other)| other);
+        let newer = commit.jobs.iter().chain(gone).filter(same).filter(|other| key(other) > key(job)).count();
         let least = versions.iter().map(|version| limit(version, field)).min().unwrap_or(0);
         match newer < least {
             true => commit.breach("CJ5", format!("only {newer} newer ones are left, and {least} stay")),
