@@ -116,6 +116,8 @@ async fn start(
         shutdown_timeout: _,
         logging: _,
     } = config;
+    let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), os, arch, "windlass starts");
     let connect = || client::connect(&client, &|name| std::env::var(name).ok());
     let connection = connect().await?;
     tracing::info!(host = connection.host, source = connection.source, "connecting to the API server");

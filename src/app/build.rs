@@ -20,6 +20,7 @@ use crate::runtime::leader_election::fence::{Fence, FenceControl, fence};
 use crate::runtime::leader_election::history::OnSetBack;
 use crate::runtime::leader_election::lease::{self, Election, Tools, Watchdog};
 use crate::runtime::lost_history::LostHistory;
+use crate::runtime::outage::Outage;
 use crate::runtime::rate_limiter::RateLimiter;
 
 /// Requests to the Lease, per second and at once: client-go's defaults. A leader needs one in two seconds.
@@ -35,7 +36,8 @@ impl Controllers {
     pub fn with(registry: &Registry, config: ControllerConfig, parts: Parts) -> Self {
         let (control, fence) = fence();
         let fence = parts.election.is_some().then_some(fence);
-        let apis = Apis { config: &config, parts: &parts, fence: fence.as_ref() };
+        let outage = Outage::default();
+        let apis = Apis { config: &config, parts: &parts, fence: fence.as_ref(), outage: outage.clone() };
         let draining = CancellationToken::new();
         // Events and watches have a rate limiter of their own each: many events delay no other write,
         // and a watch that reopens does not queue behind a burst of writes.
@@ -99,8 +101,9 @@ impl Controllers {
         });
         let on_set_back = OnSetBack { call, lost_history: lost_history.clone() };
         let election = parts.election.clone().zip(fence.clone());
-        let election = election
-            .map(|(candidacy, fence)| stand(candidacy, &parts, &recorder, control, fence, on_set_back));
+        let election = election.map(|(candidacy, fence)| {
+            stand(candidacy, &parts, outage, &recorder, control, fence, on_set_back)
+        });
         let lease_thread = parts.election.as_ref().and_then(|candidacy| candidacy.thread.clone());
         let believes = election.is_none() || planted!("a new leader does not wait for its read barrier");
         let read_barriers = if believes { Vec::new() } else { informers.read_barriers() };
@@ -129,6 +132,7 @@ struct Apis<'a> {
     config: &'a ControllerConfig,
     parts: &'a Parts,
     fence: Option<&'a Fence>,
+    outage: Outage,
 }
 
 impl Apis<'_> {
@@ -140,7 +144,7 @@ impl Apis<'_> {
         let Parts { client, host, metrics, .. } = self.parts;
         let (qps, burst) = (self.config.qps * requests.qps, self.config.burst.saturating_mul(requests.burst));
         let rate_limiter = RateLimiter::new(qps, burst);
-        Api::new(client.clone(), host, rate_limiter, metrics.clone())
+        Api::new(client.clone(), host, rate_limiter, metrics.clone()).sharing(self.outage.clone())
     }
 
     /// Writes only while this process leads.
@@ -164,6 +168,7 @@ impl Apis<'_> {
 fn stand(
     candidacy: Candidacy,
     parts: &Parts,
+    outage: Outage,
     recorder: &EventRecorder,
     control: FenceControl,
     fence: Fence,
@@ -172,7 +177,7 @@ fn stand(
     let Candidacy { client, options, thread: _ } = candidacy;
     let (qps, burst) = ELECTION_RATE;
     let Parts { host, metrics, clock, seed, .. } = parts;
-    let api = Api::new(client, host, RateLimiter::new(qps, burst), metrics.clone());
+    let api = Api::new(client, host, RateLimiter::new(qps, burst), metrics.clone()).sharing(outage);
     let (clock, recorder, seed) = (clock.clone(), recorder.clone(), *seed);
     let tools = Tools { api, clock, recorder, control, seed, on_set_back };
     let election = Election::new(&options, tools);

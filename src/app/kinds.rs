@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures::future::{join_all, select_all};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
+use tokio::time::Instant;
 
 use crate::engine::entry::{ControllerEntry, Registry};
 use crate::model::Resource;
@@ -70,6 +71,7 @@ impl WatchedKinds {
 
     /// Waits until each kind is listed or cannot be listed, and one controller could act.
     pub async fn listed(&self) {
+        let start = Instant::now();
         for kind in self.kinds.iter().filter(|kind| !kind.is_in_bulk) {
             kind.ready.wait_unless_failing(KINDS_TIMEOUT).await;
         }
@@ -85,7 +87,8 @@ impl WatchedKinds {
             self.kinds.iter().filter(|kind| !kind.is_in_bulk).partition(|kind| kind.ready.is_ready());
         let kinds: Vec<_> = complete.iter().map(|kind| kind.resource.plural).collect();
         if missing.is_empty() {
-            tracing::info!(?kinds, "the caches of the owners are complete");
+            let (names, milliseconds) = (kinds.join(","), start.elapsed().as_millis());
+            tracing::info!(kinds = kinds.len(), names, milliseconds, "the caches of the owners are complete");
         }
         for kind in missing {
             let (resource, reason) = (kind.resource.plural, kind.missing().unwrap_or_default());

@@ -22,11 +22,22 @@ pub(super) async fn start(
     shutdown: &CancellationToken,
 ) {
     let mut is_first = true;
+    let idle: Vec<&str> = controllers
+        .iter()
+        .map(|controller| controller.entry())
+        .filter(|it| !config.enabled.runs(it))
+        .map(|it| it.name)
+        .collect();
+    if !idle.is_empty() {
+        tracing::info!(
+            controllers = idle.join(","),
+            "these controllers do not run: they are not in --controllers"
+        );
+    }
     for (at, controller) in controllers.iter().enumerate() {
         let entry = controller.entry();
         let name = entry.name;
         if !config.enabled.runs(entry) {
-            tracing::info!(controller = name, "controller is switched off by --controllers");
             // It takes no keys, which would accumulate in its queue.
             controller.shut_down();
             continue;

@@ -21,11 +21,13 @@ use crate::engine::event_handlers::may_be_adopted_anew;
 use crate::engine::explanations::Explanation;
 use crate::engine::past_caches::{Children, OwnedBy};
 use crate::engine::setup::{HandlerOrder, Setup};
-use crate::model::{Condition, Deployment, DeploymentStatus, Pod, Record, ReplicaSet, Resource, Strategy};
+use crate::model::{
+    Condition, Deployment, DeploymentStatus, Pod, Record, ReplicaSet, Resource, Strategy, condition,
+};
 use crate::plan::deployment::{
     self as planner, Observed, Plan, StatusScope, Write, explain, progress, revision, status,
 };
-use crate::plan::{Urgency, policy};
+use crate::plan::{REPLICA_FAILURE, Urgency, policy};
 use crate::runtime::store::{Change, Store};
 use lost_creations::LostCreations;
 use policy_notes::PolicyNotes;
@@ -241,7 +243,19 @@ impl Controller for DeploymentController {
         }
         let new = || observed.replica_sets().new.as_deref().map(NewReplicaSet::from);
         let metrics = &self.context.metrics().workloads;
-        self.rollout_metrics.note(deployment, &settled.status, new, observed.now, metrics);
+        let why = || {
+            let progress = explain::progress(deployment, plan, &settled.status);
+            let reasons = plan.reasons.iter().chain(&progress).map(ToString::to_string);
+            reasons.collect::<Vec<_>>().join("; ")
+        };
+        self.rollout_metrics.note(deployment, &settled.status, new, why, observed.now, metrics);
+        let failure = |status: &DeploymentStatus| {
+            condition::find(&status.conditions, REPLICA_FAILURE).filter(|it| it.is_true()).cloned()
+        };
+        if let (None, Some(failure)) = (failure(&deployment.status), failure(&settled.status)) {
+            let (deployment, reason, why) = (&deployment.meta.key, &*failure.reason, &*failure.message);
+            tracing::warn!(%deployment, reason, why, "rollout is blocked: the API server refuses pods or ReplicaSets");
+        }
     }
 
     fn explain(

@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use super::client::{Answer, Client, SharedConnection, without_secrets};
 use super::encoding::DecodeError;
 use super::leader_election::fence::Fence;
+use super::outage::Outage;
 use super::rate_limiter::RateLimiter;
 use crate::metrics::Metrics;
 use crate::model::Uid;
@@ -268,6 +269,7 @@ pub struct Api {
     shared_connection: Option<SharedConnection>,
     /// Ends the wait for retries when cancelled; without it nothing is retried.
     pub(super) retry_until: Option<CancellationToken>,
+    outage: Outage,
     metrics: Arc<Metrics>,
 }
 
@@ -296,8 +298,14 @@ impl Api {
             fence: None,
             shared_connection: None,
             retry_until: None,
+            outage: Outage::default(),
             metrics,
         }
+    }
+
+    /// The same API server, whose outages are logged together with those that others notice.
+    pub fn sharing(&self, outage: Outage) -> Self {
+        Api { outage, ..self.clone() }
     }
 
     /// The same API server with another timeout for one call.
@@ -431,6 +439,13 @@ impl Api {
                 || !result.as_ref().is_err_and(ApiError::may_still_happen))
         {
             permit.completed();
+        }
+        match &result {
+            _ if code.is_some() => self.outage.answered(&self.host),
+            Err(error @ (ApiError::Transport { .. } | ApiError::Timeout(_))) => {
+                self.outage.failed(&self.host, error);
+            }
+            _ => {}
         }
         self.metrics.rest_duration.with_label_values(&labels).observe(start.elapsed().as_secs_f64());
         let code = code.as_ref().map_or("<error>", StatusCode::as_str);

@@ -39,6 +39,7 @@ mod list_decoder;
 pub mod list_turns;
 pub mod live_list;
 pub mod lost_history;
+pub mod outage;
 pub mod parked_keys;
 mod protobuf_decoder;
 pub mod queue;

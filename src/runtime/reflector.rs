@@ -363,7 +363,7 @@ impl Reflector {
         self.consistent = false;
         if !self.ready.send_replace(true) {
             let objects = self.destination.len();
-            tracing::info!(resource = self.resource.plural, objects, %version, "cache is complete");
+            tracing::debug!(resource = self.resource.plural, objects, %version, "cache is complete");
         }
     }
 
@@ -464,6 +464,9 @@ impl Reflector {
         }
         if code == 404 && self.destination.may_be_removed() {
             tracing::info!(resource, %error, "the API server no longer serves a resource");
+        } else if error.status().is_none() {
+            // An outage has a line of its own, which is not one for each kind.
+            tracing::debug!(resource, %error, "watch request failed; retrying");
         } else {
             tracing::warn!(resource, %error, "watch request failed; retrying");
         }

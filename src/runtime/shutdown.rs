@@ -14,6 +14,8 @@ pub enum Signal {
     Term,
     /// `SIGINT`, from a terminal. On Windows Ctrl-C or Ctrl-Break.
     Int,
+    /// `SIGHUP`, from a terminal that is closed. Nothing is read anew: files are noticed by themselves.
+    Hup,
 }
 
 impl Signal {
@@ -22,11 +24,12 @@ impl Signal {
         match self {
             Signal::Term => 143,
             Signal::Int => 130,
+            Signal::Hup => 129,
         }
     }
 }
 
-/// Catches `SIGTERM` and `SIGINT` from now on.
+/// Catches `SIGTERM`, `SIGINT` and, unless whoever started the process ignores it as `nohup` does, `SIGHUP` from now on.
 ///
 /// # Errors
 /// When the handlers cannot be installed.
@@ -35,12 +38,26 @@ pub fn signals() -> io::Result<impl Stream<Item = Signal> + Send + Unpin> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut hup = if ignores_hangups(&status) { None } else { Some(signal(SignalKind::hangup())?) };
     Ok(futures::stream::poll_fn(move |cx| {
         if let Poll::Ready(Some(())) = term.poll_recv(cx) {
             return Poll::Ready(Some(Signal::Term));
         }
+        if let Some(hup) = &mut hup
+            && let Poll::Ready(Some(())) = hup.poll_recv(cx)
+        {
+            return Poll::Ready(Some(Signal::Hup));
+        }
         int.poll_recv(cx).map(|received| received.map(|()| Signal::Int))
     }))
+}
+
+/// Whether a process ignores `SIGHUP`, by its `/proc/self/status`: the first bit of `SigIgn` is signal 1.
+#[cfg(unix)]
+fn ignores_hangups(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
 /// Catches the console's events from now on, sorted as Go's runtime sorts them, and so kube-controller-manager.
@@ -86,6 +103,18 @@ pub async fn shutdown_on_signals(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_hangup_that_nohup_ignores_stays_ignored() {
+        let status = |mask: &str| format!("SigBlk:\t0000000000000001\nSigIgn:\t{mask}\nSigCgt:\t1\n");
+        assert!(ignores_hangups(&status("0000000000001001")));
+        assert!(
+            !ignores_hangups(&status("0000000000001000"))
+                && !ignores_hangups("")
+                && !ignores_hangups(&status("x"))
+        );
+    }
 
     #[tokio::test(start_paused = true)]
     async fn the_first_signal_requests_the_shutdown_and_the_second_ends_the_process() {

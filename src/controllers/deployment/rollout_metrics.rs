@@ -1,4 +1,6 @@
-//! The state of rollouts, for the metrics: when they start, have a first pod, end, or get stuck.
+//! The state of rollouts, for the metrics and the log: when they start, have a first pod, end, or get stuck.
+//!
+//! The same events are log lines, each once: a rollout that is stuck, with the reasons of the plan, and one that is complete.
 //!
 //! All of it is read off the `Progressing` condition as it changes, and counted when the change has been
 //! written. So a restart counts nothing twice: a condition that is in the status already is no change. Unknown times
@@ -151,12 +153,13 @@ pub struct RolloutMetrics(Mutex<BTreeMap<Uid, Track>>);
 
 impl RolloutMetrics {
     /// Counts the change from the last status to this one. To be called when it was written,
-    /// and also when there was nothing to write. `new` is called only where it matters.
+    /// and also when there was nothing to write. `new` and `why`, the reasons, are called only where they matter.
     pub fn note(
         &self,
         deployment: &Deployment,
         after: &DeploymentStatus,
         new: impl Fn() -> Option<NewReplicaSet>,
+        why: impl Fn() -> String,
         now: Timestamp,
         metrics: &WorkloadMetrics,
     ) {
@@ -173,10 +176,14 @@ impl RolloutMetrics {
                     metrics.first_available.observe(after.as_secs_f64());
                 }
                 RolloutEvent::Finished { duration } => {
+                    let seconds = duration.map(|it| it.as_secs());
+                    tracing::info!(deployment = %deployment.meta.key, seconds, "rollout is complete");
                     metrics.rollouts_finished.inc();
                     duration.iter().for_each(|it| metrics.rollout_duration.observe(it.as_secs_f64()));
                 }
                 RolloutEvent::Failed { reason } => {
+                    let (deployment, why) = (&deployment.meta.key, why());
+                    tracing::warn!(%deployment, reason, why, "rollout is stuck");
                     metrics.rollouts_failed.with_label_values(&[reason]).inc();
                 }
             }

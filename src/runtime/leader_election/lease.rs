@@ -260,7 +260,11 @@ impl Election {
         let found = match found {
             Ok(found) => found,
             Err(error) => {
-                tracing::warn!(lease = %self.key, %error, "lease could not be read; retrying");
+                // An outage has a line of its own.
+                match error.status() {
+                    Some(_) => tracing::warn!(lease = %self.key, %error, "lease could not be read; retrying"),
+                    None => tracing::debug!(lease = %self.key, %error, "lease could not be read; retrying"),
+                }
                 return self.elector.failed(now);
             }
         };
