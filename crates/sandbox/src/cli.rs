@@ -35,7 +35,7 @@ pub struct Args {
     pub port: u16,
 
     /// Where to write the kubeconfig for kubectl: a new file, or that of an earlier sandbox. Any other file is left as it
-    /// is, and the sandbox does not start. It does not delete the file on exit.
+    /// is, and the sandbox does not start. It deletes the file when it ends.
     #[arg(long, value_name = "PATH", default_value = "./windlass.kubeconfig")]
     pub write_kubeconfig: PathBuf,
 

@@ -62,6 +62,17 @@ pub fn write(path: &Path, address: SocketAddr) -> io::Result<()> {
     written
 }
 
+/// Deletes the kubeconfig of a sandbox that has ended, so that nobody waits for a port at which nothing listens. One that
+/// leads elsewhere by now, such as to a later sandbox, stays.
+pub fn remove(path: &Path, address: SocketAddr) {
+    let Ok(path) = target(path) else { return };
+    let leads_to = |text: &str| text.contains(&format!("server: http://{address}\n")) && is_own(text);
+    if std::fs::read_to_string(&path).is_ok_and(|text| leads_to(&text)) {
+        // It is of no use to anybody; that it stays is no failure of the session.
+        let _ = std::fs::remove_file(&path);
+    }
+}
+
 /// The file to replace: where `path` is a link to the kubeconfig of a sandbox, what it leads to.
 fn target(path: &Path) -> io::Result<PathBuf> {
     if let Err(error) = std::fs::symlink_metadata(path) {
@@ -141,6 +152,25 @@ mod tests {
             let mode =
                 std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
             assert_eq!(mode & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn the_kubeconfig_goes_with_its_sandbox_and_that_of_another_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config");
+        write(&path, address()).unwrap();
+        remove(&path, "127.0.0.1:424".parse().unwrap());
+        assert!(path.exists(), "another sandbox has written it");
+        remove(&path, address());
+        assert!(!path.exists());
+        std::fs::write(&path, text(address()) + "# mine\npreferences: {}\n").unwrap();
+        remove(&path, address());
+        assert!(!path.exists(), "it has no other cluster");
+        for precious in precious() {
+            std::fs::write(&path, &precious).unwrap();
+            remove(&path, address());
+            assert_eq!(std::fs::read(&path).unwrap(), precious);
         }
     }
 

@@ -6,6 +6,7 @@
 use std::{
     io::{Read, Write},
     net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
     time::Duration,
 };
 
@@ -124,8 +125,11 @@ async fn session(
         TcpListener::bind(address).await.with_context(|| format!("--port {}: cannot listen", args.port))?;
     let address = listener.local_addr()?;
     let path = &args.write_kubeconfig;
-    kubeconfig::write(path, address)
+    // Whoever reads the heading may be in another directory.
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+    kubeconfig::write(&path, address)
         .with_context(|| format!("--write-kubeconfig {}: cannot write the kubeconfig", path.display()))?;
+    let _written = Written { path: path.clone(), address };
 
     let shutdown = CancellationToken::new();
     let mut tasks = Tasks { running: JoinSet::new(), shutdown: shutdown.clone() };
@@ -178,6 +182,18 @@ async fn session(
             bail!("interrupted by {signal} before everything was rolled out")
         }
         End::Interrupted(_) | End::OutputClosed | End::Complete => Ok(()),
+    }
+}
+
+/// A kubeconfig that ends with the session.
+struct Written {
+    path: PathBuf,
+    address: SocketAddr,
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        kubeconfig::remove(&self.path, self.address);
     }
 }
 

@@ -31,58 +31,71 @@ pub type Row = Vec<(String, Tone)>;
 /// The width of a bar in characters.
 const BAR: usize = 12;
 
+/// Narrower screens have numbers without bars.
+const WITH_BARS: usize = 120;
+
 /// A screen of some width, in characters.
 #[derive(Clone, Copy, Debug)]
 pub struct Board {
-    /// Longer lines are truncated.
+    /// No line is longer. A status that does not fit has lines of its own.
     pub width: usize,
 }
 
+/// The lines of one workload, and whether nothing is left to do: these come last.
+type Lines = (bool, Vec<Row>);
+
 impl Board {
-    /// A line per Deployment and per ReplicaSet of it that has or needs pods, two per StatefulSet, then one per DaemonSet, Job
-    /// and ReplicationController; at most `height` lines. If there are more, the last line counts them.
+    /// The lines of all workloads: first those that are not complete, in each part Deployments with their ReplicaSets that
+    /// have or need pods, then StatefulSets, DaemonSets, Jobs and ReplicationControllers; at most `height` lines. If there
+    /// are more, the last line counts them.
     pub fn workloads(&self, cluster: &Cluster, height: usize) -> Vec<Row> {
-        let name_width = (self.width / 3).clamp(16, 44);
-        let heading = format!("{:name_width$}  {:21}  {:21}  STATUS", "DEPLOYMENT", "READY", "UPDATED");
-        let mut rows = vec![vec![(heading, Tone::Heading)]];
         let shown = |replica_set: &&Value| {
             desired_replicas(replica_set) > 0 || number(replica_set, "/status/replicas") > 0
         };
-        let replica_sets = |deployment| cluster.replica_sets_of(deployment).filter(shown);
-        let controllers = &cluster.replication_controllers;
-        let all: usize =
-            cluster.deployments.values().map(|deployment| 1 + replica_sets(deployment).count()).sum();
+        let all: usize = cluster
+            .deployments
+            .values()
+            .map(|deployment| 1 + cluster.replica_sets_of(deployment).filter(shown).count())
+            .sum();
         let all = all
             + 2 * cluster.stateful_sets.len()
             + cluster.daemon_sets.len()
             + cluster.jobs.len()
-            + controllers.len();
+            + cluster.replication_controllers.len();
+        let mut workloads: Vec<Lines> = Vec::new();
         for deployment in cluster.deployments.values() {
-            rows.push(self.deployment(deployment, name_width));
+            let (is_complete, mut rows) = self.deployment(deployment);
             // Without enough lines, the ReplicaSets of complete Deployments are omitted.
-            if all < height || !matches!(rollout(deployment), Rollout::Complete(_)) {
-                rows.extend(replica_sets(deployment).map(|replica_set| {
+            if all < height || !is_complete {
+                let owned = cluster.replica_sets_of(deployment).filter(shown);
+                rows.extend(owned.flat_map(|replica_set| {
                     let (_, name) = key(replica_set);
-                    self.pods_of(replica_set, &format!("  {name}"), cluster, name_width)
+                    self.pods_of(replica_set, &format!("  {name}"), cluster).1
                 }));
             }
+            workloads.push((is_complete, rows));
         }
-        for stateful_set in cluster.stateful_sets.values() {
-            rows.extend(self.stateful_set(stateful_set, cluster, name_width));
-        }
-        for daemon_set in cluster.daemon_sets.values() {
-            rows.push(self.daemon_set(daemon_set, name_width));
-        }
-        rows.extend(cluster.jobs.values().map(|job| self.job(job, name_width)));
-        for controller in controllers.values() {
+        workloads.extend(cluster.stateful_sets.values().map(|it| self.stateful_set(it, cluster)));
+        workloads.extend(cluster.daemon_sets.values().map(|it| self.daemon_set(it)));
+        workloads.extend(cluster.jobs.values().map(|it| self.job(it)));
+        workloads.extend(cluster.replication_controllers.values().map(|controller| {
             let (namespace, name) = key(controller);
-            rows.push(self.pods_of(controller, &format!("{namespace}/{name}"), cluster, name_width));
-        }
+            self.pods_of(controller, &format!("{namespace}/{name}"), cluster)
+        }));
+        workloads.sort_by_key(|(is_complete, _)| *is_complete);
+
+        let numbers = self.numbers();
+        let heading = format!(
+            "{:1$}  {2:numbers$}  {3:numbers$}  STATUS",
+            "WORKLOAD",
+            self.names(),
+            "READY",
+            "UPDATED"
+        );
+        let mut rows = vec![vec![(heading, Tone::Heading)]];
+        rows.extend(workloads.into_iter().flat_map(|(_, rows)| rows));
         if rows.len() == 1 {
-            rows.push(vec![(
-                "No Deployments yet. Create one: kubectl create -f FILE".to_owned(),
-                Tone::Plain,
-            )]);
+            rows.push(vec![("No workloads yet. Create one: kubectl create -f FILE".to_owned(), Tone::Plain)]);
         }
         if rows.len() > height && height > 0 {
             let hidden = rows.len() - height + 1;
@@ -92,25 +105,66 @@ impl Board {
         rows.into_iter().map(|row| self.cut(row)).collect()
     }
 
-    /// The line of a DaemonSet: it counts nodes.
-    fn daemon_set(&self, daemon_set: &Value, name_width: usize) -> Row {
+    /// The width of the column of names.
+    fn names(&self) -> usize {
+        (self.width / 3).clamp(16, 44)
+    }
+
+    /// The width of a column of numbers.
+    fn numbers(&self) -> usize {
+        if self.width >= WITH_BARS { 21 } else { 7 }
+    }
+
+    /// The numbers, with a bar if there is room.
+    fn meter(&self, done: i64, desired: i64) -> String {
+        match self.width >= WITH_BARS {
+            true => meter(done, desired),
+            false => fit(&format!("{done}/{desired}"), self.numbers()),
+        }
+    }
+
+    /// A name, the numbers, and a status: behind them if there is room, else on lines of their own.
+    fn lines(&self, name: &str, numbers: [String; 2], status: &str, tone: Tone) -> Vec<Row> {
+        let [ready, updated] = numbers;
+        let width = self.numbers();
+        let mut row = vec![
+            (fit(name, self.names()) + "  ", Tone::Plain),
+            (format!("{ready:width$}  "), tone),
+            (format!("{updated:width$}  "), tone),
+        ];
+        let left = self.names() + 2 * width + 6;
+        let status = plain(status);
+        if left + status.chars().count() <= self.width {
+            row.push((status, tone));
+            return vec![row];
+        }
+        let mut rows = vec![row];
+        rows.extend(
+            wrap(&status, self.width.saturating_sub(4))
+                .into_iter()
+                .map(|line| vec![("    ".to_owned(), Tone::Plain), (line, tone)]),
+        );
+        rows
+    }
+
+    /// The lines of a DaemonSet: it counts nodes.
+    fn daemon_set(&self, daemon_set: &Value) -> Lines {
         let (namespace, name) = key(daemon_set);
         let desired = number(daemon_set, "/status/desiredNumberScheduled");
-        let (tone, text) = status(&daemon_rollout(daemon_set));
+        let rollout = daemon_rollout(daemon_set);
+        let (tone, text) = status(&rollout);
         let misscheduled = match number(daemon_set, "/status/numberMisscheduled") {
             0 => String::new(),
             count => format!("; {count} misscheduled"),
         };
-        vec![
-            (fit(&format!("{namespace}/{name}"), name_width) + "  ", Tone::Plain),
-            (meter(number(daemon_set, "/status/numberReady"), desired) + "  ", tone),
-            (meter(number(daemon_set, "/status/updatedNumberScheduled"), desired) + "  ", tone),
-            (format!("DaemonSet; {text}{misscheduled}"), tone),
-        ]
+        let numbers = ["/status/numberReady", "/status/updatedNumberScheduled"];
+        let numbers = numbers.map(|field| self.meter(number(daemon_set, field), desired));
+        let status = format!("DaemonSet; {text}{misscheduled}");
+        (is_complete(&rollout), self.lines(&format!("{namespace}/{name}"), numbers, &status, tone))
     }
 
-    /// The line of a Job: the pods that are ready of those that are active, and the completions.
-    fn job(&self, job: &Value, name_width: usize) -> Row {
+    /// The lines of a Job: the pods that are ready of those that are active, and the completions.
+    fn job(&self, job: &Value) -> Lines {
         let (namespace, name) = key(job);
         let state = job_state(job);
         let tone = match state {
@@ -119,19 +173,18 @@ impl Board {
             _ => Tone::Waiting,
         };
         let (ready, active) = (number(job, "/status/ready"), number(job, "/status/active"));
-        vec![
-            (fit(&format!("{namespace}/{name}"), name_width) + "  ", Tone::Plain),
-            (meter(ready, active) + "  ", tone),
-            (meter(number(job, "/status/succeeded"), completions(job)) + "  ", tone),
-            (format!("Job; {state}; {}", counts(job)), tone),
-        ]
+        let numbers =
+            [self.meter(ready, active), self.meter(number(job, "/status/succeeded"), completions(job))];
+        let status = format!("Job; {state}; {}", counts(job));
+        (state == "Complete", self.lines(&format!("{namespace}/{name}"), numbers, &status, tone))
     }
 
     /// The lines of a StatefulSet: its counts and revisions, and its pods by ordinal.
-    fn stateful_set(&self, stateful_set: &Value, cluster: &Cluster, name_width: usize) -> [Row; 2] {
+    fn stateful_set(&self, stateful_set: &Value, cluster: &Cluster) -> Lines {
         let (namespace, name) = key(stateful_set);
         let desired = desired_replicas(stateful_set);
-        let (tone, text) = status(&stateful_rollout(stateful_set));
+        let rollout = stateful_rollout(stateful_set);
+        let (tone, text) = status(&rollout);
         let revision = |field: &str| plain(stateful_set["status"][field].as_str().unwrap_or_default());
         let (current, update) = (revision("currentRevision"), revision("updateRevision"));
         let revisions = match () {
@@ -139,35 +192,31 @@ impl Board {
             () if current == update => format!("{update}; "),
             () => format!("{current} to {update}; "),
         };
+        let numbers = ["/status/readyReplicas", "/status/updatedReplicas"];
+        let numbers = numbers.map(|field| self.meter(number(stateful_set, field), desired));
+        let status = format!("StatefulSet; {revisions}{text}");
+        let mut rows = self.lines(&format!("{namespace}/{name}"), numbers, &status, tone);
         let pods = by_ordinal(cluster.own_pods_of(stateful_set), &update);
-        [
-            vec![
-                (fit(&format!("{namespace}/{name}"), name_width) + "  ", Tone::Plain),
-                (meter(number(stateful_set, "/status/readyReplicas"), desired) + "  ", tone),
-                (meter(number(stateful_set, "/status/updatedReplicas"), desired) + "  ", tone),
-                (format!("StatefulSet; {revisions}{text}"), tone),
-            ],
-            vec![(fit("  pods by ordinal", name_width) + "  ", Tone::Plain), (pods, tone)],
-        ]
+        rows.extend(self.lines("  pods by ordinal", [String::new(), String::new()], &pods, tone));
+        (is_complete(&rollout), rows)
     }
 
-    fn deployment(&self, deployment: &Value, name_width: usize) -> Row {
+    fn deployment(&self, deployment: &Value) -> Lines {
         let (namespace, name) = key(deployment);
         let desired = desired_replicas(deployment);
-        let (tone, text) = status(&rollout(deployment));
+        let rollout = rollout(deployment);
+        let (tone, text) = status(&rollout);
         let paused = if deployment["spec"]["paused"] == true { "paused; " } else { "" };
         let revision = &deployment["metadata"]["annotations"]["deployment.kubernetes.io/revision"];
         let revision = revision.as_str().map(|r| format!("revision {}; ", plain(r))).unwrap_or_default();
-        vec![
-            (fit(&format!("{namespace}/{name}"), name_width) + "  ", Tone::Plain),
-            (meter(number(deployment, "/status/readyReplicas"), desired) + "  ", tone),
-            (meter(number(deployment, "/status/updatedReplicas"), desired) + "  ", tone),
-            (format!("{revision}{paused}{text}"), tone),
-        ]
+        let numbers = ["/status/readyReplicas", "/status/updatedReplicas"];
+        let numbers = numbers.map(|field| self.meter(number(deployment, field), desired));
+        let status = format!("{revision}{paused}{text}");
+        (is_complete(&rollout), self.lines(&format!("{namespace}/{name}"), numbers, &status, tone))
     }
 
-    /// The line of a ReplicaSet or ReplicationController: the number of its pods in each state.
-    fn pods_of(&self, controller: &Value, label: &str, cluster: &Cluster, name_width: usize) -> Row {
+    /// The lines of a ReplicaSet or ReplicationController: the number of its pods in each state.
+    fn pods_of(&self, controller: &Value, label: &str, cluster: &Cluster) -> Lines {
         let desired = desired_replicas(controller);
         let ready = number(controller, "/status/readyReplicas");
         let mut states: BTreeMap<String, usize> = BTreeMap::new();
@@ -181,37 +230,71 @@ impl Board {
             () if ready == desired => Tone::Good,
             () => Tone::Waiting,
         };
-        vec![
-            (fit(label, name_width) + "  ", Tone::Plain),
-            (meter(ready, desired) + "  ", tone),
-            (format!("{:21}  ", ""), Tone::Plain),
-            (plain(&states.join(", ")), tone),
-        ]
+        let numbers = [self.meter(ready, desired), String::new()];
+        (ready == desired && !bad, self.lines(label, numbers, &states.join(", "), tone))
     }
 
-    /// The newest events, the newest last, at most `height` lines with the heading.
+    /// The newest events, the newest last, at most `height` lines with the heading. One that is too long is wrapped.
     pub fn events(&self, cluster: &Cluster, height: usize) -> Vec<Row> {
-        let mut rows = vec![vec![("EVENTS".to_owned(), Tone::Heading)]];
-        let count = height.saturating_sub(1).min(cluster.events.len());
-        for item in cluster.events.range(cluster.events.len() - count..) {
+        let room = height.saturating_sub(1);
+        let mut rows: Vec<Row> = Vec::new();
+        for item in cluster.events.iter().rev().take(room) {
             let tone = if item["type"] == "Warning" { Tone::Bad } else { Tone::Plain };
             let line = event(item);
-            rows.push(vec![(line.strip_prefix("event ").unwrap_or(&line).to_owned(), tone)]);
+            let line = line.strip_prefix("event ").unwrap_or(&line);
+            let mut lines: Vec<Row> = Vec::new();
+            for (at, text) in wrap(line, self.width.saturating_sub(4)).into_iter().enumerate() {
+                let indent = if at == 0 { "" } else { "    " };
+                lines.push(vec![(indent.to_owned(), Tone::Plain), (text, tone)]);
+            }
+            if rows.len() + lines.len() > room && !rows.is_empty() {
+                break;
+            }
+            rows.splice(0..0, lines);
         }
+        rows.truncate(room);
+        rows.insert(0, vec![("EVENTS".to_owned(), Tone::Heading)]);
         rows.truncate(height);
         rows.into_iter().map(|row| self.cut(row)).collect()
     }
 
+    /// A row that is no longer than the screen is wide; one that is cut ends in `…`.
     fn cut(&self, row: Row) -> Row {
-        let mut left = self.width;
-        row.into_iter()
-            .map(|(text, tone)| {
-                let text: String = text.chars().take(left).collect();
-                left -= text.chars().count();
-                (text, tone)
-            })
-            .collect()
+        let total: usize = row.iter().map(|(text, _)| text.chars().count()).sum();
+        if total <= self.width {
+            return row;
+        }
+        let mut left = self.width.saturating_sub(1);
+        let mut cut: Row = Row::new();
+        for (text, tone) in row {
+            let kept: String = text.chars().take(left).collect();
+            left -= kept.chars().count();
+            cut.push((kept, tone));
+        }
+        if let Some((last, _)) = cut.iter_mut().rfind(|(text, _)| !text.is_empty()) {
+            last.push('…');
+        }
+        cut
     }
+}
+
+fn is_complete(rollout: &Rollout) -> bool {
+    matches!(rollout, Rollout::Complete(_))
+}
+
+/// The lines of a text of words, each of at most `width` characters. A word that is longer has a line of its own, and is cut.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// The states of the pods of a StatefulSet: `0-2 Ready, 3 old Ready, 4 Pending`. An old one is not of the update revision.
@@ -248,7 +331,7 @@ fn status(rollout: &Rollout) -> (Tone, String) {
 /// A bar and the numbers, 21 characters wide unless the numbers are very large: `████░░  2/3`.
 fn meter(done: i64, desired: i64) -> String {
     let filled = match desired {
-        ..=0 => BAR,
+        ..=0 => 0,
         _ => usize::try_from(i128::from(done.clamp(0, desired)) * BAR as i128 / i128::from(desired))
             .unwrap_or(0),
     };
@@ -399,11 +482,93 @@ mod tests {
     }
 
     #[test]
+    fn the_status_is_whole_at_every_width_and_what_is_not_complete_comes_first() {
+        let mut cluster = cluster();
+        let complete = json!({"metadata": {"namespace": "shop", "name": "api", "generation": 1}, "spec": {"replicas": 1},
+            "status": {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1}});
+        cluster.observe(ObjectChange { kind: Followed::Deployment, object: complete, deleted: false });
+        for width in [40, 80, 120, 200] {
+            let text = text(&Board { width }.workloads(&cluster, 20));
+            assert!(text.iter().all(|line| line.chars().count() <= width), "{width}: {text:#?}");
+            let words = text.join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words.contains("2 of 3 updated replicas are available..."), "{width}: {text:#?}");
+            let at = |name: &str| text.iter().position(|line| line.starts_with(name)).unwrap();
+            assert!(at("shop/web") < at("shop/api"), "{width}: {text:#?}");
+        }
+    }
+
+    /// A Deployment whose new pods cannot pull their image, a DaemonSet that lacks a pod, and a complete Deployment.
+    fn in_trouble() -> Cluster {
+        let mut cluster = Cluster::default();
+        let mut put = |kind, object| cluster.observe(ObjectChange { kind, object, deleted: false });
+        let deployment = |name: &str, updated: i64| {
+            json!({"metadata": {"namespace": "shop", "name": name, "uid": name, "generation": 1,
+                                "annotations": {"deployment.kubernetes.io/revision": "2"}},
+                   "spec": {"replicas": 3}, "status": {"observedGeneration": 1, "replicas": 3, "updatedReplicas": updated,
+                   "readyReplicas": 3, "availableReplicas": 3}})
+        };
+        put(Followed::Deployment, deployment("api", 3));
+        put(Followed::Deployment, deployment("storefront", 1));
+        for (name, size, ready) in [("storefront-6d4f", 3, 3), ("storefront-9c1b", 1, 0)] {
+            put(
+                Followed::ReplicaSet,
+                json!({"metadata": {"namespace": "shop", "name": name, "uid": name,
+                       "ownerReferences": [{"uid": "storefront", "controller": true}]},
+                       "spec": {"replicas": size}, "status": {"replicas": size, "readyReplicas": ready}}),
+            );
+        }
+        let waiting = json!({"name": "app", "state": {"waiting": {"reason": "ImagePullBackOff"}}});
+        put(
+            Followed::Pod,
+            json!({"metadata": {"namespace": "shop", "name": "storefront-9c1b-x2x4l", "uid": "p",
+                   "ownerReferences": [{"uid": "storefront-9c1b", "controller": true}]},
+                   "status": {"phase": "Pending", "containerStatuses": [waiting]}}),
+        );
+        let status = json!({"observedGeneration": 1, "desiredNumberScheduled": 3, "numberReady": 2,
+                            "updatedNumberScheduled": 3, "numberAvailable": 2});
+        let agent = json!({"metadata": {"namespace": "ops", "name": "node-agent", "generation": 1}, "status": status});
+        put(Followed::DaemonSet, agent);
+        let about = json!({"kind": "Pod", "namespace": "shop", "name": "storefront-9c1b-x2x4l"});
+        let message = "Failed to pull image \"shop/storefront:broken\": the image matches --never-ready";
+        put(
+            Followed::Event,
+            json!({"involvedObject": about, "type": "Warning", "reason": "Failed", "message": message}),
+        );
+        cluster
+    }
+
+    /// `UPDATE_EXPECT=1 cargo test --lib documented_screens` writes the page anew.
+    #[test]
+    fn the_documented_screens_are_those_of_the_view() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/screens.md");
+        let before = std::fs::read_to_string(&path).unwrap();
+        let mut after = before.clone();
+        for width in [80, 200] {
+            let (board, cluster) = (Board { width }, in_trouble());
+            let lines = [board.workloads(&cluster, 20), board.events(&cluster, 5)].concat();
+            let shown = text(&lines).join("\n");
+            let (start, end) = (format!("<!-- sandbox, {width} columns -->\n"), "<!-- end -->");
+            let (head, rest) = after.split_once(&start).unwrap();
+            let (_, tail) = rest.split_once(end).unwrap();
+            after = format!("{head}{start}```text\n{shown}\n```\n{end}{tail}");
+        }
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            std::fs::write(&path, &after).unwrap();
+        } else {
+            assert!(
+                before == after,
+                "docs/screens.md is out of date; UPDATE_EXPECT=1 writes it anew:\n{after}"
+            );
+        }
+    }
+
+    #[test]
     fn surplus_lines_are_counted_and_long_lines_are_truncated() {
         let rows = Board { width: 30 }.workloads(&cluster(), 2);
         let text = text(&rows);
         assert_eq!(text.len(), 2);
-        assert_eq!(text[1], "… and 2 more lines");
+        assert!(text[0].ends_with('…'), "{}", text[0]);
+        assert_eq!(text[1], "… and 4 more lines");
         assert!(text.iter().all(|line| line.chars().count() <= 30));
     }
 
@@ -419,7 +584,7 @@ mod tests {
 
     #[test]
     fn a_bar_accepts_any_numbers() {
-        assert_eq!(meter(0, 0), "████████████ 0/0     ");
+        assert_eq!(meter(0, 0), "░░░░░░░░░░░░ 0/0     ");
         assert_eq!(meter(-1, 3), "░░░░░░░░░░░░ -1/3    ");
         assert!(meter(i64::MAX, i64::MAX).starts_with("████████████"));
     }
