@@ -8,17 +8,23 @@ use http::Request;
 use http::header::{DATE, WARNING};
 use http_body_util::BodyExt as _;
 use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 use windlass::clock::Clock;
 use windlass::runtime::request;
 
-use crate::connection::{Connection, explain};
+use crate::connection::{Connection, explain, unreached};
 use crate::text::harmless;
 use crate::trace;
 
 /// The objects of a page of a list.
 const PAGE: &str = "500";
+
+/// The objects of a page of a list that spans a namespace or the cluster. An informer asks for all at once; a few large
+/// pages cost the server less than many small ones, and a page is decoded object by object.
+const LARGE_PAGE: &str = "5000";
 
 /// The API server, for one command.
 pub struct Api {
@@ -26,6 +32,8 @@ pub struct Api {
     pub client: kube::Client,
     /// The namespace of the command.
     pub namespace: String,
+    /// Its address, for messages.
+    server: String,
     /// The longest time that a request may take; zero sets no limit.
     timeout: Duration,
     /// By how many seconds the server's clock is ahead of ours.
@@ -33,7 +41,7 @@ pub struct Api {
 }
 
 /// A failed request.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum ApiError {
     /// The server answered with an error.
     #[error("{what}: {message}")]
@@ -109,8 +117,8 @@ pub struct Listed {
 impl Api {
     /// The API server of a connection.
     pub fn new(connection: Connection, timeout: Duration) -> Self {
-        let Connection { client, namespace, namespace_is_enforced: _ } = connection;
-        Api { client, namespace, timeout, ahead: AtomicI64::new(0) }
+        let Connection { client, namespace, namespace_is_enforced: _, server } = connection;
+        Api { client, namespace, server, timeout, ahead: AtomicI64::new(0) }
     }
 
     /// The time, by the server's clock if it differs from ours: ages and deadlines are counted from times that the
@@ -134,10 +142,7 @@ impl Api {
     /// As [`Api::send`].
     pub async fn exchange(&self, what: &str, request: Request<Vec<u8>>) -> Result<Answer, ApiError> {
         let (body, warnings) = self.answer(what, request).await?;
-        let object = serde_json::from_slice(&body).map_err(|error| ApiError::Unanswered {
-            what: what.to_owned(),
-            message: format!("the answer is not JSON: {error}"),
-        })?;
+        let object = serde_json::from_slice(&body).map_err(|error| not_json(what, &error))?;
         Ok(Answer { object, warnings })
     }
 
@@ -176,7 +181,7 @@ impl Api {
         };
         let (code, warnings, body) = exchanged.map_err(|error| {
             traced("no answer");
-            unanswered(explain(&error))
+            unanswered(unreached(&error, &self.server))
         })?;
         traced(&code.to_string());
         if code.is_success() {
@@ -224,33 +229,94 @@ impl Api {
     /// # Errors
     /// As [`Api::send`].
     pub async fn list(&self, what: &str, path: &str, query: &[(&str, &str)]) -> Result<Listed, ApiError> {
+        self.list_pages(what, path, query, PAGE, &|object| Some(object)).await
+    }
+
+    /// The same in large pages; of each object only what `keep` returns stays in memory.
+    ///
+    /// # Errors
+    /// As [`Api::send`].
+    pub async fn list_kept(
+        &self,
+        what: &str,
+        path: &str,
+        query: &[(&str, &str)],
+        keep: &(dyn Fn(Value) -> Option<Value> + Sync),
+    ) -> Result<Listed, ApiError> {
+        self.list_pages(what, path, query, LARGE_PAGE, keep).await
+    }
+
+    async fn list_pages(
+        &self,
+        what: &str,
+        path: &str,
+        query: &[(&str, &str)],
+        size: &str,
+        keep: &(dyn Fn(Value) -> Option<Value> + Sync),
+    ) -> Result<Listed, ApiError> {
         let what = format!("cannot list {what}");
         'whole: loop {
             let mut listed = Listed::default();
             let mut token = String::new();
             loop {
                 let mut query = query.to_vec();
-                query.push(("limit", PAGE));
+                query.push(("limit", size));
                 if !token.is_empty() {
                     query.push(("continue", &token));
                 }
-                let mut page = match self.send(&what, request::get(path, &query)).await {
+                let body = match self.answer(&what, request::get(path, &query)).await {
                     // The pages took so long that the server no longer has the version of the first.
                     Err(error) if error.code() == Some(410) && !token.is_empty() => continue 'whole,
-                    page => page?,
+                    answer => answer?.0,
                 };
-                if let Some(items) = page["items"].as_array_mut() {
-                    listed.items.append(items);
-                }
-                listed.resource_version =
-                    page["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
-                token = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+                let page = Page::read(&body, keep, &mut listed.items);
+                let page = page.map_err(|error| not_json(&what, &error))?;
+                listed.resource_version = page.resource_version.unwrap_or_default();
+                token = page.continues.unwrap_or_default();
                 if token.is_empty() {
                     return Ok(listed);
                 }
             }
         }
     }
+}
+
+/// The metadata of a page of a list.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Page {
+    #[serde(default)]
+    resource_version: Option<String>,
+    #[serde(default, rename = "continue")]
+    continues: Option<String>,
+}
+
+/// A page whose objects are not decoded yet.
+#[derive(Deserialize)]
+struct RawPage<'a> {
+    #[serde(default)]
+    metadata: Page,
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+impl Page {
+    /// Decodes the objects of a page one by one, since together they take five times the memory of the answer.
+    fn read(
+        body: &[u8],
+        keep: &(dyn Fn(Value) -> Option<Value> + Sync),
+        items: &mut Vec<Value>,
+    ) -> Result<Self, serde_json::Error> {
+        let page: RawPage<'_> = serde_json::from_slice(body)?;
+        for item in page.items.unwrap_or_default() {
+            items.extend(keep(serde_json::from_str(item.get())?));
+        }
+        Ok(page.metadata)
+    }
+}
+
+fn not_json(what: &str, error: &serde_json::Error) -> ApiError {
+    ApiError::Unanswered { what: what.to_owned(), message: format!("the answer is not JSON: {error}") }
 }
 
 /// The text of a `Warning` header: `299 - "text"`, with a backslash in front of quotation marks and backslashes.

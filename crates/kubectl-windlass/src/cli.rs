@@ -2,6 +2,7 @@
 //! plugin's name and passes none of its own on.
 
 mod create;
+mod list;
 mod plan;
 mod revisions;
 mod rolling_update;
@@ -13,6 +14,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 pub use create::{CreateArgs, ObjectFormat, Trial, Validate};
+pub use list::{ListArgs, ListFormat};
 pub use plan::{PlanArgs, PlanOutput, StrategyName};
 pub use revisions::{DryRun, HistoryArgs, HistoryFormat, UndoArgs, VersionArgs};
 pub use rolling_update::{RollingUpdateArgs, UpdateOutput};
@@ -40,55 +42,62 @@ pub struct GlobalArgs {
     #[arg(long, global = true, value_name = "NAME")]
     pub context: Option<String>,
     /// The cluster of the kubeconfig.
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "NAME")]
     pub cluster: Option<String>,
     /// The user of the kubeconfig.
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "NAME")]
     pub user: Option<String>,
     /// The namespace, instead of the context's.
     #[arg(short, long, global = true, value_name = "NAME")]
     pub namespace: Option<String>,
     /// The URL of the API server.
-    #[arg(short, long, global = true, value_name = "URL")]
+    #[arg(short, long, global = true, hide_short_help = true, value_name = "URL")]
     pub server: Option<String>,
     /// The bearer token.
-    #[arg(long, global = true, value_name = "TOKEN", hide_env_values = true)]
+    #[arg(long, global = true, hide_short_help = true, value_name = "TOKEN", hide_env_values = true)]
     pub token: Option<String>,
     /// The user to impersonate.
-    #[arg(long = "as", global = true, value_name = "USER")]
+    #[arg(long = "as", global = true, hide_short_help = true, value_name = "USER")]
     pub impersonate: Option<String>,
     /// A group to impersonate. May be repeated.
-    #[arg(long = "as-group", global = true, value_name = "GROUP")]
+    #[arg(long = "as-group", global = true, hide_short_help = true, value_name = "GROUP")]
     pub impersonate_groups: Vec<String>,
     /// The UID to impersonate.
-    #[arg(long = "as-uid", global = true, value_name = "UID")]
+    #[arg(long = "as-uid", global = true, hide_short_help = true, value_name = "UID")]
     pub impersonate_uid: Option<String>,
     /// The file with the CA of the API server.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     pub certificate_authority: Option<PathBuf>,
     /// The file with the client certificate.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     pub client_certificate: Option<PathBuf>,
     /// The file with the key of the client certificate.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
     pub client_key: Option<PathBuf>,
     /// The name that the server's certificate must have.
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "NAME")]
     pub tls_server_name: Option<String>,
     /// Accept any certificate of the server. Insecure.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide_short_help = true)]
     pub insecure_skip_tls_verify: bool,
     /// The longest time that one request may take, such as 5s; 0 sets no limit. Watches have none.
-    #[arg(long, global = true, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    #[arg(long, global = true, hide_short_help = true, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub request_timeout: Duration,
     /// Whether to use colours. auto: in a terminal, unless NO_COLOR is set or TERM is dumb.
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "WHEN", default_value = "auto")]
     pub color: Color,
     /// Draw bars and branches without Unicode.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide_short_help = true)]
     pub ascii: bool,
     /// Log to stderr up to this level; from 6 on, log each request with its answer's code and the time it took.
-    #[arg(short = 'v', long = "v", global = true, value_name = "LEVEL", default_value_t = 0)]
+    #[arg(
+        short = 'v',
+        long = "v",
+        global = true,
+        hide_short_help = true,
+        value_name = "LEVEL",
+        default_value_t = 0
+    )]
     pub verbosity: u8,
 }
 
@@ -107,6 +116,8 @@ pub enum Color {
 /// The commands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
+    /// The workloads, one a line, the worst first: what is stuck or waits, since when, and why.
+    List(ListArgs),
     /// Why a rollout is as it is: the planner's numbers, the pods in its way, and what happens next.
     Explain(ExplainArgs),
     /// Follow rollouts to their end, with reasons and an estimate of the time left.
@@ -166,10 +177,10 @@ impl CompletionTarget {
 /// The objects of a command.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Objects {
-    /// The objects: deploy/NAME, sts/NAME, deploy NAME, or NAME for a Deployment.
+    /// The objects: deploy/NAME, sts/NAME, deploy NAME, or NAME for a Deployment. rs/NAME and pod/NAME stand for their owners.
     #[arg(value_name = "OBJECT")]
     pub names: Vec<String>,
-    /// All Deployments with these labels; behind sts, all StatefulSets.
+    /// All Deployments with these labels; behind a kind such as sts, all of that kind.
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
     /// In all namespaces.
@@ -177,8 +188,21 @@ pub struct Objects {
     pub all_namespaces: bool,
 }
 
+impl Objects {
+    /// Whether they choose nothing, not even by a selector.
+    pub fn are_none(&self) -> bool {
+        self.names.is_empty() && self.selector.is_none() && !self.all_namespaces
+    }
+}
+
 /// `explain`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  kubectl windlass explain web               a Deployment
+  kubectl windlass explain pod/web-7d54-x2x  the owner of a pod
+  kubectl windlass explain ds -A             all DaemonSets
+  kubectl windlass explain                   a list of all workloads, the worst first")]
 pub struct ExplainArgs {
     /// The objects.
     #[command(flatten)]
@@ -215,6 +239,12 @@ pub enum ExplainFormat {
 
 /// `status`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  kubectl windlass status web                             follow a Deployment to the end of its rollout
+  kubectl windlass status sts/db --timeout=5m --fail-fast in a pipeline
+  kubectl windlass status -A --watch=false                all Deployments, once
+  kubectl windlass status                                 a list of all workloads, the worst first")]
 pub struct StatusArgs {
     /// The objects.
     #[command(flatten)]

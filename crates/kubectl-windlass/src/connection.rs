@@ -23,6 +23,8 @@ pub struct Connection {
     pub namespace: String,
     /// Whether the namespace comes from the flag: then an object of another one is an error.
     pub namespace_is_enforced: bool,
+    /// Its address, and what names it, for messages.
+    pub server: String,
 }
 
 /// Why there is no client.
@@ -139,10 +141,12 @@ pub async fn connect_with(
     let agent = concat!("kubectl-windlass/", env!("CARGO_PKG_VERSION"));
     config.headers.push((USER_AGENT, HeaderValue::from_static(agent)));
     let namespace = args.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+    let context = args.context.as_ref().map_or(String::new(), |context| format!(", context {context}"));
+    let server = format!("{} ({name}{context})", config.cluster_url.to_string().trim_end_matches('/'));
     let client = build(config, proxy_url, env).await;
     let client = client.map_err(|reason| ConnectionError::Kubeconfig { source_name: name, reason })?;
     let client = kube::Client::new(client, namespace.clone());
-    Ok(Connection { client, namespace, namespace_is_enforced: args.namespace.is_some() })
+    Ok(Connection { client, namespace, namespace_is_enforced: args.namespace.is_some(), server })
 }
 
 /// The variables that name proxies.
@@ -331,6 +335,19 @@ pub fn explain(error: &kube::Error) -> String {
         },
         other => with_cause(other),
     }
+}
+
+/// The same of a server that cannot be reached: its address, and the cause.
+pub fn unreached(error: &kube::Error, server: &str) -> String {
+    let text = explain(error);
+    let Some((_, cause)) = text.split_once("client error (Connect)") else { return text };
+    let cause = cause.trim_start_matches([':', ' ']);
+    let cause = cause.split(" (os error ").next().unwrap_or(cause);
+    let advice = match cause.contains("InvalidContentType") {
+        true => "; it does not answer in TLS: is its address one of http://?",
+        false => "",
+    };
+    format!("cannot reach {server}: {cause}{advice}")
 }
 
 /// An error with what is at the bottom of it, such as "Connection refused", which the outermost text may lack.

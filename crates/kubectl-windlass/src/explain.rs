@@ -4,7 +4,7 @@ mod controller;
 pub mod daemon;
 pub mod logs;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -12,16 +12,21 @@ use windlass::plan::Reason;
 use windlass::plan::deployment::PlanReason;
 
 use crate::api::Api;
-use crate::cli::{ExplainArgs, ExplainFormat, GlobalArgs};
+use crate::cli::{ExplainArgs, ExplainFormat, GlobalArgs, ListArgs, ListFormat};
 use crate::connection::connect;
 use crate::exit::{CommandError, Exit};
 use crate::invocation::Invocation;
+use crate::layout::{self, Tone};
+use crate::list;
 use crate::output::Output;
+use crate::owners;
 use crate::revisions;
 use crate::rollout::claims::ClaimView;
+use crate::rollout::headline::{headline, is_main};
 use crate::rollout::last_writes::Actor;
 use crate::rollout::pods::{PodView, SHOWN};
-use crate::rollout::{self, Assessment, PartView, Verdict, live, waiting};
+use crate::rollout::shared::{SharedLists, trimmed};
+use crate::rollout::{self, Assessment, PartView, Verdict, Workload, live, waiting};
 use crate::target::{self, Kind, Target, WorkloadKey};
 use crate::text::{age, columns, counted, span};
 use daemon::Daemon;
@@ -31,11 +36,20 @@ use daemon::Daemon;
 /// # Errors
 /// When an object cannot be found or read.
 pub async fn run(global: &GlobalArgs, args: ExplainArgs, output: &mut Output) -> Result<Exit, CommandError> {
+    if args.objects.are_none() {
+        let format = match args.output {
+            ExplainFormat::Text => ListFormat::Text,
+            ExplainFormat::Json => ListFormat::Json,
+            ExplainFormat::Yaml => ListFormat::Yaml,
+        };
+        return list::run(global, ListArgs::of(&args.objects, format), output).await;
+    }
     let targets = target::targets(&args.objects)?;
     let daemon = Daemon::of(&args, global.request_timeout).await?;
     let connection = connect(global, &|name| std::env::var(name).ok()).await?;
     let api = Api::new(connection, global.request_timeout);
-    target::refuse_owned(&api, &targets).await?;
+    let (targets, notes) = owners::follow(&api, targets).await?;
+    notes.iter().for_each(|note| output.note(&format!("note: {note}")));
     let (controllers, targets): (Vec<Target>, Vec<Target>) =
         targets.into_iter().partition(|target| target.kind == Kind::ReplicationController);
     // Each as text and as data.
@@ -46,18 +60,26 @@ pub async fn run(global: &GlobalArgs, args: ExplainArgs, output: &mut Output) ->
         exit = exit.worse(if data["isPartial"] == true { Exit::Error } else { Exit::Success });
         explained.push((text, data));
     }
-    let keys = match controllers.is_empty() || !targets.is_empty() {
-        true => target::workloads(&api, &targets, &args.objects).await?,
-        false => Vec::new(),
+    let chosen = match targets.is_empty() && controllers.is_empty() {
+        true => chosen(&api, &args).await?,
+        false => {
+            let mut read = Vec::new();
+            for target in targets {
+                let key =
+                    WorkloadKey { kind: target.kind, namespace: api.namespace.clone(), name: target.name };
+                let Some(assessed) = assess(&api, &key).await? else {
+                    return Err(key.missing(&api).await);
+                };
+                read.push((key, assessed));
+            }
+            read
+        }
     };
     let plugin = Invocation::of_process().as_plugin();
-    for key in keys {
-        let Some((assessment, pods)) = assess(&api, &key).await? else {
-            return Err(key.missing(&api).await);
-        };
+    for (key, (assessment, pods)) in chosen {
         exit = exit.worse(if assessment.is_partial { Exit::Error } else { Exit::Success });
         let mut data = rollout::json::assessment(&assessment, &next(&assessment));
-        let mut text = text(&assessment, plugin.as_deref());
+        let mut text = text(&assessment, plugin.as_deref(), output.style.colour);
         if let Some(count) = args.logs {
             let logs = logs::read(&api, &key.namespace, &assessment.pods, &pods, count).await;
             text.push_str(&logs::text(&logs));
@@ -86,8 +108,56 @@ pub async fn run(global: &GlobalArgs, args: ExplainArgs, output: &mut Output) ->
     Ok(exit)
 }
 
+/// An assessment, and the pods that were listed.
+type Assessed = (Assessment, Vec<Value>);
+
+/// Reads and assesses all objects that a selector or `-A` chooses: one list of each resource.
+async fn chosen(api: &Api, args: &ExplainArgs) -> Result<Vec<(WorkloadKey, Assessed)>, CommandError> {
+    let (kind, listed) = target::listed(api, &args.objects, |_| None).await?;
+    let scope = target::scope(api, &args.objects);
+    let mut lists = SharedLists::default();
+    for (resource, _) in live::parts(kind, "") {
+        let namespace = live::scope_of(resource, scope);
+        let keep = |object: Value| Some(trimmed(object));
+        match api.list_kept(resource.plural, &resource.path(namespace), &[], &keep).await {
+            Ok(listed) => lists.add(resource, listed.items),
+            Err(error) if error.is_forbidden() => lists.lacks(resource, namespace, error.to_string()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let mut workloads: Vec<(WorkloadKey, Workload, Vec<String>)> = Vec::new();
+    let mut wanted: BTreeSet<String> = BTreeSet::new();
+    for object in listed.items {
+        let key = WorkloadKey::of(kind, &object);
+        let unreadable = |error| CommandError::Unreadable { object: key.described(), error };
+        let workload = lists.workload(kind, object).map_err(unreadable)?;
+        let first = live::worth_events(&rollout::assess(&workload, api.now()).map_err(unreadable)?);
+        wanted.extend(first.iter().cloned());
+        workloads.push((key, workload, first));
+    }
+    let events = match wanted.len() {
+        0 => Ok(BTreeMap::new()),
+        _ => live::warnings(api, scope, &wanted).await,
+    };
+    let mut assessed = Vec::new();
+    for (key, mut workload, wanted) in workloads {
+        match &events {
+            Ok(events) => {
+                let known = |uid: String| events.get(&uid).map(|events| (uid, events.clone()));
+                workload.events = wanted.into_iter().filter_map(known).collect();
+            }
+            Err(error) if !wanted.is_empty() => workload.unreadable.push(error.to_string()),
+            Err(_) => {}
+        }
+        let unreadable = |error| CommandError::Unreadable { object: key.described(), error };
+        let assessment = rollout::assess(&workload, api.now()).map_err(unreadable)?;
+        assessed.push((key, (assessment, workload.pods)));
+    }
+    Ok(assessed)
+}
+
 /// Reads and assesses one object, with the events of what is in its way. Also returns the pods that were listed.
-async fn assess(api: &Api, key: &WorkloadKey) -> Result<Option<(Assessment, Vec<Value>)>, CommandError> {
+async fn assess(api: &Api, key: &WorkloadKey) -> Result<Option<Assessed>, CommandError> {
     let Some(mut workload) = live::read(api, key).await? else { return Ok(None) };
     let unreadable = |error| CommandError::Unreadable { object: key.described(), error };
     let first = rollout::assess(&workload, api.now()).map_err(unreadable)?;
@@ -108,25 +178,36 @@ async fn assess(api: &Api, key: &WorkloadKey) -> Result<Option<(Assessment, Vec<
 
 /// The next steps of the rollout, and of the user.
 pub fn next(assessment: &Assessment) -> Vec<String> {
-    let Assessment { name, now, .. } = assessment;
+    let Assessment { namespace, name, now, .. } = assessment;
     let mut next = Vec::new();
     match assessment.verdict {
-        Verdict::Complete | Verdict::Deleting | Verdict::Refused | Verdict::Unfinished => {}
+        Verdict::Complete
+        | Verdict::Deleting
+        | Verdict::Refused
+        | Verdict::Unfinished
+        | Verdict::Failed
+        | Verdict::Scheduled => {}
+        Verdict::Suspended => next.push(format!(
+            "nothing until spec.suspend is false: `kubectl patch -n {namespace} {} -p '{{\"spec\":{{\"suspend\":false}}}}'`",
+            assessment.argument()
+        )),
         Verdict::Stuck | Verdict::Blocked if assessment.is_partial => {}
         Verdict::Paused => next.push(format!("nothing until `kubectl rollout resume deploy/{name}`")),
         Verdict::Blocked | Verdict::Waiting if assessment.kind == Kind::StatefulSet => {
             next.extend(next_of_stateful_set(assessment));
         }
-        Verdict::Unobserved => {
-            let waits = assessment.since.map_or(String::new(), |since| format!(" for {}", age(since, *now)));
-            next.push(format!(
-                "no controller has observed generation {}{waits}: is a controller manager running? See `kubectl get \
-                 leases -n kube-system`",
-                assessment.generation
-            ));
-        }
+        Verdict::Unobserved => next.extend(
+            headline(assessment).map(|why| format!("{why} See `kubectl get leases -n kube-system`")),
+        ),
         _ if !assessment.writes.is_empty() => next.push(assessment.writes.join(", then ")),
-        Verdict::Waiting | Verdict::Stuck | Verdict::Blocked | Verdict::Rolling | Verdict::Scaling => {
+        _ if assessment.kind == Kind::DaemonSet && !assessment.by_hand.is_empty() => next.extend(by_hand(assessment)),
+        _ if !assessment.kind.has_revisions() => {}
+        Verdict::Waiting
+        | Verdict::Stuck
+        | Verdict::Blocked
+        | Verdict::Rolling
+        | Verdict::Scaling
+        | Verdict::Running => {
             match assessment.pods.iter().find(|pod| pod.is_new) {
                 Some(pod) => next.push(format!("the rollout continues when {} is ready", pod.name)),
                 None => next.push("the rollout continues when its pods report progress".to_owned()),
@@ -153,7 +234,7 @@ pub fn next(assessment: &Assessment) -> Vec<String> {
 
 /// The pod, claim or user that a StatefulSet waits for, and its next step.
 fn next_of_stateful_set(assessment: &Assessment) -> Option<String> {
-    let Assessment { namespace, then, by_hand, .. } = assessment;
+    let Assessment { then, .. } = assessment;
     let then = then.as_ref().map_or(String::new(), |then| format!("; then it {then}"));
     if assessment.refusal.is_some() {
         return Some(
@@ -173,15 +254,16 @@ fn next_of_stateful_set(assessment: &Assessment) -> Option<String> {
     if let Some(claim) = assessment.claims.iter().find(|claim| claim.state == "terminating") {
         return Some(format!("the rollout continues when the claim {} is gone{then}", claim.name));
     }
-    if !by_hand.is_empty() {
-        let pods = by_hand.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(" ");
-        let more = if by_hand.len() > SHOWN { " …" } else { "" };
-        return Some(format!(
-            "nothing until a user deletes the older pods, one after the other: `kubectl delete pod -n {namespace} \
-             {pods}`{more}"
-        ));
-    }
-    None
+    by_hand(assessment)
+}
+
+/// The pods with an older template that a user is to delete.
+fn by_hand(assessment: &Assessment) -> Option<String> {
+    let Assessment { namespace, by_hand, .. } = assessment;
+    let pods = by_hand.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(" ");
+    let more = if by_hand.len() > SHOWN { " …" } else { "" };
+    let text = "nothing until a user deletes the older pods, one after the other";
+    (!by_hand.is_empty()).then(|| format!("{text}: `kubectl delete pod -n {namespace} {pods}`{more}"))
 }
 
 /// The pod that a StatefulSet waits for first.
@@ -211,13 +293,14 @@ fn advice(assessment: &Assessment, plugin: Option<&str>) -> Option<String> {
 }
 
 /// The explanation as text.
-fn text(assessment: &Assessment, plugin: Option<&str>) -> String {
+fn text(assessment: &Assessment, plugin: Option<&str>, colour: bool) -> String {
     let Assessment { namespace, name, verdict, counts, now, .. } = assessment;
     let revision = assessment.revision.map_or(String::new(), |revision| format!(", revision {revision}"));
     let since = assessment.since.map_or(String::new(), |since| format!(" for {}", age(since, *now)));
     let mut text = notes(&assessment.unreadable, assessment.is_partial);
-    let numbers = match (assessment.is_partial, assessment.kind) {
-        (true, _) => format!(
+    let numbers = match (assessment.knows_pods, assessment.kind) {
+        _ if assessment.work.is_some() => assessment.work.as_ref().map_or(String::new(), |it| it.words(*now)),
+        (false, _) => format!(
             "its status counts {}, {} updated, {} ready, {} available, and {} are desired",
             counted(counts.replicas, "pod"),
             counts.updated,
@@ -225,8 +308,15 @@ fn text(assessment: &Assessment, plugin: Option<&str>) -> String {
             counts.available,
             counts.desired
         ),
-        (false, Kind::StatefulSet) => of_stateful_set(assessment),
-        (false, _) => {
+        (true, Kind::StatefulSet | Kind::DaemonSet) => of_revisions(assessment),
+        (true, kind) if !kind.has_revisions() => format!(
+            "{} wanted, {} exist, {} ready, {} available",
+            counted(counts.desired, "pod"),
+            counts.replicas,
+            counts.ready,
+            counts.available
+        ),
+        (true, _) => {
             let (updated, ready) = assessment.new_part().map_or((0, 0), |new| (new.desired, new.ready));
             format!(
                 "{updated} of {} wanted in the new ReplicaSet by now, {ready} ready",
@@ -237,21 +327,27 @@ fn text(assessment: &Assessment, plugin: Option<&str>) -> String {
     text.push_str(&format!(
         "{} {namespace}/{name}{revision}: {}{since}; {numbers}\n",
         assessment.kind.title(),
-        verdict.word()
+        layout::painted(verdict.word(), verdict.tone(), colour)
     ));
     for condition in assessment.conditions.iter().filter(|_| assessment.is_partial) {
         text.push_str(&format!("  {condition}\n"));
     }
-    for reason in &assessment.reasons {
+    // The cause comes before the bounds that follow from it.
+    let (causes, bounds): (Vec<&Reason>, Vec<&Reason>) =
+        assessment.reasons.iter().partition(|reason| is_main(reason));
+    for reason in causes.into_iter().chain(bounds) {
         // The end of the deadline stands below, with the time left.
         if !matches!(reason, Reason::Sizes(PlanReason::Deadline { .. })) {
             text.push_str(&format!("  {}\n", crate::text::harmless(&reason.to_string())));
         }
     }
+    if let Some(summary) = assessment.summary.as_ref().filter(|_| assessment.verdict != Verdict::Complete) {
+        text.push_str(&format!("  {summary}\n"));
+    }
     if let Some(refusal) = &assessment.refusal {
         text.push_str(&format!("  The API server refuses it: {refusal}\n"));
     }
-    text.push_str(&pod_table(&assessment.pods, *now));
+    text.push_str(&pod_table(&assessment.pods, assessment.kind, *now));
     text.push_str(&claim_table(&assessment.claims, *now));
     let next = next(assessment);
     for (at, line) in next.iter().enumerate() {
@@ -262,13 +358,13 @@ fn text(assessment: &Assessment, plugin: Option<&str>) -> String {
         acts(assessment.acts.as_ref(), assessment.observed_generation > 0, *now)
     ));
     if let Some(advice) = advice(assessment, plugin) {
-        text.push_str(&format!("TRY     {advice}\n"));
+        text.push_str(&format!("{}     {advice}\n", layout::painted("TRY", Tone::Good, colour)));
     }
     text
 }
 
-/// The numbers of a StatefulSet in words.
-fn of_stateful_set(assessment: &Assessment) -> String {
+/// The numbers of a StatefulSet or DaemonSet in words.
+fn of_revisions(assessment: &Assessment) -> String {
     let sum = |count: fn(&PartView) -> i64| assessment.parts.iter().map(count).sum::<i64>();
     let (wanted, existing) = (assessment.counts.desired, sum(|part| part.replicas));
     let exist = if existing == wanted { String::new() } else { format!(" and {existing} exist") };
@@ -308,15 +404,22 @@ fn notes(unreadable: &[String], is_partial: bool) -> String {
 }
 
 /// The pods that are not ready: the first five, and the states of the others.
-fn pod_table(pods: &[PodView], now: Timestamp) -> String {
+fn pod_table(pods: &[PodView], kind: Kind, now: Timestamp) -> String {
     let mut text = String::new();
     if !pods.is_empty() {
         let mut rows =
             vec![["POD", "AGE", "STATE", "RESTARTS", "SINCE", "REASON"].map(str::to_owned).to_vec()];
+        let mut before: Option<&PodView> = None;
         rows.extend(pods.iter().take(SHOWN).map(|pod| {
-            let name = if pod.is_new { format!("{} (new)", pod.name) } else { pod.name.clone() };
+            let is_repeated = before.replace(pod).is_some_and(|before| tells_the_same(before, pod));
+            let reason = if is_repeated { "the same".to_owned() } else { pod.reason.clone() };
+            let is_new = pod.is_new && kind.has_revisions();
+            let mut name = if is_new { format!("{} (new)", pod.name) } else { pod.name.clone() };
+            if let Some(node) = pod.node.as_ref().filter(|_| kind == Kind::DaemonSet) {
+                name.push_str(&format!(" on {node}"));
+            }
             let (created, since) = (age(pod.created, now), age(pod.since, now));
-            vec![name, created, pod.state.clone(), pod.restarts.to_string(), since, pod.reason.clone()]
+            vec![name, created, pod.state.clone(), pod.restarts.to_string(), since, reason]
         }));
         text.push_str(&columns(&rows));
         if let Some(more) = pods.get(SHOWN..).filter(|more| !more.is_empty()) {
@@ -330,6 +433,16 @@ fn pod_table(pods: &[PodView], now: Timestamp) -> String {
         }
     }
     text
+}
+
+/// Whether two pods have the same reason, but for their names and for how often and when it was reported.
+fn tells_the_same(one: &PodView, other: &PodView) -> bool {
+    let essence = |pod: &PodView| {
+        let text = pod.reason.replace(&pod.name, "").replace(&pod.uid, "");
+        let end = text.rfind(" (").filter(|_| text.ends_with(" ago)") || text.ends_with(" times)"));
+        end.map_or(text.clone(), |end| text[..end].to_owned())
+    };
+    !one.reason.is_empty() && one.state == other.state && essence(one) == essence(other)
 }
 
 /// The controller that acts on an object, as text.

@@ -1,4 +1,4 @@
-//! `history`: the revisions of Deployments and StatefulSets, and what differs between two of them.
+//! `history`: the revisions of Deployments, StatefulSets and DaemonSets, and what differs between two of them.
 
 mod external;
 
@@ -10,6 +10,7 @@ use crate::cli::{GlobalArgs, HistoryArgs, HistoryFormat};
 use crate::connection::connect;
 use crate::exit::{CommandError, Exit};
 use crate::output::Output;
+use crate::owners;
 use crate::revisions::{self, Revision};
 use crate::rollout::live;
 use crate::target::{self, Kind, WorkloadKey};
@@ -39,8 +40,9 @@ pub async fn run(
     };
     let targets = target::targets(&args.objects)?;
     let api = Api::new(connect(global, &|name| std::env::var(name).ok()).await?, global.request_timeout);
-    target::refuse_owned(&api, &targets).await?;
-    let keys = target::workloads(&api, &targets, &args.objects).await?;
+    let (targets, notes) = owners::follow(&api, targets).await?;
+    notes.iter().for_each(|note| output.note(&format!("note: {note}")));
+    let keys = target::workloads(&api, &targets, &args.objects, Kind::lacks_revisions).await?;
     let are_several = keys.len() > 1;
     for key in keys {
         let Some(History { revisions: history, unreadable, .. }) = read(&api, &key, true).await? else {
@@ -86,13 +88,13 @@ pub async fn run(
 
 /// An object and its revisions.
 pub struct History {
-    /// The Deployment or StatefulSet.
+    /// The Deployment, StatefulSet or DaemonSet.
     pub object: Value,
     /// The revisions, the lowest number first.
     pub revisions: Vec<Revision>,
     /// The ReplicaSets or ControllerRevisions of these.
     pub sources: Vec<Value>,
-    /// Why the pods of the revisions of a StatefulSet could not be counted.
+    /// Why the pods of ControllerRevisions could not be counted.
     pub unreadable: Option<String>,
 }
 
@@ -113,7 +115,7 @@ pub async fn read(api: &Api, key: &WorkloadKey, counts_pods: bool) -> Result<Opt
     let path = |resource: Resource| resource.path(Some(&key.namespace));
     history.sources = api.list(resource.plural, &path(resource), &query).await?.items;
     history.revisions = match key.kind {
-        Kind::StatefulSet => {
+        Kind::StatefulSet | Kind::DaemonSet => {
             let pods = match counts_pods {
                 true => api.list("pods", &path(Pod::RESOURCE), &query).await,
                 false => Ok(Listed::default()),
@@ -126,7 +128,7 @@ pub async fn read(api: &Api, key: &WorkloadKey, counts_pods: bool) -> Result<Opt
                 }
                 Err(error) => return Err(error.into()),
             };
-            revisions::of_stateful_set(&history.object, &history.sources, pods.as_deref())
+            revisions::of_controller_revisions(key.kind, &history.object, &history.sources, pods.as_deref())
         }
         _ => revisions::of(&history.object, &history.sources),
     };
@@ -136,7 +138,7 @@ pub async fn read(api: &Api, key: &WorkloadKey, counts_pods: bool) -> Result<Opt
 /// The kind of the objects that keep the revisions.
 fn source(kind: Kind) -> Resource {
     match kind {
-        Kind::StatefulSet => ControllerRevision::RESOURCE,
+        Kind::StatefulSet | Kind::DaemonSet => ControllerRevision::RESOURCE,
         _ => ReplicaSet::RESOURCE,
     }
 }
@@ -213,7 +215,7 @@ fn data(kind: Kind, history: &[Revision]) -> Value {
 }
 
 fn one(kind: Kind, revision: &Revision) -> Value {
-    let source = if kind == Kind::StatefulSet { "controllerRevision" } else { "replicaSet" };
+    let source = if kind.has_controller_revisions() { "controllerRevision" } else { "replicaSet" };
     json!({
         "revision": revision.number,
         "current": revision.is_current,

@@ -2,15 +2,15 @@
 //!
 //! The modules, in reading order:
 //!
-//! * [`cli`], [`target`], [`invocation`], [`completion`]: the command line, and how it is completed.
+//! * [`cli`], [`kind`], [`target`], [`owners`], [`invocation`], [`completion`]: the command line, and how it is completed.
 //! * [`connection`], [`api`], [`watch`]: the kubeconfig, reads and watches.
 //! * [`revisions`]: the history of a Deployment, and the way back. Pure.
-//! * [`rollout`]: what the objects of one Deployment say. Pure, and on the daemon's own planner.
-//! * [`explain`], [`status`], [`plan`], [`create`], [`rolling_update`], [`history`], [`undo`], [`mod@version`]: the
+//! * [`rollout`]: what the objects of one workload say. Pure, and on the daemon's own planner.
+//! * [`mod@list`], [`explain`], [`status`], [`plan`], [`create`], [`rolling_update`], [`history`], [`undo`], [`mod@version`]: the
 //!   commands; [`mod@write`]: the only writes.
 //! * [`absent`]: objects that do not exist.
-//! * [`exit`], [`interruption`], [`output`], [`text`], [`trace`]: exit codes, signals, the streams, texts of other people,
-//!   and `-v`.
+//! * [`exit`], [`interruption`], [`output`], [`layout`], [`text`], [`trace`]: exit codes, signals, the streams, rows of a
+//!   terminal, texts of other people, and `-v`.
 
 pub mod absent;
 pub mod api;
@@ -23,7 +23,11 @@ pub mod explain;
 pub mod history;
 pub mod interruption;
 pub mod invocation;
+pub mod kind;
+pub mod layout;
+pub mod list;
 pub mod output;
+pub mod owners;
 pub mod plan;
 pub mod revisions;
 pub mod rolling_update;
@@ -74,6 +78,7 @@ pub async fn run(args: Args) -> Exit {
 async fn command(args: Args, output: &mut Output) -> Result<Exit, CommandError> {
     let Args { global, command } = args;
     match command {
+        Command::List(args) => list::run(&global, args, output).await,
         Command::Explain(args) => explain::run(&global, args, output).await,
         Command::Status(args) => status::run(&global, args, output).await,
         Command::Plan(args) => plan::run(&global, args, output).await,

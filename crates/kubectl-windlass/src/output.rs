@@ -16,6 +16,8 @@ pub struct Output {
     pub style: Style,
     /// Whether stdin and stdout are a terminal, which a live view may use.
     pub is_interactive: bool,
+    /// The columns of the terminal; `None` where lines may have any length, as in a file or a pipe.
+    pub width: Option<usize>,
 }
 
 /// The look of texts.
@@ -35,6 +37,10 @@ impl Output {
         Output {
             style: Style::choose(args, is_terminal, &variable),
             is_interactive: is_terminal && std::io::stdin().is_terminal() && variable("TERM") != "dumb",
+            width: is_terminal
+                .then(|| ratatui::crossterm::terminal::size().ok())
+                .flatten()
+                .map(|(columns, _)| columns.into()),
             results: Box::new(std::io::stdout()),
             notes: Box::new(std::io::stderr()),
         }
@@ -90,13 +96,24 @@ impl Style {
         Style { colour, unicode: unicode && !args.ascii }
     }
 
-    /// A bar of `width` characters with `part` of `whole` filled.
-    pub fn bar(self, part: i64, whole: i64, width: usize) -> String {
-        let (full, empty) = if self.unicode { ("█", "░") } else { ("#", ".") };
+    /// What stands below a branch that others follow.
+    pub fn stem(self) -> &'static str {
+        if self.unicode { "│  " } else { "|  " }
+    }
+
+    /// A bar of `width` characters: the parts of `whole` that are new, and that are old, and the rest. A bar of nothing is
+    /// empty.
+    pub fn bar(self, new: i64, old: i64, whole: i64, width: usize) -> [String; 3] {
+        let signs = if self.unicode { ["█", "▒", "░"] } else { ["#", "+", "."] };
         let width = i64::try_from(width).unwrap_or(0);
-        let filled = if whole > 0 { part.clamp(0, whole).saturating_mul(width) / whole } else { width };
-        let times = |text: &str, count: i64| text.repeat(usize::try_from(count).unwrap_or(0));
-        times(full, filled) + &times(empty, width - filled)
+        let share =
+            |part: i64| part.clamp(0, whole.max(0)).saturating_mul(width).checked_div(whole).unwrap_or(0);
+        let new_width = share(new);
+        let old_width = share(new.saturating_add(old)).saturating_sub(new_width).max(0);
+        let widths = [new_width, old_width, width - new_width - old_width];
+        let mut parts =
+            widths.iter().zip(signs).map(|(&count, sign)| sign.repeat(usize::try_from(count).unwrap_or(0)));
+        std::array::from_fn(|_| parts.next().unwrap_or_default())
     }
 }
 
@@ -125,11 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_never_overflows_and_nothing_of_nothing_is_full() {
+    fn a_bar_never_overflows_and_one_of_nothing_is_empty() {
         let style = Style { colour: false, unicode: false };
-        assert_eq!(style.bar(7, 10, 10), "#######...");
-        assert_eq!(style.bar(0, 0, 4), "####");
-        assert_eq!((style.bar(-3, 10, 4), style.bar(99, 10, 4)), ("....".into(), "####".into()));
-        assert_eq!(style.bar(i64::MAX, i64::MAX, 4).len(), 4);
+        let bar = |new, old, whole, width| style.bar(new, old, whole, width).concat();
+        assert_eq!(bar(4, 3, 10, 10), "####+++...");
+        assert_eq!(bar(0, 0, 0, 4), "....");
+        assert_eq!((bar(-3, 0, 10, 4), bar(99, 99, 10, 4)), ("....".into(), "####".into()));
+        assert_eq!(bar(0, 99, 10, 4), "++++");
+        assert_eq!(bar(i64::MAX, i64::MAX, i64::MAX, 4).len(), 4);
     }
 }

@@ -210,6 +210,12 @@ fn target_of(args: &PlanArgs) -> Result<Target, CommandError> {
             "plan takes one Deployment, StatefulSet or ReplicationController, or -f FILE".to_owned(),
         ));
     };
+    let is_previewed =
+        matches!(target.kind, Kind::Deployment | Kind::StatefulSet | Kind::ReplicationController);
+    if !is_previewed {
+        let text = "plan previews Deployments, StatefulSets and ReplicationControllers";
+        return Err(CommandError::Argument(format!("{}/{}: {text}", target.kind.singular(), target.name)));
+    }
     if !args.changes_something() {
         let text = "nothing to preview: say what changes, such as --image or --replicas, or pass -f FILE";
         return Err(CommandError::Usage(text.to_owned()));

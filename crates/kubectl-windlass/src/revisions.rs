@@ -1,4 +1,4 @@
-//! The revisions of a Deployment or StatefulSet: its ReplicaSets or ControllerRevisions, the templates in them, and the
+//! The revisions of a Deployment, StatefulSet or DaemonSet: its ReplicaSets or ControllerRevisions, the templates in them, and the
 //! way back to one. Pure.
 
 use std::collections::BTreeMap;
@@ -10,6 +10,7 @@ use windlass::model::CONTROLLER_REVISION_HASH;
 use windlass::model::template::POD_TEMPLATE_HASH;
 use windlass::plan::deployment::revision::REVISION;
 
+use crate::target::Kind;
 use crate::text::harmless;
 
 /// Why a revision was made, as its author says.
@@ -88,11 +89,18 @@ fn controls(owner: &Value, object: &Value) -> bool {
     owners.any(|reference| reference["controller"] == true && reference["uid"] == owner["metadata"]["uid"])
 }
 
-/// The revisions of a StatefulSet, the lowest number first, and how many of `pods` each has. ControllerRevisions of others
-/// are left out, and those without a template.
-pub fn of_stateful_set(set: &Value, controller_revisions: &[Value], pods: Option<&[Value]>) -> Vec<Revision> {
+/// The revisions of a StatefulSet or DaemonSet, the lowest number first, and how many of `pods` each has.
+/// ControllerRevisions of others are left out, and those without a template.
+pub fn of_controller_revisions(
+    kind: Kind,
+    set: &Value,
+    controller_revisions: &[Value],
+    pods: Option<&[Value]>,
+) -> Vec<Revision> {
     let now = template(set);
     let is_observed = set["status"]["observedGeneration"].as_i64() >= set["metadata"]["generation"].as_i64();
+    // A DaemonSet does not say which revision is current.
+    let names_current = is_observed && kind == Kind::StatefulSet;
     let mut revisions: Vec<Revision> = controller_revisions
         .iter()
         .filter(|revision| controls(set, revision))
@@ -100,15 +108,20 @@ pub fn of_stateful_set(set: &Value, controller_revisions: &[Value], pods: Option
             let mut template = revision["data"]["spec"]["template"].clone();
             template.as_object_mut()?.remove("$patch");
             let name = revision["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            // The pods of a StatefulSet are labelled with the name of their revision, those of a DaemonSet with its hash.
+            let label = match kind {
+                Kind::StatefulSet => name.as_str(),
+                _ => revision["metadata"]["labels"][CONTROLLER_REVISION_HASH].as_str().unwrap_or_default(),
+            };
             let is_of = |pod: &&Value| {
-                pod["metadata"]["labels"][CONTROLLER_REVISION_HASH] == name.as_str() && controls(set, pod)
+                pod["metadata"]["labels"][CONTROLLER_REVISION_HASH] == label && controls(set, pod)
             };
             let count = |pods: &[Value]| i64::try_from(pods.iter().filter(is_of).count()).unwrap_or(i64::MAX);
             let cause = revision["metadata"]["annotations"][CHANGE_CAUSE].as_str().map(harmless);
             Some(Revision {
                 number: revision["revision"].as_i64()?,
                 // A template that no controller has seen yet may be that of an earlier revision.
-                is_current: match is_observed {
+                is_current: match names_current {
                     true => set["status"]["updateRevision"] == name.as_str(),
                     false => template == now,
                 },
@@ -230,11 +243,11 @@ pub struct WayBack {
     pub difference: String,
 }
 
-/// The way of a StatefulSet back to a revision: its template, and nothing else (kubectl `rollback.go`).
+/// The way of a StatefulSet or DaemonSet back to a revision: its template, and nothing else (kubectl `rollback.go`).
 ///
 /// # Errors
 /// As [`yaml`].
-pub fn way_back_of_stateful_set(set: &Value, to: &Revision) -> Result<WayBack, String> {
+pub fn way_back_of_template(set: &Value, to: &Revision) -> Result<WayBack, String> {
     let header = format!("revision {}", to.number);
     let difference = difference(("now", &set["spec"]["template"]), (&header, &to.template))?;
     let operation = json!({"op": "replace", "path": "/spec/template", "value": to.template});
@@ -347,7 +360,7 @@ mod tests {
             controller_revision(11, "z", "another"),
             json!({"metadata": {"ownerReferences": [{"uid": "u", "controller": true}]}, "revision": 1, "data": {}}),
         ];
-        let history = of_stateful_set(&set, &revisions, Some(&pods));
+        let history = of_controller_revisions(Kind::StatefulSet, &set, &revisions, Some(&pods));
         (set, history)
     }
 
@@ -357,12 +370,12 @@ mod tests {
         let shown: Vec<_> = history.iter().map(|it| (it.number, it.pods, it.is_current)).collect();
         assert_eq!(shown, [(9, Some(2), false), (12, Some(1), true)]);
         assert_eq!(history[0].cause.as_deref(), Some("to a"));
-        let back = way_back_of_stateful_set(&set, before(&history, None).unwrap()).unwrap();
+        let back = way_back_of_template(&set, before(&history, None).unwrap()).unwrap();
         let [operation] = &back.operations[..] else { panic!("{back:?}") };
         assert_eq!(operation["path"], "/spec/template");
         assert_eq!(operation["value"]["spec"]["containers"][0]["image"], "a");
         assert!(operation["value"].get("$patch").is_none());
-        let same = way_back_of_stateful_set(&set, numbered(&history, 12).unwrap()).unwrap();
+        let same = way_back_of_template(&set, numbered(&history, 12).unwrap()).unwrap();
         assert_eq!(same, WayBack { operations: Vec::new(), difference: String::new() });
         assert!(numbered(&history, 3).unwrap_err().contains("it has 9, 12"));
     }

@@ -1,11 +1,12 @@
 //! `status`: follows rollouts to their end.
 
+mod feeds;
 mod follower;
 mod github;
 mod json;
 mod lines;
 mod screen;
-mod tree;
+pub mod tree;
 mod verdicts;
 
 use std::sync::Arc;
@@ -15,12 +16,15 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::api::Api;
-use crate::cli::{Format, GlobalArgs, StatusArgs};
+use crate::cli::{Format, GlobalArgs, ListArgs, ListFormat, StatusArgs};
 use crate::connection::connect;
 use crate::exit::{CommandError, Exit};
+use crate::list;
 use crate::output::Output;
-use crate::target;
+use crate::owners;
+use crate::target::{self, WorkloadKey};
 use crate::text::json as json_line;
+use feeds::Feeds;
 use follower::{Follower, Message};
 use github::GitHub;
 use verdicts::End;
@@ -43,17 +47,24 @@ enum View {
 /// # Errors
 /// When an object cannot be found or read, or the terminal cannot be used.
 pub async fn run(global: &GlobalArgs, args: StatusArgs, output: &mut Output) -> Result<Exit, CommandError> {
+    if args.objects.are_none() {
+        let format = if args.output == Format::Json { ListFormat::Json } else { ListFormat::Text };
+        return list::run(global, ListArgs::of(&args.objects, format), output).await;
+    }
     let targets = target::targets(&args.objects)?;
     let connection = connect(global, &|name| std::env::var(name).ok()).await?;
     let api = Arc::new(Api::new(connection, global.request_timeout));
-    target::refuse_owned(&api, &targets).await?;
-    let keys = target::workloads(&api, &targets, &args.objects).await?;
-    let (sender, mut messages) = mpsc::channel(1024);
-    let mut followers: Vec<Follower> = keys
-        .into_iter()
-        .enumerate()
-        .map(|(index, key)| Follower::start(index, key, args.watch, &api, &sender))
-        .collect();
+    let (targets, notes) = owners::follow(&api, targets).await?;
+    notes.iter().for_each(|note| output.note(&format!("note: {note}")));
+    let (sender, messages) = mpsc::channel(1024);
+    let (mut followers, feeds) = match targets.is_empty() {
+        true => followers_of_all(&args, &api, &sender).await?,
+        false => {
+            let keys = target::workloads(&api, &targets, &args.objects, |_| None).await?;
+            (followers_of_each(keys, &args, &api, &sender), None)
+        }
+    };
+    let mut sources = Sources { messages, feeds, sender, api };
     let mut view = match args.output {
         Format::Json => View::Json(followers.iter().map(|_| json::Stream::default()).collect()),
         Format::Text if output.is_interactive && args.watch && !args.plain => {
@@ -61,7 +72,7 @@ pub async fn run(global: &GlobalArgs, args: StatusArgs, output: &mut Output) -> 
         }
         Format::Text => View::Lines(followers.iter().map(|_| lines::Lines::default()).collect()),
     };
-    let ended = follow(&args, &api, &mut followers, &mut messages, &sender, &mut view, output).await;
+    let ended = follow(&args, &mut sources, &mut followers, &mut view, output).await;
     if let View::Screen(screen) = view {
         let last = screen.close();
         output.text(&last)?;
@@ -78,12 +89,54 @@ pub async fn run(global: &GlobalArgs, args: StatusArgs, output: &mut Output) -> 
     ended
 }
 
-async fn follow(
+/// Where changes come from.
+struct Sources {
+    messages: mpsc::Receiver<Message>,
+    /// The watches that the followers share, if they do.
+    feeds: Option<Feeds>,
+    sender: mpsc::Sender<Message>,
+    api: Arc<Api>,
+}
+
+/// Fewer followers than this watch what concerns them alone.
+const FEW: usize = 4;
+
+/// Follows all workloads that a selector or `-A` chooses.
+async fn followers_of_all(
     args: &StatusArgs,
     api: &Arc<Api>,
-    followers: &mut [Follower],
-    messages: &mut mpsc::Receiver<Message>,
     sender: &mpsc::Sender<Message>,
+) -> Result<(Vec<Follower>, Option<Feeds>), CommandError> {
+    let (kind, listed) = target::listed(api, &args.objects, |_| None).await?;
+    let keys: Vec<WorkloadKey> = listed.items.iter().map(|object| WorkloadKey::of(kind, object)).collect();
+    if keys.len() < FEW {
+        return Ok((followers_of_each(keys, args, api, sender), None));
+    }
+    let new = |(index, key)| Follower::new(index, key, args.watch, true);
+    let mut followers: Vec<Follower> = keys.into_iter().enumerate().map(new).collect();
+    let labels = args.objects.selector.as_deref().unwrap_or_default();
+    let scope = (kind, target::scope(api, &args.objects), labels);
+    let feeds = Feeds::start(scope, listed, &mut followers, args.watch, api, sender)?;
+    Ok((followers, Some(feeds)))
+}
+
+/// Follows each of these by watches of its own.
+fn followers_of_each(
+    keys: Vec<WorkloadKey>,
+    args: &StatusArgs,
+    api: &Arc<Api>,
+    sender: &mpsc::Sender<Message>,
+) -> Vec<Follower> {
+    let new = |(index, key)| Follower::new(index, key, args.watch, false);
+    let followers: Vec<Follower> = keys.into_iter().enumerate().map(new).collect();
+    followers.iter().for_each(|follower| follower.start(api, sender));
+    followers
+}
+
+async fn follow(
+    args: &StatusArgs,
+    sources: &mut Sources,
+    followers: &mut [Follower],
     view: &mut View,
     output: &mut Output,
 ) -> Result<Exit, CommandError> {
@@ -92,10 +145,10 @@ async fn follow(
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     loop {
         tokio::select! {
-            Some(message) = messages.recv() => {
-                receive(followers, message, api, sender).await?;
-                while let Ok(message) = messages.try_recv() {
-                    receive(followers, message, api, sender).await?;
+            Some(message) = sources.messages.recv() => {
+                receive(followers, message, sources).await?;
+                while let Ok(message) = sources.messages.try_recv() {
+                    receive(followers, message, sources).await?;
                 }
                 // Assessed together with those that follow soon.
                 continue;
@@ -108,11 +161,13 @@ async fn follow(
         }
         let timed_out = !args.timeout.is_zero() && started.elapsed() >= args.timeout;
         let mut has_failed = false;
+        // An end is told with the events that explain it.
+        let is_settled = args.watch || sources.feeds.as_ref().is_none_or(Feeds::is_settled);
         for follower in followers.iter_mut().filter(|follower| follower.ended().is_none()) {
             if !follower.is_due() && !timed_out {
                 continue;
             }
-            if !follower.assess(api, sender, !args.watch && !timed_out)? {
+            if !follower.assess(&sources.api, &sources.sender, !args.watch && !timed_out)? {
                 if timed_out {
                     let what = format!("cannot read {} within --timeout", follower.key.described());
                     let message = follower.trouble().unwrap_or("no answer").to_owned();
@@ -120,8 +175,13 @@ async fn follow(
                 }
                 continue;
             }
-            follower.judge(args, timed_out);
+            if is_settled || timed_out {
+                follower.judge(args, timed_out);
+            }
             has_failed |= matches!(follower.ended(), Some((End::Failed(_), _)));
+        }
+        if let Some(feeds) = &mut sources.feeds {
+            feeds.ask_for_events(followers, &sources.api, &sources.sender);
         }
         show(args, followers, view, output)?;
         let is_over = |follower: &Follower| follower.ended().is_some();
@@ -135,14 +195,19 @@ async fn follow(
 async fn receive(
     followers: &mut [Follower],
     message: Message,
-    api: &Arc<Api>,
-    sender: &mpsc::Sender<Message>,
+    sources: &mut Sources,
 ) -> Result<(), CommandError> {
-    let Some(follower) = followers.get_mut(message.follower) else { return Ok(()) };
-    if follower.receive(message, api, sender)? {
-        return Ok(());
+    let messages = match (&mut sources.feeds, message.follower) {
+        (Some(feeds), None) => feeds.route(message.news, followers),
+        _ => vec![message],
+    };
+    for message in messages {
+        let Some(follower) = message.follower.and_then(|index| followers.get_mut(index)) else { continue };
+        if !follower.receive(message, &sources.api, &sources.sender)? {
+            return Err(follower.key.missing(&sources.api).await);
+        }
     }
-    Err(follower.key.missing(api).await)
+    Ok(())
 }
 
 fn show(
@@ -166,7 +231,7 @@ fn show(
                 let is_first = lines.is_first();
                 if !args.watch {
                     if is_first {
-                        output.text(&tree::text(assessment, output.style))?;
+                        output.text(&tree::text(assessment, output.style, output.width))?;
                     }
                     continue;
                 }

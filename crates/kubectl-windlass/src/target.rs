@@ -1,31 +1,14 @@
 //! Which objects the arguments name: `deploy/web`, `deploy web`, `web`.
 
 use serde_json::Value;
-use windlass::model::{
-    Deployment, ObjectKey, Pod, Record as _, ReplicaSet, ReplicationController, Resource, StatefulSet,
-};
+use windlass::model::ObjectKey;
 
 use crate::absent;
-use crate::api::Api;
+use crate::api::{Api, Listed};
 use crate::cli::Objects;
 use crate::exit::CommandError;
-use crate::text::harmless;
-
-/// The kind of an object that a command works on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// A Deployment.
-    #[default]
-    Deployment,
-    /// A StatefulSet.
-    StatefulSet,
-    /// A ReplicationController.
-    ReplicationController,
-    /// A ReplicaSet: [`refuse_owned`] names its owner.
-    ReplicaSet,
-    /// A pod, likewise.
-    Pod,
-}
+pub use crate::kind::Kind;
+use crate::owners::is_workload;
 
 /// An object by kind and name, in the namespace of the command.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,74 +17,6 @@ pub struct Target {
     pub kind: Kind,
     /// Its name.
     pub name: String,
-}
-
-impl Kind {
-    /// The name for messages, as kubectl writes it in front of a slash.
-    pub fn singular(self) -> &'static str {
-        match self {
-            Kind::Deployment => "deployment",
-            Kind::StatefulSet => "statefulset",
-            Kind::ReplicationController => "replicationcontroller",
-            Kind::ReplicaSet => "replicaset",
-            Kind::Pod => "pod",
-        }
-    }
-
-    /// The short name for commands.
-    pub fn short(self) -> &'static str {
-        match self {
-            Kind::Deployment => "deploy",
-            Kind::StatefulSet => "sts",
-            Kind::ReplicationController => "rc",
-            Kind::ReplicaSet => "rs",
-            Kind::Pod => "pod",
-        }
-    }
-
-    /// The name in sentences.
-    pub fn title(self) -> &'static str {
-        self.resource().kind
-    }
-
-    /// Where its objects are.
-    pub fn resource(self) -> Resource {
-        match self {
-            Kind::Deployment => Deployment::RESOURCE,
-            Kind::StatefulSet => StatefulSet::RESOURCE,
-            Kind::ReplicationController => ReplicationController::RESOURCE,
-            Kind::ReplicaSet => ReplicaSet::RESOURCE,
-            Kind::Pod => Pod::RESOURCE,
-        }
-    }
-
-    /// Reads a resource name. `None` for a word that names no resource at all.
-    ///
-    /// # Errors
-    /// Inside, for a kind that no command works on: with what to do.
-    pub fn parse(word: &str) -> Option<Result<Kind, String>> {
-        let word = word.to_ascii_lowercase();
-        let other = |advice: &str| Some(Err(format!("{word}: {advice}")));
-        match word.as_str() {
-            "deploy" | "deployment" | "deployments" | "deployment.apps" | "deployments.apps" => {
-                Some(Ok(Kind::Deployment))
-            }
-            "rc" | "replicationcontroller" | "replicationcontrollers" => {
-                Some(Ok(Kind::ReplicationController))
-            }
-            "sts" | "statefulset" | "statefulsets" | "statefulset.apps" | "statefulsets.apps" => {
-                Some(Ok(Kind::StatefulSet))
-            }
-            "ds" | "daemonset" | "daemonsets" | "daemonset.apps" | "daemonsets.apps" => other(
-                "only Deployments, StatefulSets and ReplicationControllers are supported; use `kubectl rollout status`",
-            ),
-            "rs" | "replicaset" | "replicasets" | "replicaset.apps" | "replicasets.apps" => {
-                Some(Ok(Kind::ReplicaSet))
-            }
-            "po" | "pod" | "pods" => Some(Ok(Kind::Pod)),
-            _ => None,
-        }
-    }
 }
 
 /// Reads the arguments.
@@ -118,15 +33,15 @@ pub fn targets(objects: &Objects) -> Result<Vec<Target>, CommandError> {
         && objects.names.len() > 1
         && let Some(parsed) = Kind::parse(first)
     {
-        kind = Some(parsed.map_err(CommandError::Argument)?);
+        kind = Some(parsed);
         names.next();
     }
     for name in names {
         let target = match name.split_once('/') {
             Some((word, name)) => {
-                let kind = Kind::parse(word)
-                    .unwrap_or_else(|| Err(format!("{word:?} is not a kind that this command knows")));
-                Target { kind: kind.map_err(CommandError::Argument)?, name: name.to_owned() }
+                let unknown =
+                    || CommandError::Argument(format!("{word:?} is not a kind that this command knows"));
+                Target { kind: Kind::parse(word).ok_or_else(unknown)?, name: name.to_owned() }
             }
             None => Target { kind: kind.unwrap_or(Kind::Deployment), name: name.to_owned() },
         };
@@ -159,15 +74,15 @@ pub fn targets(objects: &Objects) -> Result<Vec<Target>, CommandError> {
 }
 
 /// The kind that stands alone beside `-l` or `-A`, as in `sts -l app=db`.
-fn listed_kind(objects: &Objects) -> Option<Kind> {
+pub fn listed_kind(objects: &Objects) -> Option<Kind> {
     let [word] = objects.names.as_slice() else { return None };
-    Kind::parse(word)?.ok().filter(|kind| matches!(kind, Kind::Deployment | Kind::StatefulSet))
+    Kind::parse(word).filter(|kind| *kind != Kind::Pod)
 }
 
 /// An object whose rollout a command follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadKey {
-    /// Its kind: Deployment or StatefulSet.
+    /// Its kind.
     pub kind: Kind,
     /// Its namespace.
     pub namespace: String,
@@ -176,6 +91,12 @@ pub struct WorkloadKey {
 }
 
 impl WorkloadKey {
+    /// The key of an object.
+    pub fn of(kind: Kind, object: &Value) -> Self {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        WorkloadKey { kind, namespace: text("namespace"), name: text("name") }
+    }
+
     /// For messages: `deployment shop/web`.
     pub fn described(&self) -> String {
         format!("{} {}/{}", self.kind.singular(), self.namespace, self.name)
@@ -193,23 +114,20 @@ impl WorkloadKey {
     }
 }
 
-/// The Deployments and StatefulSets of a command: those that are named, or all of one kind that are selected.
+/// The objects of a command: those that are named, or all of one kind that are selected.
 ///
 /// # Errors
-/// When they cannot be listed, there is none, or a ReplicationController is named.
+/// When they cannot be listed, there is none, or one is of a kind that the command does not take: `refuses` has the reason.
 pub async fn workloads(
     api: &Api,
     targets: &[Target],
     objects: &Objects,
+    refuses: impl Fn(Kind) -> Option<&'static str>,
 ) -> Result<Vec<WorkloadKey>, CommandError> {
-    let is_followed = |target: &&Target| matches!(target.kind, Kind::Deployment | Kind::StatefulSet);
-    if let Some(other) = targets.iter().find(|target| !is_followed(target)) {
-        let text = format!(
-            "{}/{}: this command follows Deployments and StatefulSets",
-            other.kind.singular(),
-            other.name
-        );
-        return Err(CommandError::Argument(text));
+    for Target { kind, name } in targets {
+        if let Some(why) = refuses(*kind) {
+            return Err(CommandError::Argument(format!("{}/{name}: {why}", kind.singular())));
+        }
     }
     if !targets.is_empty() {
         let workload = |Target { kind, name }: &Target| WorkloadKey {
@@ -219,74 +137,40 @@ pub async fn workloads(
         };
         return Ok(targets.iter().map(workload).collect());
     }
+    let (kind, listed) = listed(api, objects, refuses).await?;
+    Ok(listed.items.iter().map(|object| WorkloadKey::of(kind, object)).collect())
+}
+
+/// The objects of one kind that a selector or `-A` chooses, in one list.
+///
+/// # Errors
+/// As [`workloads`].
+pub async fn listed(
+    api: &Api,
+    objects: &Objects,
+    refuses: impl Fn(Kind) -> Option<&'static str>,
+) -> Result<(Kind, Listed), CommandError> {
     let kind = listed_kind(objects).unwrap_or_default();
-    let namespace = (!objects.all_namespaces).then_some(api.namespace.as_str());
+    if let Some(why) = refuses(kind) {
+        return Err(CommandError::Argument(format!("{}: {why}", kind.short())));
+    }
     let query: Vec<(&str, &str)> =
         objects.selector.iter().map(|labels| ("labelSelector", labels.as_str())).collect();
     let resource = kind.resource();
-    let listed = api.list(resource.plural, &resource.path(namespace), &query).await?;
-    let text =
-        |object: &Value, field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-    let found: Vec<WorkloadKey> = listed
-        .items
-        .iter()
-        .map(|object| WorkloadKey { kind, namespace: text(object, "namespace"), name: text(object, "name") })
-        .collect();
-    if found.is_empty() {
-        let place =
-            namespace.map_or("any namespace".to_owned(), |namespace| format!("namespace {namespace}"));
+    let keep = |object: Value| is_workload(kind, &object).then_some(object);
+    let path = resource.path(scope(api, objects));
+    let listed = api.list_kept(resource.plural, &path, &query, &keep).await?;
+    if listed.items.is_empty() {
+        let place = scope(api, objects)
+            .map_or("any namespace".to_owned(), |namespace| format!("namespace {namespace}"));
         return Err(CommandError::Argument(format!("no {} in {place} is selected", kind.title())));
     }
-    Ok(found)
+    Ok((kind, listed))
 }
 
-/// Refuses ReplicaSets and pods, with the name of what controls them.
-///
-/// # Errors
-/// With the owner to name instead; when the object does not exist, or cannot be read.
-pub async fn refuse_owned(api: &Api, targets: &[Target]) -> Result<(), CommandError> {
-    let is_owned = |target: &&Target| matches!(target.kind, Kind::ReplicaSet | Kind::Pod);
-    let Some(target) = targets.iter().find(is_owned) else { return Ok(()) };
-    let object = format!("{}/{}", target.kind.singular(), target.name);
-    let mut owners: Vec<String> = Vec::new();
-    let (mut kind, mut name) = (target.kind, target.name.clone());
-    loop {
-        let path = kind.resource().path_of(&ObjectKey::new(api.namespace.as_str(), name.as_str()));
-        let found = api.get(&format!("{} {name}", kind.singular()), &path).await?;
-        let Some(found) = found else {
-            // The garbage collector will delete what an owner has left.
-            let is_asked_for = owners.is_empty();
-            if is_asked_for {
-                return Err(absent::error(api, &kind.resource(), &api.namespace, &name).await);
-            }
-            break;
-        };
-        let Some((owner_kind, owner)) = controller(&found) else { break };
-        owners.push(format!("{}/{owner}", owner_kind.to_lowercase()));
-        // Only a ReplicaSet has an owner of its own that a command is about.
-        if owner_kind != "ReplicaSet" {
-            break;
-        }
-        (kind, name) = (Kind::ReplicaSet, owner);
-    }
-    let text = match owners.last() {
-        Some(last) => {
-            let way = owners.join(", which is controlled by ");
-            format!("{object} is controlled by {way}: name {last} instead")
-        }
-        None => {
-            format!("{object} has no controller; name a Deployment, a StatefulSet or a ReplicationController")
-        }
-    };
-    Err(CommandError::Argument(text))
-}
-
-/// Kind and name of the controller of an object.
-fn controller(object: &Value) -> Option<(String, String)> {
-    let owners = object["metadata"]["ownerReferences"].as_array()?;
-    let owner = owners.iter().find(|owner| owner["controller"] == true)?;
-    let text = |field: &str| owner[field].as_str().map(harmless);
-    Some((text("kind")?, text("name")?))
+/// The namespace of a command; `None` for all.
+pub fn scope<'a>(api: &'a Api, objects: &Objects) -> Option<&'a str> {
+    (!objects.all_namespaces).then_some(api.namespace.as_str())
 }
 
 #[cfg(test)]
@@ -328,9 +212,9 @@ mod tests {
     }
 
     #[test]
-    fn another_kind_is_refused_with_what_to_do_instead() {
+    fn every_kind_of_workload_is_known_and_no_other() {
         assert_eq!(read(&["rs/web-1", "po/x"]).unwrap(), ["replicaset/web-1", "pod/x"]);
-        assert!(read(&["ds/agent"]).unwrap_err().contains("kubectl rollout status"));
+        assert_eq!(read(&["ds", "agent", "cj/x"]).unwrap(), ["daemonset/agent", "cronjob/x"]);
         assert!(read(&["svc/web"]).unwrap_err().contains("not a kind"));
         let error = read(&["deploy/"]).unwrap_err();
         assert!(error.starts_with("usage: ") && error.contains("KIND/NAME"), "{error}");

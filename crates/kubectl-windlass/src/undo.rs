@@ -1,4 +1,4 @@
-//! `undo`: takes a Deployment or StatefulSet back to an earlier revision, once the user has seen what that changes.
+//! `undo`: takes a Deployment, StatefulSet or DaemonSet back to an earlier revision, once the user has seen what that changes.
 
 mod warnings;
 
@@ -15,6 +15,7 @@ use crate::exit::{CommandError, Exit};
 use crate::history::{self, History};
 use crate::interruption::on_a_thread;
 use crate::output::Output;
+use crate::owners;
 use crate::plan;
 use crate::revisions::{self, WayBack};
 use crate::target::{self, Kind, Target, WorkloadKey};
@@ -34,7 +35,7 @@ const AUTOSCALERS: Resource = Resource {
 pub async fn run(global: &GlobalArgs, args: UndoArgs, output: &mut Output) -> Result<Exit, CommandError> {
     let targets = target::targets(&args.objects)?;
     let [target] = targets.as_slice() else {
-        let text = "undo takes one Deployment or StatefulSet: name it, such as deploy/web";
+        let text = "undo takes one Deployment, StatefulSet or DaemonSet: name it, such as deploy/web";
         return Err(CommandError::Usage(text.to_owned()));
     };
     if target.kind == Kind::ReplicationController {
@@ -46,7 +47,12 @@ pub async fn run(global: &GlobalArgs, args: UndoArgs, output: &mut Output) -> Re
         return Err(CommandError::Usage(text.to_owned()));
     }
     let api = Api::new(connect(global, &|name| std::env::var(name).ok()).await?, global.request_timeout);
-    target::refuse_owned(&api, &targets).await?;
+    let (targets, notes) = owners::follow(&api, targets).await?;
+    notes.iter().for_each(|note| output.note(&format!("note: {note}")));
+    let Some(target) = targets.first() else { return Ok(Exit::Success) };
+    if let Some(why) = target.kind.lacks_revisions() {
+        return Err(CommandError::Argument(format!("{}/{}: {why}", target.kind.singular(), target.name)));
+    }
     let (namespace, kind) = (api.namespace.clone(), target.kind);
     let key = WorkloadKey { kind, namespace: namespace.clone(), name: target.name.clone() };
     let Some(History { object: now, revisions: history, .. }) = history::read(&api, &key, false).await?
@@ -61,7 +67,7 @@ pub async fn run(global: &GlobalArgs, args: UndoArgs, output: &mut Output) -> Re
     };
     let revision = revision.map_err(wrong)?;
     let way_back = match kind {
-        Kind::StatefulSet => revisions::way_back_of_stateful_set(&now, revision),
+        Kind::StatefulSet | Kind::DaemonSet => revisions::way_back_of_template(&now, revision),
         _ => revisions::way_back(&now, revision),
     };
     let WayBack { operations, difference } = way_back.map_err(wrong)?;

@@ -8,10 +8,11 @@ use kube::core::WatchEvent;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use windlass::model::Resource;
+use windlass::model::{Node, Pod, Record as _, Resource};
 use windlass::runtime::request;
 
 use crate::api::{Api, ApiError};
+use crate::rollout::shared::trimmed;
 use crate::trace;
 
 /// How long the server keeps a watch open.
@@ -28,14 +29,16 @@ const BACKOFF: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(
 pub struct Selection {
     /// The kind.
     pub resource: Resource,
-    /// The namespace.
-    pub namespace: String,
+    /// The namespace; `None` for all, and for nodes.
+    pub namespace: Option<String>,
     /// The label selector, or the empty string.
     pub labels: String,
     /// The field selector, or the empty string.
     pub fields: String,
     /// Whether changes are watched once the objects are listed.
     pub follows: bool,
+    /// The version of a list that is known already: the watch begins there, without another list.
+    pub known: Option<String>,
 }
 
 /// A change of the selected objects.
@@ -114,8 +117,10 @@ pub async fn watch<M>(
     wrap: impl Fn(Change) -> M,
 ) {
     let mut delay = BACKOFF[0];
+    let mut known = selection.known.clone();
     loop {
-        let error = match list_and_watch(&api, &selection, &changes, &wrap, &mut delay).await {
+        let ended = list_and_watch(&api, &selection, known.take(), &changes, &wrap, &mut delay).await;
+        let error = match ended {
             Ok(()) => return,
             Err(error) => error,
         };
@@ -134,16 +139,30 @@ pub async fn watch<M>(
 async fn list_and_watch<M>(
     api: &Api,
     selection: &Selection,
+    known: Option<String>,
     changes: &mpsc::Sender<M>,
     wrap: &impl Fn(Change) -> M,
     delay: &mut Duration,
 ) -> Result<(), ApiError> {
-    let path = selection.resource.path(Some(&selection.namespace));
+    let path = selection.resource.path(selection.namespace.as_deref());
     let what = selection.resource.plural;
     let query = selection.query();
-    let listed = api.list(what, &path, &query).await?;
-    let mut version = listed.resource_version;
-    if changes.send(wrap(Change::Listed(listed.items))).await.is_err() || !selection.follows {
+    let mut version = match known {
+        Some(version) => version,
+        None => {
+            // A list of one object or of those with certain labels is small.
+            let is_wide = selection.labels.is_empty() && selection.fields.is_empty();
+            let listed = match is_wide {
+                true => api.list_kept(what, &path, &query, &|object| Some(kept(selection, object))).await?,
+                false => api.list(what, &path, &query).await?,
+            };
+            if changes.send(wrap(Change::Listed(listed.items))).await.is_err() {
+                return Ok(());
+            }
+            listed.resource_version
+        }
+    };
+    if !selection.follows {
         return Ok(());
     }
     let failed = |error: &kube::Error| ApiError::of(&format!("cannot watch {what}"), error);
@@ -171,7 +190,7 @@ async fn list_and_watch<M>(
             let (change, seen) = match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                     let seen = object["metadata"]["resourceVersion"].as_str().map(str::to_owned);
-                    (Some(Change::Applied(object)), seen)
+                    (Some(Change::Applied(kept(selection, object))), seen)
                 }
                 WatchEvent::Deleted(object) => {
                     let seen = object["metadata"]["resourceVersion"].as_str().map(str::to_owned);
@@ -194,6 +213,14 @@ async fn list_and_watch<M>(
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// What is kept of an object: those of which there are many lose what nothing reads.
+fn kept(selection: &Selection, object: Value) -> Value {
+    match selection.resource {
+        Pod::RESOURCE | Node::RESOURCE => trimmed(object),
+        _ => object,
     }
 }
 

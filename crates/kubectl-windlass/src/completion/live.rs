@@ -39,11 +39,11 @@ pub(super) async fn controllers(api: &Api) -> Vec<Candidate> {
 pub(super) async fn objects(api: &Api, line: &Line<'_>, with_controllers: bool) -> Vec<Candidate> {
     let are_known = |name: &String| !line.names.contains(name);
     if let Some((word, _)) = line.prefix.split_once('/') {
-        let Some(Ok(kind)) = Kind::parse(word) else { return Vec::new() };
+        let Some(kind) = Kind::parse(word) else { return Vec::new() };
         let found = names_of(api, kind).await.into_iter().map(|name| format!("{word}/{name}"));
         return found.filter(are_known).map(Candidate::bare).collect();
     }
-    if let Some(Some(Ok(kind))) = line.names.first().map(|word| Kind::parse(word)) {
+    if let Some(Some(kind)) = line.names.first().map(|word| Kind::parse(word)) {
         return names_of(api, kind).await.into_iter().filter(are_known).map(Candidate::bare).collect();
     }
     let controllers = async {
@@ -62,7 +62,7 @@ pub(super) async fn objects(api: &Api, line: &Line<'_>, with_controllers: bool) 
 fn named(api: &Api, line: &Line<'_>) -> Option<WorkloadKey> {
     let objects = crate::cli::Objects { names: line.names.clone(), ..crate::cli::Objects::default() };
     let targets = target::targets(&objects).ok()?.into_iter();
-    let mut targets = targets.filter(|target| matches!(target.kind, Kind::Deployment | Kind::StatefulSet));
+    let mut targets = targets.filter(|target| target.kind.has_revisions());
     let Target { kind, name } = targets.next()?;
     Some(WorkloadKey { kind, namespace: api.namespace.clone(), name })
 }

@@ -17,6 +17,7 @@ use crate::rolling_update::prepare;
 use crate::rollout::last_writes::LastWrites;
 use crate::rollout::live::events_of;
 use crate::rollout::pods::{PodView, SHOWN};
+use crate::target::Kind;
 use crate::text::{counted, harmless};
 
 /// Explains a ReplicationController: as text and as data.
@@ -193,7 +194,7 @@ fn told(
     for (_, sentence) in why {
         text.push_str(&format!("  {}\n", harmless(sentence)));
     }
-    text.push_str(&pod_table(unready, now));
+    text.push_str(&pod_table(unready, Kind::ReplicationController, now));
     let last = LastWrites::of(object);
     text.push_str(&format!("ACTS    {}\n", acts(last.status.as_ref(), status.observed_generation > 0, now)));
     let why: Vec<Value> = why.iter().map(|(kind, text)| json!({"kind": kind, "text": text})).collect();

@@ -62,7 +62,9 @@ impl Daemon {
         let client = client(url, token, authority.as_deref())
             .await
             .map_err(|error| CommandError::Argument(format!("--endpoint {url}: {}", harmless(&error))))?;
-        let connection = Connection { client, namespace: String::new(), namespace_is_enforced: false };
+        let server = format!("{url} (--endpoint)");
+        let connection =
+            Connection { client, namespace: String::new(), namespace_is_enforced: false, server };
         Ok(Some(Daemon { api: Api::new(connection, timeout), url: url.trim_end_matches('/').to_owned() }))
     }
 

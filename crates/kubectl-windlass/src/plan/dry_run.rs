@@ -80,7 +80,9 @@ pub(super) async fn change_of(
     let resource = format!("{}.apps", kind.resource().plural);
     let (now, is_new) = (&workload.object, workload.object.is_null());
     let history = match kind {
-        Kind::StatefulSet => revisions::of_stateful_set(now, &workload.revisions, None),
+        Kind::StatefulSet => {
+            revisions::of_controller_revisions(Kind::StatefulSet, now, &workload.revisions, None)
+        }
         _ => revisions::of(now, &workload.replica_sets),
     };
     let (mut wanted, mut said) = (now.clone(), Vec::new());

@@ -171,7 +171,8 @@ fn watch_controllers(cluster: &Cluster<'_>) -> mpsc::Receiver<watch::Change> {
     let (sender, changes) = mpsc::channel(16);
     let selection = Selection {
         resource: ReplicationController::RESOURCE,
-        namespace: cluster.namespace.to_owned(),
+        namespace: Some(cluster.namespace.to_owned()),
+        known: None,
         labels: String::new(),
         fields: String::new(),
         follows: true,

@@ -17,17 +17,7 @@ use super::{Assessment, PartView, Records, decode, estimate, images, partial, ve
 /// # Errors
 /// When the Deployment is not what its kind says.
 pub(super) fn assess(records: Records<'_>, now: Timestamp) -> Result<Assessment, serde_json::Error> {
-    let Records {
-        kind: _,
-        object,
-        replica_sets,
-        revisions: _,
-        pods,
-        claims: _,
-        events,
-        is_partial,
-        unreadable,
-    } = records;
+    let Records { object, replica_sets, pods, events, is_partial, unreadable, .. } = records;
     let mut deployment: Deployment = decode(object, &mut Interner::default())?;
     let last = LastWrites::of(object);
     let deadline_is_stale = forget_stale_deadline(&mut deployment, last.template);
@@ -119,6 +109,7 @@ pub(super) fn assess(records: Records<'_>, now: Timestamp) -> Result<Assessment,
         estimate,
         previous,
         is_partial: false,
+        knows_pods: true,
         ..by_status
     })
 }

@@ -18,6 +18,9 @@ pub fn why(reasons: &[Reason]) -> Value {
 
 /// The numbers of an assessment.
 pub fn counts(assessment: &Assessment) -> Value {
+    if let Some(work) = &assessment.work {
+        return work.data();
+    }
     let counts = &assessment.counts;
     json!({
         "desired": counts.desired, "replicas": counts.replicas, "updated": counts.updated, "ready": counts.ready,
@@ -52,22 +55,34 @@ pub fn assessment(assessment: &Assessment, next: &[String]) -> Value {
         "time": assessment.now.to_string(),
     });
     let parts: Value = assessment.parts.iter().map(part).collect();
-    let mut lists = vec!["why", "writes", "pods"];
-    if assessment.kind == Kind::StatefulSet {
-        value["revisions"] = parts;
-        value["claims"] = json!(assessment.claims);
-        value["desiredNew"] = json!(assessment.desired_new);
-        value["refusal"] = json!(assessment.refusal);
-        lists.extend(["revisions", "claims"]);
-    } else {
-        value["replicaSets"] = parts;
-        lists.push("replicaSets");
-    }
-    if assessment.is_partial {
-        // An empty list would say that there are none.
-        for unknown in lists {
-            value[unknown] = Value::Null;
+    let mut of_pods = vec!["pods"];
+    match assessment.kind {
+        Kind::StatefulSet | Kind::DaemonSet => {
+            value["revisions"] = parts;
+            value["desiredNew"] = json!(assessment.desired_new);
+            value["refusal"] = json!(assessment.refusal);
+            of_pods.push("revisions");
         }
+        Kind::Deployment | Kind::Pod => {
+            value["replicaSets"] = parts;
+            of_pods.push("replicaSets");
+        }
+        Kind::Job => value["refusal"] = json!(assessment.refusal),
+        Kind::ReplicationController | Kind::ReplicaSet | Kind::CronJob => {}
+    }
+    if assessment.kind == Kind::StatefulSet {
+        value["claims"] = json!(assessment.claims);
+        of_pods.push("claims");
+    }
+    if let Some(summary) = &assessment.summary {
+        value["summary"] = json!(summary);
+    }
+    // An empty list would say that there are none.
+    for unknown in ["why", "writes"].into_iter().filter(|_| assessment.is_partial) {
+        value[unknown] = Value::Null;
+    }
+    for unknown in of_pods.into_iter().filter(|_| !assessment.knows_pods) {
+        value[unknown] = Value::Null;
     }
     value
 }

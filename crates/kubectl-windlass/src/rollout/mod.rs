@@ -1,24 +1,34 @@
-//! The assessment of the rollout of a Deployment or a StatefulSet from its objects. Pure, and on the daemon's own
-//! functions: the plan, its reasons and the deadline are computed by `windlass::plan`, and nothing is decided twice.
+//! The assessment of a workload from its objects. Pure, and on the daemon's own functions: the plan, its reasons and the
+//! deadline are computed by `windlass::plan`, and nothing is decided twice.
 
 pub mod claims;
+mod cron_job;
+mod daemon_set;
 mod deployment;
 pub mod estimate;
 pub mod failing_pods;
+pub mod headline;
+mod job;
 pub mod json;
 pub mod last_writes;
 pub mod live;
 mod partial;
 pub mod pods;
+mod refusal;
+mod replicas;
+pub mod shared;
 mod stateful_set;
 pub mod verdict;
+pub mod work;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use windlass::model::{ControllerRevision, Interner, PersistentVolumeClaim, Pod, Record, ReplicaSet};
+use windlass::model::{
+    ControllerRevision, Interner, Job, Node, PersistentVolumeClaim, Pod, Record, ReplicaSet, Resource,
+};
 use windlass::plan::Reason;
 use windlass::plan::statefulset::PlanReason;
 use windlass::plan::statefulset::explain::Waiting;
@@ -28,36 +38,64 @@ use claims::ClaimView;
 use last_writes::Actor;
 use pods::PodView;
 pub use verdict::Verdict;
+use work::Work;
 
-/// The objects of one Deployment or StatefulSet, as the API server sent them.
+/// The objects of one workload, as the API server sent them.
 #[derive(Clone, Debug, Default)]
 pub struct Workload {
     /// Its kind.
     pub kind: Kind,
-    /// The Deployment or StatefulSet.
+    /// The Deployment, StatefulSet, or other workload.
     pub object: Value,
     /// ReplicaSets that a Deployment selects.
     pub replica_sets: Vec<Value>,
-    /// ControllerRevisions that a StatefulSet selects.
+    /// ControllerRevisions that a StatefulSet or DaemonSet selects.
     pub revisions: Vec<Value>,
-    /// Pods that a Deployment selects. Of a StatefulSet all pods of the namespace: another one may have the name of one
+    /// Pods that the workload selects. Of a StatefulSet all pods of the namespace: another one may have the name of one
     /// of its own.
     pub pods: Vec<Value>,
     /// Of a StatefulSet: the claims of the namespace.
     pub claims: Vec<Value>,
+    /// Of a DaemonSet: the nodes.
+    pub nodes: Vec<Value>,
+    /// Of a CronJob: the Jobs of the namespace, since one of another owner may have the name of one of its own.
+    pub jobs: Vec<Value>,
     /// Events, by the UID of the object.
     pub events: BTreeMap<String, Vec<Value>>,
     /// Whether one of these lists could not be read: then nothing is planned, and the status counts alone.
     pub is_partial: bool,
+    /// Whether the nodes alone could not be read, so that what the pods report can be told.
+    pub lacks_nodes_only: bool,
     /// The objects that could not be read, with the server's answer.
     pub unreadable: Vec<String>,
+}
+
+impl Workload {
+    /// The list of a resource that tells the rollout.
+    pub fn list_mut(&mut self, resource: Resource) -> &mut Vec<Value> {
+        match resource {
+            ReplicaSet::RESOURCE => &mut self.replica_sets,
+            ControllerRevision::RESOURCE => &mut self.revisions,
+            PersistentVolumeClaim::RESOURCE => &mut self.claims,
+            Node::RESOURCE => &mut self.nodes,
+            Job::RESOURCE => &mut self.jobs,
+            _ => &mut self.pods,
+        }
+    }
+
+    /// Takes note of a list that the user may not read.
+    pub fn lacks(&mut self, resource: Resource, why: String) {
+        self.lacks_nodes_only = resource == Node::RESOURCE && (!self.is_partial || self.lacks_nodes_only);
+        self.is_partial = true;
+        self.unreadable.push(why);
+    }
 }
 
 /// The same, decoded.
 pub struct Records<'a> {
     /// As [`Workload::kind`].
     pub kind: Kind,
-    /// The Deployment or StatefulSet, which tells its writers besides.
+    /// The workload, which tells its writers besides.
     pub object: &'a Value,
     /// As [`Workload::replica_sets`].
     pub replica_sets: Vec<Arc<ReplicaSet>>,
@@ -67,10 +105,16 @@ pub struct Records<'a> {
     pub pods: Vec<Decoded<'a, Pod>>,
     /// As [`Workload::claims`].
     pub claims: Vec<Decoded<'a, PersistentVolumeClaim>>,
+    /// As [`Workload::nodes`].
+    pub nodes: Vec<Decoded<'a, Node>>,
+    /// As [`Workload::jobs`].
+    pub jobs: Vec<Decoded<'a, Job>>,
     /// As [`Workload::events`].
     pub events: &'a BTreeMap<String, Vec<Value>>,
     /// As [`Workload::is_partial`].
     pub is_partial: bool,
+    /// Whether the pods, and what tells which of them are new, are known.
+    pub knows_pods: bool,
     /// As [`Workload::unreadable`].
     pub unreadable: &'a [String],
 }
@@ -81,7 +125,7 @@ pub type Decoded<'a, T> = (Arc<T>, &'a Value);
 /// Everything known of a rollout at one time.
 #[derive(Clone, Debug)]
 pub struct Assessment {
-    /// The kind of the object.
+    /// The kind of the workload.
     pub kind: Kind,
     /// The namespace.
     pub namespace: String,
@@ -132,8 +176,14 @@ pub struct Assessment {
     pub template_written: Option<Timestamp>,
     /// The newest revision before this one that is in the history, with its images.
     pub previous: Option<(i64, String)>,
-    /// Whether only the status is known: reasons, writes, parts and pods are then empty, and say nothing.
+    /// The numbers of a Job or CronJob.
+    pub work: Option<Work>,
+    /// The state in a sentence, where neither a reason nor a pod tells more. Foreign text in it is harmless.
+    pub summary: Option<String>,
+    /// Whether something could not be read: reasons and writes are then empty, and say nothing.
     pub is_partial: bool,
+    /// Whether the pods are known: else parts and pods are empty, and say nothing.
+    pub knows_pods: bool,
     /// The objects that could not be read.
     pub unreadable: Vec<String>,
     /// The time of the assessment.
@@ -159,7 +209,7 @@ impl Assessment {
     /// Whether another template runs than in an earlier assessment.
     pub fn supersedes(&self, before: &Assessment) -> bool {
         let name_of_new = |assessment: &Assessment| assessment.new_part().map(|new| new.name.clone());
-        !self.is_partial
+        self.knows_pods
             && name_of_new(before).is_some()
             && name_of_new(before) != name_of_new(self)
             && before.generation != self.generation
@@ -167,7 +217,8 @@ impl Assessment {
 
     /// How many new pods are available; `None` where only the status is known, which counts all pods alike.
     pub fn new_available(&self) -> Option<i64> {
-        (!self.is_partial).then(|| self.new_part().map_or(0, |new| new.available))
+        let has_parts = self.knows_pods && self.kind.has_revisions();
+        has_parts.then(|| self.new_part().map_or(0, |new| new.available))
     }
 }
 
@@ -230,8 +281,11 @@ pub fn assess(workload: &Workload, now: Timestamp) -> Result<Assessment, serde_j
         revisions: decoded(&workload.revisions, interner),
         pods: decoded(&workload.pods, interner),
         claims: decoded(&workload.claims, interner),
+        nodes: decoded(&workload.nodes, interner),
+        jobs: decoded(&workload.jobs, interner),
         events: &workload.events,
         is_partial: workload.is_partial,
+        knows_pods: !workload.is_partial || workload.lacks_nodes_only,
         unreadable: &workload.unreadable,
     };
     assess_records(records, now)
@@ -243,8 +297,12 @@ pub fn assess(workload: &Workload, now: Timestamp) -> Result<Assessment, serde_j
 /// When the object is not what its kind says.
 pub fn assess_records(records: Records<'_>, now: Timestamp) -> Result<Assessment, serde_json::Error> {
     match records.kind {
+        Kind::Deployment | Kind::Pod => deployment::assess(records, now),
         Kind::StatefulSet => stateful_set::assess(records, now),
-        _ => deployment::assess(records, now),
+        Kind::DaemonSet => daemon_set::assess(records, now),
+        Kind::ReplicationController | Kind::ReplicaSet => replicas::assess(records, now),
+        Kind::Job => job::assess(records, now),
+        Kind::CronJob => cron_job::assess(records, now),
     }
 }
 
@@ -266,4 +324,4 @@ fn images(template: &Value) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -75,7 +75,10 @@ pub(super) fn of_object(
         acts: last.status.clone(),
         template_written: last.template,
         previous: None,
+        work: None,
+        summary: None,
         is_partial: true,
+        knows_pods: false,
         unreadable: unreadable.to_vec(),
         now,
     }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::Value;
 use windlass::model::{
     ControllerRevision, Interner, PersistentVolumeClaim, Pod, StatefulSet, StatefulSetStrategy, Uid,
@@ -16,22 +16,19 @@ use windlass::plan::{REPLICA_FAILURE, Reason};
 
 use super::claims::ClaimView;
 use super::last_writes::LastWrites;
-use super::pods::{PodView, happened, newest_warning, with_event};
+use super::pods::PodView;
 use super::verdict::UNOBSERVED_AFTER;
-use super::{Assessment, Counts, Decoded, PartView, Records, Verdict, decode, estimate, images, partial};
+use super::{
+    Assessment, Counts, Decoded, PartView, Records, Verdict, decode, estimate, images, partial, refusal,
+};
 use crate::target::Kind;
-use crate::text::harmless;
-
-/// A refusal counts as long as its event is not older: a controller tries again at least as often.
-const REFUSED_WITHIN: SignedDuration = SignedDuration::from_mins(20);
 
 /// Assesses the rollout of a StatefulSet.
 ///
 /// # Errors
 /// When the StatefulSet is not what its kind says.
 pub(super) fn assess(records: Records<'_>, now: Timestamp) -> Result<Assessment, serde_json::Error> {
-    let Records { kind: _, object, replica_sets: _, revisions, pods, claims, events, is_partial, unreadable } =
-        records;
+    let Records { object, revisions, pods, claims, events, is_partial, unreadable, .. } = records;
     let set: StatefulSet = decode(object, &mut Interner::default())?;
     let last = LastWrites::of(object);
     let by_status = by_status(&set, object, &last, unreadable, now);
@@ -74,7 +71,8 @@ pub(super) fn assess(records: Records<'_>, now: Timestamp) -> Result<Assessment,
         .max_by_key(|(it, _)| it.number)
         .map(|(it, object)| (it.number, images(&object["data"]["spec"]["template"])));
 
-    let refusal = refusal(&set, &plan, events, &last, now);
+    let creates = plan.reasons.iter().any(|reason| matches!(reason, PlanReason::Creating { .. }));
+    let refusal = refusal::current(&set.meta.uid, creates, events, &last, now);
     let verdict = verdict(&set, &plan, &last, refusal.is_some(), now);
     let updated: Vec<Arc<Pod>> =
         own.iter().filter(|pod| history.is_updated(pod)).map(|pod| Arc::clone(pod)).collect();
@@ -110,6 +108,7 @@ pub(super) fn assess(records: Records<'_>, now: Timestamp) -> Result<Assessment,
         estimate,
         previous,
         is_partial: false,
+        knows_pods: true,
         ..by_status
     })
 }
@@ -181,23 +180,6 @@ fn verdict(set: &StatefulSet, plan: &Plan, last: &LastWrites, is_refused: bool, 
 fn is_rolled_out_by(plan: &Plan, set: &StatefulSet) -> bool {
     let seen = |status| is_rolled_out(&StatefulSet { status, ..set.clone() });
     plan.status.clone().is_none_or(seen)
-}
-
-/// Why the API server refuses a pod or a claim that the plan creates: only an event of the StatefulSet tells.
-fn refusal(
-    set: &StatefulSet,
-    plan: &Plan,
-    events: &BTreeMap<String, Vec<Value>>,
-    last: &LastWrites,
-    now: Timestamp,
-) -> Option<String> {
-    let events = events.get(&set.meta.uid.to_string())?;
-    let creates = plan.reasons.iter().any(|reason| matches!(reason, PlanReason::Creating { .. }));
-    let event = newest_warning(events).filter(|event| creates && event["reason"] == "FailedCreate")?;
-    let at = happened(event)?;
-    let is_current =
-        now.duration_since(at) <= REFUSED_WITHIN && last.spec.is_none_or(|changed| changed <= at);
-    is_current.then(|| with_event(None, std::slice::from_ref(event), &harmless, now))
 }
 
 /// The pods of each revision, those of the current template first.

@@ -5,7 +5,7 @@ use windlass::plan::deployment::{self as planner, Observed, PlanReason, explain}
 use super::failing_pods::FailingPods;
 use super::*;
 
-fn at(time: &str) -> Timestamp {
+pub(crate) fn at(time: &str) -> Timestamp {
     format!("2026-01-01T{time}Z").parse().unwrap()
 }
 
@@ -55,7 +55,7 @@ fn broken(name: &str) -> Value {
 }
 
 /// Three replicas in the middle of a rollout to the broken second revision, observed by kube-controller-manager.
-fn stuck() -> Workload {
+pub(crate) fn stuck() -> Workload {
     let condition = |reason: &str, at: &str| json!([{"type": "Progressing", "status": "True", "reason": reason, "lastUpdateTime": at}]);
     let spec = json!({"f:spec": {"f:template": {}}});
     let deployment = json!({

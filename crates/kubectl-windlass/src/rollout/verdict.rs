@@ -8,6 +8,7 @@ use windlass::plan::deployment::status::REPLICA_FAILURE;
 use windlass::plan::deployment::{Plan, PlanReason, StatusScope};
 
 use super::last_writes::LastWrites;
+use crate::layout::Tone;
 
 /// How long a controller may take to observe a change before it counts as absent.
 pub const UNOBSERVED_AFTER: SignedDuration = SignedDuration::from_secs(5);
@@ -32,12 +33,35 @@ pub enum Verdict {
     Scaling,
     /// The API server refuses ReplicaSets or pods.
     Blocked,
-    /// No controller can act on the Deployment.
+    /// No controller can act on it.
     Refused,
     /// No controller has observed the newest generation.
     Unobserved,
-    /// The Deployment is being deleted.
+    /// It is being deleted.
     Deleting,
+    /// A Job has failed, or the last one of a CronJob.
+    Failed,
+    /// A Job works, or one of a CronJob.
+    Running,
+    /// `spec.suspend`.
+    Suspended,
+    /// No run of a CronJob is under way or due.
+    Scheduled,
+}
+
+/// How much a state needs a look. The worst comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// It goes on only if somebody does something.
+    Trouble,
+    /// It waits, mostly for pods.
+    Waits,
+    /// It proceeds.
+    Proceeds,
+    /// A user holds it.
+    Held,
+    /// Nothing is under way.
+    AtRest,
 }
 
 impl Verdict {
@@ -55,6 +79,33 @@ impl Verdict {
             Verdict::Refused => "refused",
             Verdict::Unobserved => "unobserved",
             Verdict::Deleting => "deleting",
+            Verdict::Failed => "failed",
+            Verdict::Running => "running",
+            Verdict::Suspended => "suspended",
+            Verdict::Scheduled => "scheduled",
+        }
+    }
+
+    /// How much it needs a look, the most first.
+    pub fn severity(self) -> Severity {
+        match self {
+            Verdict::Stuck | Verdict::Failed | Verdict::Blocked | Verdict::Refused | Verdict::Unobserved => {
+                Severity::Trouble
+            }
+            Verdict::Waiting | Verdict::Unfinished => Severity::Waits,
+            Verdict::Rolling | Verdict::Scaling | Verdict::Running | Verdict::Deleting => Severity::Proceeds,
+            Verdict::Paused => Severity::Held,
+            Verdict::Complete | Verdict::Suspended | Verdict::Scheduled => Severity::AtRest,
+        }
+    }
+
+    /// Its colour.
+    pub fn tone(self) -> Tone {
+        match self.severity() {
+            Severity::Trouble => Tone::Bad,
+            Severity::AtRest => Tone::Good,
+            _ if self == Verdict::Deleting => Tone::Bad,
+            _ => Tone::Waiting,
         }
     }
 
@@ -62,7 +113,14 @@ impl Verdict {
     pub fn is_at_rest(self) -> bool {
         matches!(
             self,
-            Verdict::Complete | Verdict::Paused | Verdict::Refused | Verdict::Unobserved | Verdict::Deleting
+            Verdict::Complete
+                | Verdict::Paused
+                | Verdict::Refused
+                | Verdict::Unobserved
+                | Verdict::Deleting
+                | Verdict::Failed
+                | Verdict::Suspended
+                | Verdict::Scheduled
         )
     }
 }

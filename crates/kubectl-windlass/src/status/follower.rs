@@ -1,4 +1,4 @@
-//! The objects of one Deployment as watches report them, and what they say.
+//! The objects of one workload as watches report them, and what they say.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use windlass::model::{
-    ControllerRevision, Interner, PersistentVolumeClaim, Pod, Record, ReplicaSet, Resource,
+    ControllerRevision, Interner, Job, Node, PersistentVolumeClaim, Pod, Record, ReplicaSet, Resource,
 };
 
 use super::verdicts::{self, End, Rules};
@@ -28,39 +28,18 @@ const CLOCK: Duration = Duration::from_secs(1);
 
 /// News for a follower.
 pub struct Message {
-    /// The index of the follower.
-    pub follower: usize,
-    news: News,
+    /// The index of the follower; `None` for all that it concerns.
+    pub follower: Option<usize>,
+    /// The change.
+    pub news: News,
 }
 
 /// A change to take in.
-enum News {
-    /// A watch reports a change.
-    Change(Part, Change),
+pub enum News {
+    /// The watch of a resource reports a change. Of the kind that is followed, it is about the workload itself.
+    Change(Resource, Change),
     /// The events of objects, each with its UID.
     Events(Vec<(String, Result<Vec<Value>, ApiError>)>),
-}
-
-/// The watches of a follower.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    Object,
-    ReplicaSets,
-    Revisions,
-    Pods,
-    Claims,
-}
-
-impl Part {
-    /// The one that lists this resource.
-    fn of(resource: Resource) -> Self {
-        match resource {
-            ReplicaSet::RESOURCE => Part::ReplicaSets,
-            ControllerRevision::RESOURCE => Part::Revisions,
-            PersistentVolumeClaim::RESOURCE => Part::Claims,
-            _ => Part::Pods,
-        }
-    }
 }
 
 /// An object, decoded once for all assessments.
@@ -72,7 +51,44 @@ struct Seen<T> {
 /// The objects of one watch by their UIDs. What cannot be decoded is left out.
 type Objects<T> = BTreeMap<String, Seen<T>>;
 
-/// Follows one Deployment or StatefulSet.
+/// The objects that tell a rollout; `None` until they are listed.
+#[derive(Default)]
+struct Parts {
+    replica_sets: Option<Objects<ReplicaSet>>,
+    revisions: Option<Objects<ControllerRevision>>,
+    pods: Option<Objects<Pod>>,
+    claims: Option<Objects<PersistentVolumeClaim>>,
+    nodes: Option<Objects<Node>>,
+    jobs: Option<Objects<Job>>,
+}
+
+impl Parts {
+    /// Lists that the kind does not need count as read.
+    fn that_need(resources: &[Resource]) -> Self {
+        let is_there = |resource: Resource| !resources.contains(&resource);
+        Parts {
+            replica_sets: is_there(ReplicaSet::RESOURCE).then(BTreeMap::new),
+            revisions: is_there(ControllerRevision::RESOURCE).then(BTreeMap::new),
+            pods: is_there(Pod::RESOURCE).then(BTreeMap::new),
+            claims: is_there(PersistentVolumeClaim::RESOURCE).then(BTreeMap::new),
+            nodes: is_there(Node::RESOURCE).then(BTreeMap::new),
+            jobs: is_there(Job::RESOURCE).then(BTreeMap::new),
+        }
+    }
+
+    fn take(&mut self, resource: Resource, change: Change, interner: &mut Interner) {
+        match resource {
+            ReplicaSet::RESOURCE => take(&mut self.replica_sets, change, interner),
+            ControllerRevision::RESOURCE => take(&mut self.revisions, change, interner),
+            PersistentVolumeClaim::RESOURCE => take(&mut self.claims, change, interner),
+            Node::RESOURCE => take(&mut self.nodes, change, interner),
+            Job::RESOURCE => take(&mut self.jobs, change, interner),
+            _ => take(&mut self.pods, change, interner),
+        }
+    }
+}
+
+/// Follows one workload.
 pub struct Follower {
     index: usize,
     /// The object.
@@ -81,10 +97,7 @@ pub struct Follower {
     /// The first object of that name: a namesake is another one.
     uid: Option<String>,
     is_deleted: bool,
-    replica_sets: Option<Objects<ReplicaSet>>,
-    revisions: Option<Objects<ControllerRevision>>,
-    pods: Option<Objects<Pod>>,
-    claims: Option<Objects<PersistentVolumeClaim>>,
+    parts: Parts,
     interner: Interner,
     events: BTreeMap<String, Vec<Value>>,
     /// When the events of a pod were asked for last.
@@ -93,13 +106,16 @@ pub struct Follower {
     may_read_events: bool,
     /// Whether the watches go on after the lists.
     follows: bool,
-    is_partial: bool,
+    /// Whether others watch the same lists, so that it watches nothing itself.
+    is_shared: bool,
+    /// Lists that the user may not read.
+    lacking: Vec<Resource>,
     unreadable: Vec<String>,
     /// How many of those the user knows.
     told: usize,
     failing: FailingPods,
     /// Of each watch.
-    silences: [Silence; 5],
+    silences: BTreeMap<&'static str, Silence>,
     has_changed: bool,
     assessed: Option<Instant>,
     is_news: bool,
@@ -112,60 +128,54 @@ fn text(object: &Value, field: &str) -> String {
 }
 
 impl Follower {
-    /// Starts to watch the object, or to list it if it is not followed. The objects that tell its rollout follow once its
-    /// selector is known.
-    pub fn start(
-        index: usize,
-        key: WorkloadKey,
-        follows: bool,
-        api: &Arc<Api>,
-        sender: &mpsc::Sender<Message>,
-    ) -> Self {
-        let follower = Follower {
+    /// A follower that knows nothing yet. One that shares its watches with others starts none.
+    pub fn new(index: usize, key: WorkloadKey, follows: bool, is_shared: bool) -> Self {
+        Follower {
             index,
             key,
             object: None,
             uid: None,
             is_deleted: false,
-            replica_sets: None,
-            revisions: None,
-            pods: None,
-            claims: None,
+            parts: Parts::default(),
             interner: Interner::default(),
             events: BTreeMap::new(),
             events_asked: BTreeMap::new(),
             events_are_awaited: false,
             may_read_events: true,
             follows,
-            is_partial: false,
+            is_shared,
+            lacking: Vec::new(),
             unreadable: Vec::new(),
             told: 0,
             failing: FailingPods::default(),
-            silences: Default::default(),
+            silences: BTreeMap::new(),
             has_changed: false,
             assessed: None,
             is_news: false,
             assessment: None,
             end: None,
-        };
-        let fields = format!("metadata.name={}", follower.key.name);
-        follower.watch(Part::Object, follower.key.kind.resource(), String::new(), fields, api, sender);
-        follower
+        }
+    }
+
+    /// Starts to watch the object, or to list it if it is not followed. The objects that tell its rollout follow once its
+    /// selector is known.
+    pub fn start(&self, api: &Arc<Api>, sender: &mpsc::Sender<Message>) {
+        let fields = format!("metadata.name={}", self.key.name);
+        self.watch(self.key.kind.resource(), String::new(), fields, api, sender);
     }
 
     fn watch(
         &self,
-        part: Part,
         resource: Resource,
         labels: String,
         fields: String,
         api: &Arc<Api>,
         sender: &mpsc::Sender<Message>,
     ) {
-        let (namespace, follows) = (self.key.namespace.clone(), self.follows);
-        let selection = Selection { resource, namespace, labels, fields, follows };
-        let follower = self.index;
-        let wrap = move |change| Message { follower, news: News::Change(part, change) };
+        let namespace = live::scope_of(resource, Some(&self.key.namespace)).map(str::to_owned);
+        let selection = Selection { resource, namespace, labels, fields, follows: self.follows, known: None };
+        let follower = Some(self.index);
+        let wrap = move |change| Message { follower, news: News::Change(resource, change) };
         tokio::spawn(watch::watch(api.clone(), selection, sender.clone(), wrap));
     }
 
@@ -184,43 +194,38 @@ impl Follower {
         api: &Arc<Api>,
         sender: &mpsc::Sender<Message>,
     ) -> Result<bool, CommandError> {
-        let (part, change) = match message.news {
-            News::Change(part, change) => (part, change),
+        let (resource, change) = match message.news {
+            News::Change(resource, change) => (resource, change),
             News::Events(all) => {
                 self.receive_events(all);
                 return Ok(true);
             }
         };
+        let is_own = resource == self.key.kind.resource();
         match change {
             Change::Interrupted(trouble) => {
-                self.silences[part as usize].begin(&trouble);
+                self.silences.entry(resource.plural).or_default().begin(&trouble);
                 return Ok(true);
             }
             Change::Forbidden(why) => {
-                match part {
-                    Part::Object => return Err(CommandError::Argument(why)),
-                    Part::ReplicaSets => self.replica_sets = Some(BTreeMap::new()),
-                    Part::Revisions => self.revisions = Some(BTreeMap::new()),
-                    Part::Pods => self.pods = Some(BTreeMap::new()),
-                    Part::Claims => self.claims = Some(BTreeMap::new()),
+                if is_own {
+                    return Err(CommandError::Argument(why));
                 }
-                self.is_partial = true;
+                self.parts.take(resource, Change::Listed(Vec::new()), &mut self.interner);
+                self.lacking.push(resource);
                 self.unreadable.push(why);
                 self.has_changed = true;
                 return Ok(true);
             }
             Change::Listed(_) | Change::Applied(_) | Change::Deleted(_) => {
-                self.silences[part as usize].end();
+                self.silences.remove(resource.plural);
             }
         }
         self.has_changed = true;
-        match part {
-            Part::Object => return self.receive_object(change, api, sender),
-            Part::ReplicaSets => take(&mut self.replica_sets, change, &mut self.interner),
-            Part::Revisions => take(&mut self.revisions, change, &mut self.interner),
-            Part::Pods => take(&mut self.pods, change, &mut self.interner),
-            Part::Claims => take(&mut self.claims, change, &mut self.interner),
+        if is_own {
+            return self.receive_object(change, api, sender);
         }
+        self.parts.take(resource, change, &mut self.interner);
         Ok(true)
     }
 
@@ -263,21 +268,18 @@ impl Follower {
                 let selector = live::label_selector(kind, &object)
                     .map_err(|error| CommandError::Unreadable { object: self.key.described(), error })?;
                 (self.uid, self.object) = (Some(uid), Some(object));
-                // A list that its kind does not need counts as read; so do all where it selects nothing or
-                // everything, and no controller acts on it.
-                let parts = selector.iter().flat_map(|labels| live::parts(kind, labels));
-                let parts: Vec<(Part, Resource, String)> = parts
-                    .map(|(resource, labels)| {
-                        (Part::of(resource), resource, labels.unwrap_or_default().to_owned())
-                    })
+                // Where it selects nothing or everything, no controller acts on it, and no list is needed.
+                let parts: Vec<(Resource, String)> = selector
+                    .iter()
+                    .flat_map(|labels| live::parts(kind, labels))
+                    .map(|(resource, labels)| (resource, labels.unwrap_or_default().to_owned()))
                     .collect();
-                let is_there = |part: Part| parts.iter().all(|(watched, ..)| *watched != part);
-                self.replica_sets = is_there(Part::ReplicaSets).then(BTreeMap::new);
-                self.revisions = is_there(Part::Revisions).then(BTreeMap::new);
-                self.pods = is_there(Part::Pods).then(BTreeMap::new);
-                self.claims = is_there(Part::Claims).then(BTreeMap::new);
-                for (part, resource, labels) in parts {
-                    self.watch(part, resource, labels, String::new(), api, sender);
+                if !self.is_shared {
+                    let resources: Vec<Resource> = parts.iter().map(|(resource, _)| *resource).collect();
+                    self.parts = Parts::that_need(&resources);
+                    for (resource, labels) in parts {
+                        self.watch(resource, labels, String::new(), api, sender);
+                    }
                 }
             }
         }
@@ -305,8 +307,16 @@ impl Follower {
             self.is_news = true;
             return Ok(true);
         }
-        let (Some(object), Some(replica_sets), Some(revisions), Some(pods), Some(claims)) =
-            (&self.object, &self.replica_sets, &self.revisions, &self.pods, &self.claims)
+        let Parts { replica_sets, revisions, pods, claims, nodes, jobs } = &self.parts;
+        let (
+            Some(object),
+            Some(replica_sets),
+            Some(revisions),
+            Some(pods),
+            Some(claims),
+            Some(nodes),
+            Some(jobs),
+        ) = (&self.object, replica_sets, revisions, pods, claims, nodes, jobs)
         else {
             return Ok(false);
         };
@@ -317,8 +327,11 @@ impl Follower {
             revisions: decoded(revisions),
             pods: decoded(pods),
             claims: decoded(claims),
+            nodes: decoded(nodes),
+            jobs: decoded(jobs),
             events: &self.events,
-            is_partial: self.is_partial,
+            is_partial: !self.lacking.is_empty(),
+            knows_pods: self.lacking.iter().all(|resource| *resource == Node::RESOURCE),
             unreadable: &self.unreadable,
         };
         let unreadable = |error| CommandError::Unreadable { object: self.key.described(), error };
@@ -338,7 +351,8 @@ impl Follower {
         let wanted = live::worth_events(assessment);
         self.events.retain(|uid, _| wanted.contains(uid));
         self.events_asked.retain(|uid, _| wanted.contains(uid));
-        if self.events_are_awaited || !self.may_read_events || assessment.verdict.is_at_rest() {
+        let is_idle = assessment.verdict.is_at_rest() || self.is_shared;
+        if self.events_are_awaited || !self.may_read_events || is_idle {
             return;
         }
         let is_stale =
@@ -362,7 +376,7 @@ impl Follower {
                 }
             }
             // The command has ended otherwise.
-            let _ = sender.send(Message { follower, news: News::Events(all) }).await;
+            let _ = sender.send(Message { follower: Some(follower), news: News::Events(all) }).await;
         });
     }
 
@@ -385,6 +399,17 @@ impl Follower {
         self.end = verdicts::judge(assessment, &rules);
     }
 
+    /// The lists that its kind needs are those that others share: those of the others count as read.
+    pub fn shares(&mut self, resources: &[Resource]) {
+        self.parts = Parts::that_need(resources);
+    }
+
+    /// The UIDs of the objects whose events say more than they do themselves.
+    pub fn worth_events(&self) -> Vec<String> {
+        let going_on = self.assessment.as_ref().filter(|it| !it.verdict.is_at_rest());
+        going_on.map(live::worth_events).unwrap_or_default()
+    }
+
     /// The newest assessment.
     pub fn assessment(&self) -> Option<&Assessment> {
         self.assessment.as_ref()
@@ -397,17 +422,18 @@ impl Follower {
 
     /// Why a watch is interrupted at the moment.
     pub fn trouble(&self) -> Option<&str> {
-        self.silences.iter().find_map(Silence::trouble)
+        self.silences.values().find_map(Silence::trouble)
     }
 
-    /// The same, if the interruption lasts.
-    pub fn lasting_trouble(&self) -> Option<&str> {
-        self.silences.iter().find_map(Silence::lasting)
+    /// The same, if the interruption lasts, with the name of the workload.
+    pub fn lasting_line(&self) -> Option<String> {
+        let trouble = self.silences.values().find_map(Silence::lasting)?;
+        Some(format!("{}: {trouble}", self.label()))
     }
 
     /// The same, once for each interruption that lasts.
     pub fn new_trouble(&mut self) -> Option<String> {
-        self.silences.iter_mut().find_map(Silence::news)
+        self.silences.values_mut().find_map(Silence::news)
     }
 
     /// The objects that could not be read, each once.

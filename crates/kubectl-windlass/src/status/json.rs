@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 
-use super::verdicts::{End, headline};
+use super::verdicts::End;
+use crate::rollout::headline::headline;
 use crate::rollout::{Assessment, Verdict, json as as_json};
-use crate::target::Kind;
 
 /// The state of the stream of one Deployment.
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ fn changes(before: &Assessment, now: &Assessment) -> Vec<Value> {
         let known = before.parts.iter().find(|known| known.name == part.name);
         let from = known.map_or(0, |known| known.desired);
         if from != part.desired {
-            let name = if now.kind == Kind::StatefulSet { "controllerRevision" } else { "replicaSet" };
+            let name = if now.kind.has_controller_revisions() { "controllerRevision" } else { "replicaSet" };
             let more = json!({name: part.name, "from": from, "to": part.desired});
             events.push(event(now, "Scaled", more));
         }
@@ -85,7 +85,8 @@ fn changes(before: &Assessment, now: &Assessment) -> Vec<Value> {
             events.push(event(now, "Pod", json!({"pod": pod})));
         }
     }
-    if (now.new_available(), now.counts) != (before.new_available(), before.counts) {
+    let numbers = |it: &Assessment| (it.new_available(), it.counts, it.work.clone());
+    if numbers(now) != numbers(before) {
         events.push(event(now, "Progress", json!({})));
     }
     let waits = |assessment: &Assessment| match assessment.verdict {

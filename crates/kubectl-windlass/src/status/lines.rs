@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::verdicts::{End, headline};
+use super::verdicts::End;
 use crate::rollout::Assessment;
+use crate::rollout::headline::headline;
+use crate::rollout::work::Work;
 use crate::text::{counted, span};
 
 /// The least time between two lines about one object.
@@ -29,6 +31,7 @@ struct Shown {
     verdict: &'static str,
     revision: Option<i64>,
     counts: [i64; 4],
+    work: Option<Work>,
     failing: Option<(String, String)>,
 }
 
@@ -45,6 +48,7 @@ impl Shown {
                 counts.updated,
                 assessment.new_available().unwrap_or(counts.available),
             ],
+            work: assessment.work.clone(),
             failing: failing.map(|pod| (pod.name.clone(), pod.state.clone())),
         }
     }
@@ -106,11 +110,12 @@ fn line(assessment: &Assessment, label: &str) -> String {
     let counts = &assessment.counts;
     let revision = assessment.revision.map_or(String::new(), |revision| format!(" revision {revision}:"));
     let pods = counted(counts.replicas, "pod");
-    let numbers = match assessment.new_available() {
-        Some(available) => {
+    let numbers = match (assessment.new_available(), &assessment.work) {
+        (_, Some(work)) => work.words(assessment.now),
+        (Some(available), None) => {
             format!("{available} of {} available, {pods}", counted(assessment.desired_new, "new pod"))
         }
-        None => format!("{} of {pods} available, {} desired", counts.available, counts.desired),
+        (None, None) => format!("{} of {pods} available, {} desired", counts.available, counts.desired),
     };
     let mut line = format!("{} {label}{revision} {numbers}", time(assessment.now));
     if let Some(left) = assessment.estimate {
@@ -131,6 +136,13 @@ pub fn end(end: &End, assessment: &Assessment, label: &str) -> String {
     let revision = assessment.revision.map_or(String::new(), |revision| format!(" revision {revision}"));
     let start = format!("{} {label}{revision}", time(assessment.now));
     match end {
+        End::Complete if !assessment.kind.has_revisions() => {
+            let numbers = match &assessment.work {
+                Some(work) => work.words(assessment.now),
+                None => format!("{} available", counted(assessment.counts.available, "pod")),
+            };
+            format!("{start} {}: {numbers}", assessment.verdict.word())
+        }
         End::Complete => {
             let (desired, all) = (assessment.desired_new, assessment.counts.desired);
             let held = match all - desired {

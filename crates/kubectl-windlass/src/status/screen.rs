@@ -13,8 +13,9 @@ use tokio::sync::mpsc;
 
 use super::View;
 use super::follower::Follower;
-use super::tree::{self, Row, Tone};
+use super::tree;
 use crate::exit::CommandError;
+use crate::layout::{Row, Tone, indented};
 use crate::output::Style;
 
 /// How often keys are looked for.
@@ -66,16 +67,21 @@ impl Screen {
         if !is_news && !self.is_stale {
             return Ok(());
         }
+        let width = self.terminal.size().map_or(80, |size| usize::from(size.width));
         let unreadable = followers.iter().filter_map(Follower::assessment).flat_map(|assessment| {
             let label = format!("{}/{}", assessment.namespace, assessment.name);
-            assessment.unreadable.iter().map(move |missing| vec![(format!("{label}: {missing}"), Tone::Bad)])
+            let missing = assessment.unreadable.iter();
+            missing.flat_map(move |why| indented(&format!("{label}: {why}"), Tone::Bad, "", width))
         });
         let assessments = followers.iter().filter_map(Follower::assessment);
         let rows: Vec<Row> = unreadable
-            .chain(assessments.flat_map(|assessment| tree::rows(assessment, self.style)))
-            .chain(followers.iter().filter_map(|follower| {
-                Some(vec![(format!("{}: {}", follower.label(), follower.lasting_trouble()?), Tone::Bad)])
-            }))
+            .chain(assessments.flat_map(|assessment| tree::rows(assessment, self.style, Some(width))))
+            .chain(
+                followers
+                    .iter()
+                    .filter_map(Follower::lasting_line)
+                    .flat_map(|trouble| indented(&trouble, Tone::Bad, "", width)),
+            )
             .collect();
         if rows == self.rows && !self.is_stale {
             return Ok(());

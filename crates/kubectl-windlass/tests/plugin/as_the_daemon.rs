@@ -24,7 +24,12 @@ async fn daemons(daemon: &Daemon) -> Value {
 /// The plugin's explanation of `web`, as `explain -o json` prints it.
 async fn plugins(cluster: &Cluster) -> Value {
     let client = kube::Client::new(cluster.sandbox.router(), "shop");
-    let connection = Connection { client, namespace: "shop".to_owned(), namespace_is_enforced: false };
+    let connection = Connection {
+        client,
+        namespace: "shop".to_owned(),
+        namespace_is_enforced: false,
+        server: String::new(),
+    };
     let api = Api::new(connection, Duration::ZERO);
     let key = WorkloadKey { kind: Kind::Deployment, namespace: "shop".to_owned(), name: "web".to_owned() };
     let workload = live::read(&api, &key).await.unwrap().unwrap();
@@ -107,7 +112,12 @@ async fn both_say_of_db(name: &str, created: Value, change: Value, claim_to_dele
     cluster.call(Method::PATCH, &format!("{SETS}/db"), &change).await;
     tokio::time::sleep(Duration::from_secs(120)).await;
     let client = kube::Client::new(cluster.sandbox.router(), "shop");
-    let connection = Connection { client, namespace: "shop".to_owned(), namespace_is_enforced: false };
+    let connection = Connection {
+        client,
+        namespace: "shop".to_owned(),
+        namespace_is_enforced: false,
+        server: String::new(),
+    };
     let api = Api::new(connection, Duration::ZERO);
     let key = WorkloadKey { kind: Kind::StatefulSet, namespace: "shop".to_owned(), name: "db".to_owned() };
     let workload = live::read(&api, &key).await.unwrap().unwrap();

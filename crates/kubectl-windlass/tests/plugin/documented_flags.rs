@@ -55,3 +55,18 @@ fn documented_flags_are_those_of_the_program() {
     let page = fs::read_to_string(&path).unwrap();
     assert!(page == is, "docs/plugin-flags.md is out of date; UPDATE_EXPECT=1 writes it anew:\n{is}");
 }
+
+#[test]
+fn the_short_help_fits_one_screen_and_begins_a_day() {
+    let help = |command: &str, flag: &str| {
+        let output =
+            std::process::Command::new(crate::harness::PLUGIN).args([command, flag]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for command in ["list", "explain", "status"] {
+        let short = help(command, "-h");
+        assert!(short.lines().count() <= 40, "{short}");
+        assert!(short.contains("Examples:\n") && !short.contains("--tls-server-name"), "{short}");
+        assert!(help(command, "--help").contains("--tls-server-name"), "{command}");
+    }
+}

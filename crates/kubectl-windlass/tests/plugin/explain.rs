@@ -102,7 +102,7 @@ fn what_does_not_exist_is_named_with_what_is_alike() {
 }
 
 #[test]
-fn a_replica_set_and_a_pod_are_answered_with_their_owner() {
+fn a_replica_set_and_a_pod_stand_for_their_owner() {
     let sandbox = Sandbox::start(&[]);
     sandbox.create_web("app:1", &Value::Null);
     sandbox.web_reports("NewReplicaSetAvailable");
@@ -112,17 +112,32 @@ fn a_replica_set_and_a_pod_are_answered_with_their_owner() {
     };
     let set = first("/apis/apps/v1/namespaces/default/replicasets");
     let pod = first("/api/v1/namespaces/default/pods");
-    for command in ["explain", "status", "history"] {
-        let ended = sandbox.plugin(&[command, &format!("rs/{set}")]);
-        assert_eq!(ended.code, Some(1), "{ended:?}");
-        let text = format!("replicaset/{set} is controlled by deployment/web: name deployment/web instead");
-        assert!(ended.err.contains(&text), "{ended:?}");
-        let ended = sandbox.plugin(&[command, &format!("pod/{pod}")]);
-        let text = format!(
-            "pod/{pod} is controlled by replicaset/{set}, which is controlled by deployment/web: name deployment/web \
-             instead"
-        );
-        assert!(ended.err.contains(&text), "{ended:?}");
+    for command in [&["explain"][..], &["status", "--watch=false"], &["history"]] {
+        let of_web = sandbox.plugin(&[command, &["web"]].concat());
+        let ended = sandbox.plugin(&[command, &[&format!("rs/{set}")]].concat());
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert_eq!(ended.err, format!("note: rs/{set} is controlled by deploy/web\n"), "{ended:?}");
+        let words = |text: &str| text.split_whitespace().next().map(str::to_owned);
+        assert_eq!(words(&ended.out), words(&of_web.out), "{ended:?}");
+        let ended = sandbox.plugin(&[command, &[&format!("pod/{pod}")]].concat());
+        let text = format!("note: pod/{pod} is controlled by rs/{set}, which is controlled by deploy/web\n");
+        assert_eq!((ended.code, ended.err), (Some(0), text));
+    }
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_is_named_with_its_address() {
+    let sandbox = Sandbox::start(&["--no-controllers"]);
+    let ended = sandbox.plugin(&["explain", "web", "--server=http://127.0.0.1:9"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let file = sandbox.file("kubeconfig");
+    let said =
+        format!("cannot reach http://127.0.0.1:9 (KUBECONFIG={}): Connection refused\n", file.display());
+    assert!(ended.err.ends_with(&said) && !ended.err.contains("ServiceError"), "{ended:?}");
+    let https = format!("--server=https://{}", sandbox.address());
+    let ended = sandbox.plugin(&["list", "--context=windlass-sandbox", &https]);
+    for part in ["cannot reach https://127.0.0.1", "context windlass-sandbox", "does not answer in TLS"] {
+        assert!(ended.err.contains(part), "{part:?}: {ended:?}");
     }
 }
 
@@ -130,10 +145,12 @@ fn a_replica_set_and_a_pod_are_answered_with_their_owner() {
 fn no_object_and_names_beside_a_selector_are_usage_errors() {
     let sandbox = Sandbox::start(&["--no-controllers"]);
     for command in ["explain", "status", "undo", "history"] {
-        for more in [&[][..], &["web", "-l", "app=web"]] {
-            let ended = sandbox.plugin(&[&[command], more].concat());
-            assert_eq!(ended.code, Some(2), "{command} {more:?}: {ended:?}");
-        }
+        // Without a name these two list what there is.
+        let lists = ["explain", "status"].contains(&command);
+        let ended = sandbox.plugin(&[command]);
+        assert_eq!(ended.code, Some(if lists { 0 } else { 2 }), "{command}: {ended:?}");
+        let ended = sandbox.plugin(&[command, "web", "-l", "app=web"]);
+        assert_eq!(ended.code, Some(2), "{command}: {ended:?}");
     }
 }
 

@@ -275,7 +275,11 @@ fn plan_previews_nothing_that_it_cannot_read_and_goes_on_without_a_dry_run() {
 fn history_and_undo_need_the_replica_sets_and_say_what_else_is_missing() {
     let web = Guarded::start();
     web.sandbox.set_image("app:2");
-    web.sandbox.eventually(&format!("{DEPLOYMENTS}/web"), |web| web["status"]["updatedReplicas"] == 3);
+    // No status is written any more, which would be a change under the hands of `undo`.
+    web.sandbox.eventually(&format!("{DEPLOYMENTS}/web"), |web| {
+        web["status"]["updatedReplicas"] == 3 && web["status"]["replicas"] == 3
+    });
+    web.sandbox.web_reports("NewReplicaSetAvailable");
     for args in [&["history", "web"][..], &["undo", "web", "--yes"]] {
         for missing in [GET, SETS] {
             let ended = web.without(&[missing], args);

@@ -18,6 +18,8 @@ use windlass_testkit::rights::{Rights, right, used};
 use crate::harness::{DEPLOYMENTS, Ended, PLUGIN, Sandbox};
 
 const SETS: &str = "/apis/apps/v1/namespaces/default/statefulsets";
+const DAEMON_SETS: &str = "/apis/apps/v1/namespaces/default/daemonsets";
+const BATCH: &str = "/apis/batch/v1/namespaces/default";
 const CONTROLLERS: &str = "/api/v1/namespaces/default/replicationcontrollers";
 const VERBS: [&str; 7] = ["get", "list", "watch", "create", "patch", "update", "delete"];
 
@@ -85,6 +87,25 @@ fn controller(name: &str) -> Value {
            "spec": {"replicas": 1, "selector": {"app": name}, "template": pods_of(name, "app:1")}})
 }
 
+/// Its pods never start.
+fn daemon_set(name: &str) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name, "labels": {"app": name}}, "spec": {
+           "selector": {"matchLabels": {"app": name}}, "template": pods_of(name, "app:broken")}})
+}
+
+/// Its pod never starts.
+fn job(name: &str) -> Value {
+    let mut pods = pods_of(name, "app:broken");
+    pods["spec"]["restartPolicy"] = json!("Never");
+    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "labels": {"app": name}}, "spec": {"template": pods}})
+}
+
+fn cron_job(name: &str) -> Value {
+    let job = job(name);
+    json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": name},
+           "spec": {"schedule": "0 3 1 1 *", "jobTemplate": {"spec": job["spec"]}}})
+}
+
 fn image(image: &str) -> Value {
     json!({"spec": {"template": {"spec": {"containers": [{"name": "app", "image": image}]}}}})
 }
@@ -126,6 +147,27 @@ fn each_command_uses_the_documented_rights(cluster: &dyn Cluster) {
     // Only a rollout that is not complete has it read events.
     run("status", 4, &["status", "web", "--timeout=2s"]);
     check("status");
+
+    cluster.call("POST", DAEMON_SETS, &daemon_set("agent"));
+    cluster.call("POST", &format!("{BATCH}/jobs"), &job("backup"));
+    cluster.call("POST", &format!("{BATCH}/cronjobs"), &cron_job("nightly"));
+    cluster.eventually(&format!("{DAEMON_SETS}/agent"), &|it| {
+        it["status"]["updatedNumberScheduled"].as_i64() > Some(0)
+    });
+    cluster.eventually(&format!("{BATCH}/jobs/backup"), &|it| it["status"]["active"] == 1);
+    run("list", 0, &["list"]);
+    run("list", 4, &["list", "--unfinished", "-l", "app in (web, db, agent, backup)"]);
+    check("list");
+    run("status ds", 4, &["status", "ds/agent", "--timeout=2s"]);
+    check("status ds");
+    run("status job", 4, &["status", "job/backup", "--timeout=2s"]);
+    run("status job", 0, &["status", "cj/nightly", "--timeout=2s"]);
+    check("status job");
+    run("explain ds", 0, &["explain", "ds/agent"]);
+    check("explain ds");
+    run("explain job", 0, &["explain", "job/backup"]);
+    run("explain job", 0, &["explain", "cj/nightly"]);
+    check("explain job");
     cluster.eventually(&format!("{CONTROLLERS}/old"), &|old| old["status"]["availableReplicas"] == 1);
     run("explain", 0, &["explain", "web"]);
     run("explain", 0, &["explain", "-l", "app=web"]);

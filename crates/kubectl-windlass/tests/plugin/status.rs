@@ -74,7 +74,10 @@ fn a_wait_that_times_out_says_what_for_and_the_code_is_4() {
     assert!(ended.out.contains("not finished when --timeout passed: waits for web-"), "{ended:?}");
     let once = sandbox.plugin(&["status", "web", "--watch=false", "--ascii"]);
     assert_eq!(once.code, Some(4), "{once:?}");
-    assert!(once.out.contains("`- web-") && once.out.contains("0/3 available   waiting"), "{once:?}");
+    assert!(
+        once.out.contains("`- web-") && once.out.contains("0/3 available - 3/3 updated   waiting"),
+        "{once:?}"
+    );
 }
 
 #[test]

@@ -1,0 +1,124 @@
+//! `list`: the workloads, one a line, the worst first.
+
+pub mod census;
+#[cfg(test)]
+mod screens;
+pub mod table;
+
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::cli::{GlobalArgs, ListArgs, ListFormat};
+use crate::connection::connect;
+use crate::exit::{CommandError, Exit};
+use crate::output::Output;
+use crate::revisions;
+use crate::rollout::verdict::Severity;
+use crate::rollout::{Assessment, Verdict, headline::headline, json::counts};
+use crate::target::Kind;
+use crate::text::pretty_json;
+use census::{Census, Chosen};
+use table::Look;
+
+/// Runs `list`.
+///
+/// # Errors
+/// When the server does not answer, or a kind is unknown.
+pub async fn run(global: &GlobalArgs, args: ListArgs, output: &mut Output) -> Result<Exit, CommandError> {
+    let kinds = kinds(&args.kinds)?;
+    let connection = connect(global, &|name| std::env::var(name).ok()).await?;
+    let api = Api::new(connection, global.request_timeout);
+    let namespace = (!args.all_namespaces).then_some(api.namespace.as_str());
+    let chosen = Chosen { namespace, labels: args.selector.as_deref(), kinds: &kinds };
+    let Census { mut workloads, unreadable } = census::take(&api, chosen).await?;
+    table::worst_first(&mut workloads);
+    for missing in &unreadable {
+        output.note(&format!("note: {missing}: the list is incomplete, or lacks reasons"));
+    }
+    let exit = exit(&workloads, !unreadable.is_empty(), args.unfinished);
+    if args.unfinished {
+        workloads.retain(is_unfinished);
+    }
+    match args.output {
+        ListFormat::Text | ListFormat::Wide => {
+            if workloads.is_empty() && !args.unfinished && unreadable.is_empty() {
+                let place = namespace.map_or("any namespace".to_owned(), |name| format!("namespace {name}"));
+                output.note(&format!("no workload in {place}"));
+            }
+            let look = Look {
+                style: output.style,
+                width: output.width.filter(|_| args.output == ListFormat::Text),
+                is_wide: args.output == ListFormat::Wide,
+                shows_namespace: args.all_namespaces,
+                shows_all: args.all,
+            };
+            output.text(&table::text(&workloads, &look))?;
+        }
+        ListFormat::Json => output.line(&pretty_json(&data(&workloads, &unreadable, &api)))?,
+        ListFormat::Yaml => {
+            let data = data(&workloads, &unreadable, &api);
+            output.text(&revisions::yaml(&data).map_err(CommandError::Argument)?)?;
+        }
+    }
+    Ok(exit)
+}
+
+/// Whether something is still to happen to a workload, or has gone wrong.
+pub fn is_unfinished(assessment: &Assessment) -> bool {
+    assessment.verdict.severity() != Severity::AtRest
+}
+
+fn exit(workloads: &[Assessment], is_incomplete: bool, is_asked: bool) -> Exit {
+    let of = |assessment: &Assessment| match assessment.verdict {
+        _ if !is_asked || !is_unfinished(assessment) => Exit::Success,
+        Verdict::Stuck | Verdict::Failed => Exit::RolloutFailed,
+        _ => Exit::NotFinished,
+    };
+    let first = if is_incomplete { Exit::Error } else { Exit::Success };
+    workloads.iter().map(of).fold(first, Exit::worse)
+}
+
+fn kinds(words: &[String]) -> Result<Vec<Kind>, CommandError> {
+    if words.is_empty() {
+        return Ok(Kind::WORKLOADS.to_vec());
+    }
+    let words = words.iter().flat_map(|word| word.split(','));
+    let kind = |word: &str| {
+        let known = Kind::parse(word).filter(|kind| *kind != Kind::Pod);
+        known.ok_or_else(|| {
+            let all = Kind::WORKLOADS.map(Kind::short).join(", ");
+            CommandError::Usage(format!("{word:?} is no kind of workload; there are {all}"))
+        })
+    };
+    let chosen = words.map(kind).collect::<Result<Vec<Kind>, CommandError>>()?;
+    // In the order in which they depend on each other.
+    Ok(Kind::WORKLOADS.into_iter().filter(|kind| chosen.contains(kind)).collect())
+}
+
+/// The list as data.
+fn data(workloads: &[Assessment], unreadable: &[String], api: &Api) -> Value {
+    let item = |it: &Assessment| {
+        json!({
+            "kind": it.kind.title(), "namespace": it.namespace, "name": it.name, "revision": it.revision,
+            "verdict": it.verdict, "since": it.since.map(|since| since.to_string()), "counts": counts(it),
+            "deadline": it.deadline.map(|at| at.to_string()), "reason": headline(it), "isPartial": it.is_partial,
+        })
+    };
+    let items: Vec<Value> = workloads.iter().map(item).collect();
+    json!({"kind": "WorkloadList", "items": items, "unreadable": unreadable, "time": api.now().to_string()})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_may_be_given_in_any_order_and_with_commas() {
+        let read = |words: &[&str]| kinds(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        assert_eq!(read(&["jobs", "deploy,sts"]).unwrap(), [Kind::Deployment, Kind::StatefulSet, Kind::Job]);
+        assert_eq!(read(&[]).unwrap().len(), 7);
+        for wrong in ["pod", "svc", ""] {
+            assert!(read(&[wrong]).unwrap_err().to_string().contains("cj"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The assessment of a DaemonSet.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use windlass::model::{
+    CONTROLLER_REVISION_HASH, ControllerRevision, DaemonSet, DaemonSetStatus, Interner, Node, Pod,
+    Record as _, UpdateStrategy,
+};
+use windlass::plan::Reason;
+use windlass::plan::daemonset::revisions::History;
+use windlass::plan::daemonset::{
+    self as planner, IsTaken, Members, Observed, Placement, Plan, PlanReason, Verdicts,
+};
+
+use super::last_writes::LastWrites;
+use super::pods::PodView;
+use super::verdict::UNOBSERVED_AFTER;
+use super::{
+    Assessment, Counts, Decoded, PartView, Records, Verdict, decode, estimate, images, partial, refusal,
+};
+use crate::target::Kind;
+
+/// Assesses the rollout of a DaemonSet. Without its nodes nothing is planned, and its pods are told all the same: many users
+/// may not list nodes.
+///
+/// # Errors
+/// When the DaemonSet is not what its kind says.
+pub(super) fn assess(records: Records<'_>, now: Timestamp) -> Result<Assessment, serde_json::Error> {
+    let Records { object, revisions, pods, nodes, events, is_partial, unreadable, knows_pods, .. } = records;
+    let daemon_set: DaemonSet = decode(object, &mut Interner::default())?;
+    let last = LastWrites::of(object);
+    let by_status = by_status(&daemon_set, object, &last, unreadable, now);
+    if !knows_pods {
+        return Ok(by_status);
+    }
+    let owned: Vec<Decoded<'_, Pod>> =
+        pods.iter().filter(|(pod, _)| daemon_set.controls(&pod.meta)).cloned().collect();
+    let own: Vec<Arc<ControllerRevision>> = revisions
+        .iter()
+        .filter(|(revision, _)| daemon_set.controls(&revision.meta))
+        .map(|(revision, _)| revision.clone())
+        .collect();
+    let history = History::of(&daemon_set, &own);
+    let name_of = |pod: &Pod| {
+        let hash = pod.meta.labels.get(CONTROLLER_REVISION_HASH).unwrap_or_default();
+        let found = own.iter().find(|revision| revision.hash() == Some(hash));
+        found.map_or_else(|| hash.to_owned(), |revision| revision.meta.key.name.to_string())
+    };
+    let views: Vec<(Arc<Pod>, PodView)> = owned
+        .iter()
+        .map(|(pod, object)| {
+            (pod.clone(), PodView::new(pod, object, &name_of(pod), history.is_new(pod), events, now))
+        })
+        .collect();
+    let current = history.current.map(|revision| revision.meta.key.name.to_string());
+    let parts = parts(&daemon_set, current.as_deref(), &views, now);
+    let revision = history.current.map(|revision| revision.number);
+    let previous = history.old.last().map(|old| {
+        let object = revisions.iter().find(|(it, _)| it.meta.uid == old.meta.uid).map(|(_, object)| *object);
+        (old.number, images(&object.unwrap_or(&Value::Null)["data"]["spec"]["template"]))
+    });
+    let updated: Vec<Arc<Pod>> =
+        views.iter().filter(|(_, view)| view.is_new).map(|(pod, _)| pod.clone()).collect();
+    let by_hand = match daemon_set.strategy {
+        UpdateStrategy::OnDelete => views
+            .iter()
+            .filter(|(_, view)| !view.is_new && !view.is_deleting)
+            .map(|(_, view)| view.name.clone())
+            .collect(),
+        UpdateStrategy::RollingUpdate { .. } => Vec::new(),
+    };
+    let mut in_the_way: Vec<PodView> =
+        views.into_iter().map(|(_, view)| view).filter(|pod| !pod.is_ready || pod.is_deleting).collect();
+    in_the_way
+        .sort_by_key(|pod| (pod.is_deleting, !pod.is_failing, !pod.is_new, pod.created, pod.name.clone()));
+    let known = Assessment {
+        revision: revision.or(by_status.revision),
+        parts,
+        pods: in_the_way,
+        by_hand,
+        previous,
+        knows_pods: true,
+        ..by_status
+    };
+    if is_partial {
+        return Ok(known);
+    }
+    let nodes: Vec<Arc<Node>> = nodes.into_iter().map(|(node, _)| node).collect();
+    let revisions: Vec<Arc<ControllerRevision>> = revisions.into_iter().map(|(it, _)| it).collect();
+    let observed = observe(&daemon_set, &pods, &revisions, &nodes, now);
+    let plan = planner::plan(&observed);
+    let creates = plan.reasons.iter().any(|reason| matches!(reason, PlanReason::Creating { .. }));
+    let refusal = refusal::current(&daemon_set.meta.uid, creates, events, &last, now);
+    let verdict = verdict(&daemon_set, &plan, &last, refusal.is_some(), now);
+    let estimate = (!verdict.is_at_rest())
+        .then(|| {
+            let started = last.template.unwrap_or(daemon_set.meta.created);
+            let desired = daemon_set.status.desired;
+            estimate::estimate(&updated, daemon_set.min_ready_seconds, desired, started, now)
+        })
+        .flatten();
+    Ok(Assessment {
+        since: match verdict {
+            Verdict::Waiting | Verdict::Blocked => known.pods.iter().map(|pod| pod.since).min(),
+            _ => known.since,
+        },
+        verdict,
+        writes: plan.writes.iter().map(ToString::to_string).collect(),
+        reasons: plan.reasons.into_iter().map(Reason::from).collect(),
+        refusal,
+        estimate,
+        is_partial: false,
+        ..known
+    })
+}
+
+/// The observation of a reader that remembers nothing from earlier plans: no node is backed off from.
+fn observe<'a>(
+    daemon_set: &'a DaemonSet,
+    pods: &[Decoded<'_, Pod>],
+    revisions: &[Arc<ControllerRevision>],
+    nodes: &[Arc<Node>],
+    now: Timestamp,
+) -> Observed<'a> {
+    let pods_where = |holds: &dyn Fn(&Pod) -> bool| -> Vec<Arc<Pod>> {
+        pods.iter().filter(|(pod, _)| holds(pod)).map(|(pod, _)| pod.clone()).collect()
+    };
+    let owned = pods_where(&|pod| daemon_set.controls(&pod.meta));
+    let orphans = pods_where(&|pod| pod.meta.controller.is_none());
+    let (verdicts, unreadable) = match Placement::of(daemon_set) {
+        Ok(placement) => (Verdicts::of(&placement, nodes.iter().map(|node| &**node)), None),
+        Err(error) => (Verdicts::default(), Some(error.to_string())),
+    };
+    let revisions_where = |holds: &dyn Fn(&ControllerRevision) -> bool| {
+        revisions.iter().filter(|revision| holds(revision)).cloned().collect()
+    };
+    Observed {
+        daemon_set,
+        verdicts: Arc::new(verdicts),
+        unreadable,
+        unreadable_pods: 0,
+        members: Members::of(daemon_set, owned, orphans),
+        revisions: revisions_where(&|revision| daemon_set.controls(&revision.meta)),
+        orphan_revisions: revisions_where(&|revision| revision.meta.controller.is_none()),
+        may_adopt: true,
+        maybe_deleted: Default::default(),
+        backoff: Arc::default(),
+        marks: Arc::default(),
+        recent: Arc::default(),
+        refused: Arc::default(),
+        is_taken: IsTaken::new(|_| false),
+        now,
+    }
+}
+
+/// Whether the controllers are done (upstream: `DaemonSetStatusViewer`).
+fn is_done(daemon_set: &DaemonSet, status: &DaemonSetStatus) -> bool {
+    status.observed_generation >= daemon_set.meta.generation
+        && [status.current, status.updated, status.available].iter().all(|count| *count == status.desired)
+}
+
+fn by_status(
+    daemon_set: &DaemonSet,
+    object: &Value,
+    last: &LastWrites,
+    unreadable: &[String],
+    now: Timestamp,
+) -> Assessment {
+    let status = &daemon_set.status;
+    let verdict = match early_verdict(daemon_set, last, now) {
+        Some(verdict) => verdict,
+        None if is_done(daemon_set, status) => Verdict::Complete,
+        None => Verdict::Unfinished,
+    };
+    Assessment {
+        observed_generation: status.observed_generation,
+        verdict,
+        since: if verdict == Verdict::Unobserved { last.spec } else { None },
+        counts: Counts {
+            desired: status.desired.into(),
+            replicas: status.current.into(),
+            updated: status.updated.into(),
+            ready: status.ready.into(),
+            available: status.available.into(),
+        },
+        desired_new: status.desired.into(),
+        ..partial::of_object(Kind::DaemonSet, &daemon_set.meta, object, last, unreadable, now)
+    }
+}
+
+/// The verdicts that need nothing but the DaemonSet.
+fn early_verdict(daemon_set: &DaemonSet, last: &LastWrites, now: Timestamp) -> Option<Verdict> {
+    let changed = last.spec.unwrap_or(daemon_set.meta.created);
+    let is_unobserved = daemon_set.status.observed_generation < daemon_set.meta.generation
+        && now.duration_since(changed) >= UNOBSERVED_AFTER;
+    if daemon_set.meta.is_deleting() {
+        Some(Verdict::Deleting)
+    } else {
+        is_unobserved.then_some(Verdict::Unobserved)
+    }
+}
+
+fn verdict(
+    daemon_set: &DaemonSet,
+    plan: &Plan,
+    last: &LastWrites,
+    is_refused: bool,
+    now: Timestamp,
+) -> Verdict {
+    let gives = |test: fn(&PlanReason) -> bool| plan.reasons.iter().any(test);
+    if !daemon_set.meta.is_deleting() && gives(|reason| matches!(reason, PlanReason::Refused { .. })) {
+        return Verdict::Refused;
+    }
+    // The pods may be a second newer than the status.
+    let status = plan.status.as_ref().unwrap_or(&daemon_set.status);
+    match early_verdict(daemon_set, last, now) {
+        Some(verdict) => verdict,
+        None if is_done(daemon_set, &daemon_set.status) && is_done(daemon_set, status) => Verdict::Complete,
+        None if is_refused => Verdict::Blocked,
+        None if plan.writes.is_empty() => Verdict::Waiting,
+        None => Verdict::Rolling,
+    }
+}
+
+/// The pods of each revision, those of the current template first.
+fn parts(
+    daemon_set: &DaemonSet,
+    current: Option<&str>,
+    views: &[(Arc<Pod>, PodView)],
+    now: Timestamp,
+) -> Vec<PartView> {
+    let mut names: BTreeMap<&str, bool> =
+        views.iter().map(|(_, view)| (view.owner.as_str(), view.is_new)).collect();
+    names.extend(current.map(|name| (name, true)));
+    let part = |(name, is_new): (&str, bool)| {
+        let pods = || views.iter().filter(|(_, view)| view.owner == name);
+        let count = |holds: &dyn Fn(&Pod) -> bool| {
+            i64::try_from(pods().filter(|(pod, _)| holds(pod)).count()).unwrap_or(i64::MAX)
+        };
+        let mut states: BTreeMap<String, usize> = BTreeMap::new();
+        pods().for_each(|(_, view)| *states.entry(view.summary()).or_default() += 1);
+        let mut states: Vec<(String, usize)> = states.into_iter().collect();
+        states.sort_by_key(|(state, count)| (Reverse(*count), state.clone()));
+        let stays = |pod: &Pod| !pod.meta.is_deleting();
+        PartView {
+            name: name.to_owned(),
+            is_new,
+            desired: count(&stays),
+            replicas: count(&|_| true),
+            ready: count(&|pod| stays(pod) && pod.ready_since.is_some()),
+            available: count(&|pod| stays(pod) && pod.is_available(daemon_set.min_ready_seconds, now)),
+            states,
+        }
+    };
+    let mut parts: Vec<PartView> = names.into_iter().map(part).collect();
+    parts.sort_by_key(|part| !part.is_new);
+    parts
+}
