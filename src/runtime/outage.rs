@@ -30,7 +30,7 @@ struct State {
     told: Option<Instant>,
 }
 
-/// What is worth a line.
+/// A change that is worth a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
     /// It has begun.

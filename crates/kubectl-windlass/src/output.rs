@@ -96,7 +96,7 @@ impl Style {
         Style { colour, unicode: unicode && !args.ascii }
     }
 
-    /// What stands below a branch that others follow.
+    /// The stem below a branch that others follow.
     pub fn stem(self) -> &'static str {
         if self.unicode { "│  " } else { "|  " }
     }

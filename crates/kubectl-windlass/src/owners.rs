@@ -36,7 +36,7 @@ pub async fn follow(api: &Api, targets: Vec<Target>) -> Result<(Vec<Target>, Vec
     Ok((followed, notes))
 }
 
-/// What controls an object in the end, and the way to it: `rs/web-1`, `deploy/web`.
+/// The object that controls another in the end, and the way to it: `rs/web-1`, `deploy/web`.
 async fn owner(api: &Api, target: &Target) -> Result<(Target, Vec<String>), CommandError> {
     let (mut at, mut way) = (target.clone(), Vec::new());
     loop {

@@ -216,7 +216,7 @@ async fn list_and_watch<M>(
     }
 }
 
-/// What is kept of an object: those of which there are many lose what nothing reads.
+/// The part of an object that is kept: those of which there are many lose what nothing reads.
 fn kept(selection: &Selection, object: Value) -> Value {
     match selection.resource {
         Pod::RESOURCE | Node::RESOURCE => trimmed(object),

@@ -1,4 +1,4 @@
-//! What a terminal shows of a cluster with a stuck rollout: the pages in `docs/screens.md`, and no line that is too long.
+//! The screens of a cluster with a stuck rollout, as `docs/screens.md` has them, and that no line is too long.
 //!
 //! `UPDATE_EXPECT=1 cargo test --lib screens` writes the page anew.
 

@@ -36,7 +36,7 @@ pub fn worst_first(workloads: &mut [Assessment]) {
         let is_failing = it.pods.iter().any(|pod| pod.is_failing);
         let age = it.since.map(|since| it.now.duration_since(since));
         let name = (it.namespace.clone(), it.kind, it.name.clone());
-        // What proceeds while a pod fails will hardly come far.
+        // A rollout that proceeds while a pod fails will hardly come far.
         let severity = match it.verdict.severity() {
             Severity::Proceeds if is_failing => Severity::Waits,
             severity => severity,

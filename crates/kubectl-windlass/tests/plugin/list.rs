@@ -213,7 +213,7 @@ fn without_a_right_the_list_says_so_and_states_nothing_that_follows_from_an_empt
             let list: Value = serde_json::from_str(&ended.out).unwrap();
             let is_noticed = list["unreadable"].as_array().unwrap().len();
             assert_eq!(ended.code, Some(i32::from(is_noticed > 0)), "{missing:?}: {ended:?}");
-            // What tells only a DaemonSet is not asked for without one.
+            // Lists that only a DaemonSet needs are not requested without one.
             let is_needless = |right: &str| {
                 missing.contains(&"list daemonsets.apps")
                     && ["list controllerrevisions.apps", "list nodes"].contains(&right)
