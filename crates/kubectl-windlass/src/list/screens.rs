@@ -43,7 +43,7 @@ fn agent() -> Workload {
     let counts = json!({"observedGeneration": 1, "desiredNumberScheduled": 2, "currentNumberScheduled": 2,
                         "updatedNumberScheduled": 2, "numberReady": 1, "numberAvailable": 1});
     let mut revision = metadata("ops", "node-agent-5d8f");
-    revision["labels"]["controller-revision-hash"] = json!("5d8f");
+    revision["labels"] = json!({"app": "node-agent", "controller-revision-hash": "5d8f"});
     revision["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "node-agent",
                                           "uid": "uid-node-agent", "controller": true}]);
     let template = json!({"spec": {"template": {"$patch": "replace", "metadata": template("node-agent")["metadata"],
