@@ -328,7 +328,9 @@ async fn a_charge_whose_object_never_comes_is_taken_back_and_none_before_its_obj
         seconds(4).await;
         assert_eq!(status(&cluster, "q")["used"], json!({"pods": "2"}));
         // The watch tells every ten seconds how far it is, once it is open.
-        cluster.eventually(delay + 30, "taken back", |c| status(c, "q")["used"] == json!({"pods": "1"})).await;
+        cluster
+            .eventually(delay + 30, "taken back", |c| status(c, "q")["used"] == json!({"pods": "1"}))
+            .await;
         daemon.stop().await;
     }
 }

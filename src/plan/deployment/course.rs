@@ -7,9 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::Serialize;
 
-use super::explain::as_text_if_any;
 use super::failure;
 use super::observed::available;
 use super::revision::{REVISION_HISTORY, next_revision, revision_of};
@@ -18,7 +16,8 @@ use super::{Observed, ReplicaSets};
 use crate::model::{Deployment, POD_TEMPLATE_HASH, ReplicaSet, Uid};
 use crate::plan::EventNote;
 use crate::plan::policy::state::ABORTED;
-use crate::plan::policy::{Command, OnFailure, PodReplacement, Policy, State};
+use crate::plan::policy::steps::{self, Rollout, after, passed_by_size, whole};
+use crate::plan::policy::{Command, OnFailure, PodReplacement, State, StepHold};
 
 /// How many of the latest revisions are close enough to return to without steps.
 const NEAR: usize = 3;
@@ -87,59 +86,6 @@ pub enum Hold {
         /// When.
         until: Timestamp,
     },
-}
-
-/// A step that holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct StepHold {
-    /// Its number, from 1.
-    pub step: usize,
-    /// How many steps hold at this size.
-    pub of: usize,
-    /// Whether it passes by itself.
-    pub is_timed: bool,
-    /// Its pods.
-    pub bound: i64,
-    /// `spec.replicas`.
-    pub replicas: i32,
-    /// The revision that rolls out.
-    pub revision: i64,
-    /// Since when so many pods are available; `None` before.
-    #[serde(serialize_with = "as_text_if_any", skip_serializing_if = "Option::is_none")]
-    pub since: Option<Timestamp>,
-    /// When it passes by itself; `None` where it is to be approved, and before it is reached.
-    #[serde(serialize_with = "as_text_if_any", skip_serializing_if = "Option::is_none")]
-    pub passes_at: Option<Timestamp>,
-}
-
-/// Steps with the same bound: they pass together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Group {
-    /// The number of the last.
-    last: usize,
-    bound: i64,
-    /// The longest of their waits; `None`: until approved.
-    wait: Option<Duration>,
-}
-
-/// The steps at this size, each bound above the one before and below the size.
-fn groups(policy: &Policy, replicas: i32) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
-    for (at, step) in policy.steps.iter().enumerate() {
-        let bound = i64::from(step.bound(replicas)).max(groups.last().map_or(0, |group| group.bound));
-        if bound >= i64::from(replicas) {
-            break;
-        }
-        match groups.last_mut().filter(|group| group.bound == bound) {
-            Some(group) => {
-                group.last = at + 1;
-                group.wait = group.wait.zip(step.wait).map(|(a, b)| a.max(b));
-            }
-            None => groups.push(Group { last: at + 1, bound, wait: step.wait }),
-        }
-    }
-    groups
 }
 
 impl Course {
@@ -257,79 +203,24 @@ impl Course {
     /// The first step that is not passed, and its bounds.
     fn step(&mut self, observed: &Observed<'_>, replica_sets: &ReplicaSets, state: &mut State) {
         let Observed { deployment, policy, now, .. } = observed;
-        let groups = groups(policy, deployment.replicas);
-        let Some(of) = groups.last().map(|group| group.last) else { return };
-        let revision = state.revision;
         let new = replica_sets.new.as_ref();
-        let ready = new.map_or(0, |new| i64::from(available(new)));
-        if let Some(until) = policy.bypassed_until {
-            let size = new.map_or(0, |new| i64::from(new.replicas));
-            let passed = passed_by_size(policy, deployment.replicas, size);
-            if passed > state.passed {
-                if state.passed == 0 {
-                    let message =
-                        format!("Revision {revision} passes its steps: a bypass lasts until {until}");
-                    self.notes.push(EventNote::warning("RolloutBypassed", message));
-                }
-                (state.passed, state.since) = (passed, None);
-            }
-            self.wake(until);
-            return;
-        }
-        for group in &groups {
-            if group.last <= state.passed {
-                continue;
-            }
-            let is_reached = ready >= group.bound;
-            if is_reached && state.since.is_none() {
-                state.since = Some(whole(*now));
-                let (pods, replicas) = (group.bound, deployment.replicas);
-                let message = format!(
-                    "Step {} of {of} of revision {revision}: {pods} of {replicas} pods are available",
-                    group.last
-                );
-                self.notes.push(EventNote::normal("RolloutStepReached", message));
-            }
-            let approved = match policy.command {
-                Some(Command::Approve { revision: named, step }) => {
-                    named == revision && step.is_none_or(|step| step >= group.last)
-                }
-                _ => false,
-            };
-            let passes_at = state.since.zip(group.wait).map(|(since, wait)| after(since, wait));
-            let has_waited = is_reached && passes_at.is_some_and(|at| at <= *now);
-            if approved || has_waited {
-                let by = if approved { "approved" } else { "its time is over" };
-                let message = format!("Step {} of {of} of revision {revision} is passed: {by}", group.last);
-                self.notes.push(EventNote::normal("RolloutStepPassed", message));
-                (state.passed, state.since) = (group.last, None);
-                if approved {
-                    state.approved = group.last;
-                }
-                continue;
-            }
-            let bound = group.bound;
-            self.limits.new_most = Some(bound);
-            let taken = new.map_or(0, |new| i64::from(new.replicas)).min(deployment.replicas.into());
-            self.limits.old_least = i64::from(deployment.replicas) - bound.max(taken);
-            self.limits.serving = serving(replica_sets).map(|old| old.meta.uid.clone());
-            let since = state.since.filter(|_| is_reached);
-            let passes_at = passes_at.filter(|_| is_reached);
-            if let Some(at) = passes_at {
-                self.wake(at);
-            }
-            self.hold = Some(Hold::Step(StepHold {
-                step: group.last,
-                of,
-                is_timed: group.wait.is_some(),
-                bound,
-                replicas: deployment.replicas,
-                revision,
-                since,
-                passes_at,
-            }));
-            return;
-        }
+        let size = new.map_or(0, |new| i64::from(new.replicas));
+        let rollout = Rollout {
+            revision: state.revision,
+            replicas: deployment.replicas,
+            size,
+            available: new.map_or(0, |new| i64::from(available(new))),
+            now: *now,
+        };
+        let walk = steps::walk(policy, rollout, state);
+        self.notes.extend(walk.notes);
+        walk.wakes_at.into_iter().for_each(|at| self.wake(at));
+        let Some(step) = walk.hold else { return };
+        self.limits.new_most = Some(step.bound);
+        let taken = size.min(deployment.replicas.into());
+        self.limits.old_least = i64::from(deployment.replicas) - step.bound.max(taken);
+        self.limits.serving = serving(replica_sets).map(|old| old.meta.uid.clone());
+        self.hold = Some(Hold::Step(step));
     }
 
     /// No more pods until the last batch has been available for the delay.
@@ -418,15 +309,6 @@ impl Course {
     }
 }
 
-fn after(since: Timestamp, wait: Duration) -> Timestamp {
-    since.saturating_add(wait).unwrap_or(Timestamp::MAX)
-}
-
-/// A time as the API writes times: in whole seconds.
-pub(super) fn whole(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
-}
-
 /// The hash of a ReplicaSet's template.
 pub(super) fn hash_of(replica_set: &ReplicaSet) -> &str {
     replica_set.meta.labels.get(POD_TEMPLATE_HASH).unwrap_or("")
@@ -447,16 +329,6 @@ fn observed_state(replica_sets: &ReplicaSets) -> &str {
 pub(super) fn current_revision(replica_sets: &ReplicaSets) -> i64 {
     let own = replica_sets.new.as_ref().and_then(|new| revision_of(new));
     next_revision(replica_sets).max(own.unwrap_or(0))
-}
-
-/// How many steps have a bound below a size: so many are certainly passed.
-fn passed_by_size(policy: &Policy, replicas: i32, size: i64) -> usize {
-    let mut bound = 0;
-    let bounds = policy.steps.iter().map(|step| {
-        bound = bound.max(i64::from(step.bound(replicas)));
-        bound
-    });
-    bounds.take_while(|bound| *bound < size).count()
 }
 
 /// Whether the new template was complete before and its former revision is one of the three latest: an emergency that waits

@@ -17,7 +17,7 @@ pub(super) use sentence::unfit;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
-use super::course::{Hold, StepHold};
+use super::course::Hold;
 use super::observed::{available, lacks_pods};
 use super::progress::{PROGRESSING, TIMED_OUT, deadline};
 use super::recreate::old_pods_may_run;
@@ -25,6 +25,7 @@ use super::rolling::Budget;
 use super::status::{REPLICA_FAILURE, counts, is_complete};
 use super::{Observed, Plan, ReplicaSets, StatusScope, Write, scale};
 use crate::model::{Deployment, DeploymentStatus, Phase, Pod, ReplicaSet, Strategy, condition};
+use crate::plan::policy::StepHold;
 
 /// One reason for a plan. [`Display`](std::fmt::Display) makes a sentence of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::course::{Course, Hold, StepHold};
+use super::course::{Course, Hold};
 use super::explain::unfit;
 use super::new_replica_set::replica_set_name;
 use super::revision::{REVISION, next_revision};
@@ -467,18 +467,7 @@ fn held(course: &Course, deployment: &Deployment) -> Option<Content> {
     match course.hold.as_ref()? {
         Hold::Failed { message, .. } => content("False", TIMED_OUT, message.clone()),
         Hold::Step(step) if step.since.is_some() => {
-            let StepHold { step: number, of, bound, replicas, revision, passes_at, .. } = step;
-            let have = if *bound == 1 { "has" } else { "have" };
-            let until = match passes_at {
-                Some(at) => format!("until {at}"),
-                None => format!(
-                    "until approved: kubectl windlass approve deploy/{} --revision {revision}",
-                    deployment.meta.key.name
-                ),
-            };
-            let message = format!(
-                "Step {number} of {of}: {bound} of {replicas} pods {have} revision {revision}. Held {until}"
-            );
+            let message = step.message(&format!("deploy/{}", deployment.meta.key.name));
             content("Unknown", ROLLOUT_STEP, message)
         }
         Hold::Step(_) | Hold::Invalid { .. } | Hold::Batch { .. } => None,

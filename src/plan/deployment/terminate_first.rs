@@ -2,12 +2,13 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::course::{Course, serving, whole};
+use super::course::{Course, serving};
 use super::observed::available;
 use super::{Observed, ReplicaSets};
 use crate::model::{Deployment, Pod, ReplicaSet, Strategy};
 use crate::plan::EventNote;
 use crate::plan::policy::State;
+use crate::plan::policy::steps::whole;
 
 /// How long a surge pod has to be unschedulable until an old pod goes first, and how long it may stay so after that.
 const UNSCHEDULABLE: SignedDuration = SignedDuration::from_secs(30);

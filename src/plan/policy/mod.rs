@@ -6,6 +6,7 @@
 mod grammar;
 mod keys;
 pub mod state;
+pub mod steps;
 
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 pub use grammar::{Command, Kept, Step};
 pub use keys::{Kind, PREFIX};
 pub use state::{State, Verdict};
+pub use steps::StepHold;
 
 use crate::model::meta::StringMap;
 

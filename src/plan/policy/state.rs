@@ -84,8 +84,12 @@ impl State {
     /// The state that the annotations of an object of this hash hold. One that is missing, cannot be read or belongs to another
     /// object is empty.
     pub fn of(annotations: &StringMap, hash: &str) -> Self {
-        let stored: Option<State> =
-            annotations.get(ROLLOUT_STATE).and_then(|text| serde_json::from_str(text).ok());
+        State::read(annotations.get(ROLLOUT_STATE), hash)
+    }
+
+    /// The same from the text of the annotation.
+    pub fn read(text: Option<&str>, hash: &str) -> Self {
+        let stored: Option<State> = text.and_then(|text| serde_json::from_str(text).ok());
         stored
             .filter(|state| state.hash == hash && !hash.is_empty())
             .unwrap_or_else(|| State { hash: hash.to_owned(), ..State::default() })
@@ -98,22 +102,17 @@ impl State {
 }
 
 /// A time as text. One that cannot be read counts as none.
-mod time {
+pub(super) mod time {
     use super::{Deserialize, Deserializer, Serializer, Timestamp};
 
-    pub(super) fn serialize<S: Serializer>(
-        time: &Option<Timestamp>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
         match time {
             Some(time) => serializer.collect_str(time),
             None => serializer.serialize_none(),
         }
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Timestamp>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
         let text = Option::<String>::deserialize(deserializer)?;
         Ok(text.and_then(|text| text.parse().ok()))
     }

@@ -62,7 +62,7 @@ pub fn rows(assessment: &Assessment, style: Style, width: Option<usize>) -> Vec<
     let says_why = verdict.tone() == Tone::Bad
         || parts.is_empty() && !is_told
         || assessment.kind.has_controller_revisions() && !is_told;
-    if let Some(why) = headline(assessment).filter(|_| says_why && !(assessment.is_partial && !is_told)) {
+    if let Some(why) = headline(assessment).filter(|_| says_why && (is_told || !assessment.is_partial)) {
         match width {
             Some(width) => rows.extend(indented(&why, Tone::Bad, "", width)),
             None => rows.push(vec![(why, Tone::Bad)]),

@@ -3,7 +3,6 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::{Limit, Names, PlanReason, Pods, Shortage};
-use crate::plan::deployment::course::StepHold;
 use crate::plan::deployment::{Change, Write};
 
 /// The sentence about a surge pod that fits no node, with the scheduler's message.
@@ -13,17 +12,6 @@ pub(in crate::plan::deployment) fn unfit(said: &str) -> String {
          annotate windlass.dev/when-unschedulable=terminate-first",
         said.trim_end_matches('.')
     )
-}
-
-fn held_at(step: &StepHold, f: &mut Formatter<'_>) -> fmt::Result {
-    let StepHold { step: number, of, is_timed, bound, replicas, revision, since, passes_at } = step;
-    write!(f, "Step {number} of {of} lets {bound} of {replicas} pods have revision {revision}")?;
-    match (since, passes_at) {
-        (None, _) => f.write_str(", and waits until they are available"),
-        (Some(_), Some(at)) => write!(f, ": held until {at}"),
-        (Some(_), None) if *is_timed => f.write_str(": held until they are available again"),
-        (Some(_), None) => f.write_str(": held until it is approved"),
-    }
 }
 
 impl Display for PlanReason {
@@ -48,7 +36,7 @@ impl Display for PlanReason {
             PlanReason::InvalidPolicy { defect } => {
                 write!(f, "The rollout waits until its policy can be read: {defect}")
             }
-            PlanReason::HeldAtStep { step } => held_at(step, f),
+            PlanReason::HeldAtStep { step } => step.fmt(f),
             PlanReason::HeldByDelay { until } => {
                 write!(f, "The next batch of new pods follows at {until}: windlass.dev/batch-delay")
             }
