@@ -2,7 +2,6 @@
 
 mod execute;
 pub mod lost_creations;
-mod policy_notes;
 pub mod rollout_metrics;
 
 use std::collections::BTreeMap;
@@ -12,6 +11,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::patch;
+use super::policy_notes::PolicyNotes;
 use crate::engine::context::Context;
 use crate::engine::controller::{Controller, Executed, Settled, Status};
 use crate::engine::driver::Driver;
@@ -30,7 +30,6 @@ use crate::plan::deployment::{
 use crate::plan::{REPLICA_FAILURE, Urgency, policy};
 use crate::runtime::store::{Change, Store};
 use lost_creations::LostCreations;
-use policy_notes::PolicyNotes;
 use rollout_metrics::{NewReplicaSet, RolloutMetrics, show_stuck};
 
 /// Its entry in the registry.

@@ -32,6 +32,7 @@ mod object_counts;
 pub mod patch;
 pub mod pod_gc;
 mod pods_on_nodes;
+mod policy_notes;
 pub mod pv_protection;
 pub mod pvc_protection;
 pub mod registry;

@@ -12,6 +12,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::patch;
+use super::policy_notes::PolicyNotes;
 use crate::engine::context::Context;
 use crate::engine::controller::{Controller, Executed, Settled, Status};
 use crate::engine::driver::Driver;
@@ -22,6 +23,7 @@ use crate::engine::past_caches::{Children, OwnedBy};
 use crate::engine::setup::{HandlerOrder, Setup};
 use crate::model::{Condition, ObjectKey, Phase, Pod, Record, ReplicaSet, ReplicaSetStatus, Resource};
 use crate::plan::Urgency;
+use crate::plan::policy::Policy;
 use crate::plan::replicaset::status::Failure;
 use crate::plan::replicaset::{self as planner, Observed, Plan, PodSets, Write, deletion_order, status};
 use crate::runtime::store::{Change, Store};
@@ -59,6 +61,8 @@ pub struct ReplicaController<O: ReplicaKind> {
     pod_names: Arc<PodNames>,
     /// Owners whose pods a quota refused, of all these kinds together: they share the quotas of a namespace.
     quota_queue: Arc<QuotaQueue>,
+    /// The events about policies that were recorded.
+    policy_notes: Arc<PolicyNotes>,
 }
 
 /// Builds the controller of a kind and wires it.
@@ -74,6 +78,7 @@ pub(super) fn driver<O: ReplicaKind>(setup: &mut Setup) -> Arc<Driver<ReplicaCon
         pods: context.store(),
         pod_names: Arc::default(),
         quota_queue,
+        policy_notes: Arc::default(),
         context,
     };
     Driver::new(Arc::new(controller), O::ENTRY, setup)
@@ -109,6 +114,7 @@ impl<O: ReplicaKind> Controller for ReplicaController<O> {
 
     fn watch(self: &Arc<Self>, setup: &mut Setup) {
         self.context.memory().includes(self.pod_names.clone());
+        self.context.memory().includes(self.policy_notes.clone());
         let controller = self.clone();
         setup.on_change(HandlerOrder::Owner, move |change| controller.pod_changed(change));
         if let (_, true) = setup.shared::<PodsOfAll>() {
@@ -319,6 +325,11 @@ impl<O: ReplicaKind> ReplicaController<O> {
             free_names: names.free,
             reserved: names.reserved + unreadable.len(),
             failed_pod_backoff: self.context.settings.failed_pod_backoff,
+            policy: if self.context.settings.rollout_policy {
+                planner::kept_failed_pods::policy_of(replica_set)
+            } else {
+                Policy::off()
+            },
             now: self.context.now(),
         }
     }

@@ -47,6 +47,8 @@ pub struct WorkloadMetrics {
     pub pods_deleted: IntCounter,
     /// Pods that have failed.
     pub pods_failed: IntCounter,
+    /// Failed pods that were deleted because `windlass.dev/keep-failed-pods` keeps no more.
+    pub failed_pods_deleted: IntCounter,
     /// The age of each pod chosen for deletion over that of the youngest pod of its ReplicaSet, in floats;
     /// upstream's (`reportSortingDeletionAgeRatioMetric`). Logarithmic scale-down keeps it below 2.
     pub deletion_age_ratio: Histogram,
@@ -121,6 +123,10 @@ impl WorkloadMetrics {
             ),
             pods_created: catalogue.counter("windlass_pods_created_total", "Pods created."),
             pods_deleted: catalogue.counter("windlass_pods_deleted_total", "Pods deleted by Windlass."),
+            failed_pods_deleted: catalogue.counter(
+                "windlass_failed_pods_deleted_total",
+                "Failed pods deleted because the annotation windlass.dev/keep-failed-pods keeps no more.",
+            ),
             pods_failed: catalogue.counter("windlass_pods_failed_total", "Pods whose phase became Failed."),
             deletion_age_ratio: catalogue.histogram(
                 "replicaset_controller_sorting_deletion_age_ratio",

@@ -131,6 +131,27 @@ async fn pods_that_fail_at_startup_are_retried_one_by_one_and_all_at_once_after_
 }
 
 #[tokio::test(start_paused = true)]
+async fn failed_pods_beyond_those_that_are_kept_are_deleted_and_the_backoff_stays() {
+    let cluster = Cluster::new().await;
+    let _daemon = cluster.start_controllers(1);
+    let refuses = Arc::new(AtomicBool::new(true));
+    let node = refusing_node(&cluster, &refuses);
+    create(&cluster, "web", 4).await;
+    let keep = |value: &str| json!({"metadata": {"annotations": {"windlass.dev/keep-failed-pods": value}}});
+    cluster.call(Method::PATCH, &format!("{REPLICA_SETS}/web"), &keep("2 for 1h")).await;
+    tokio::time::sleep(1200 * S).await;
+    assert!((9..=14).contains(&creations(&cluster)), "{} pods in 20 minutes", creations(&cluster));
+    assert_eq!(cluster.objects("Pod").len(), 7, "as many as the backoff is computed from");
+    refuses.store(false, Ordering::SeqCst);
+    cluster.eventually(310, "all pods are there", |c| is_available(c, "web", 4)).await;
+    node.abort();
+    tokio::time::sleep(300 * S).await;
+    assert_eq!(cluster.objects("Pod").len(), 4 + 2);
+    tokio::time::sleep(3600 * S).await;
+    assert_eq!(cluster.objects("Pod").len(), 4, "an hour is over");
+}
+
+#[tokio::test(start_paused = true)]
 async fn failed_pod_backoff_can_be_disabled() {
     let cluster = Cluster::new().await;
     let config = ControllerConfig { failed_pod_backoff: false, ..unlimited() };

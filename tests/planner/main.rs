@@ -6,6 +6,7 @@ mod deployment_status_tables;
 mod deployment_tables;
 mod failed_pods;
 mod job;
+mod kept_failed_pods;
 mod namespaces;
 mod observed_generation;
 mod planning;

@@ -354,6 +354,7 @@ fn a_deployment_that_does_not_select_its_template_creates_nothing() {
             free_names: Vec::new(),
             reserved: 0,
             failed_pod_backoff: true,
+            policy: Default::default(),
             now: now(),
         };
         assert_eq!(replicaset::plan(&observed).writes, [], "{selector}");

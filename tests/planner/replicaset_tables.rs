@@ -54,6 +54,10 @@ fn words(plan: &Plan) -> Vec<String> {
         Write::Adopt(pod) => format!("adopt {}", pod.meta.key.name),
         Write::Release(pod) => format!("release {}", pod.meta.key.name),
         Write::Create { count, .. } => format!("create {count}"),
+        Write::DeleteFailed(pods) => {
+            let names: Vec<&str> = pods.iter().map(|pod| &*pod.meta.key.name).collect();
+            format!("delete failed {}", names.join(" "))
+        }
         Write::Delete(pods) => {
             let names: Vec<&str> = pods.iter().map(|pod| &*pod.meta.key.name).collect();
             format!("delete {}", names.join(" "))

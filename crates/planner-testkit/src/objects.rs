@@ -195,6 +195,12 @@ impl ReplicaSetBuilder {
         self
     }
 
+    /// Adds a label.
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        self.object["metadata"]["labels"][key] = value.into();
+        self
+    }
+
     /// The annotation with its revision.
     pub fn revision(self, revision: &str) -> Self {
         self.annotation("deployment.kubernetes.io/revision", revision)

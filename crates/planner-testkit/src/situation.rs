@@ -88,6 +88,7 @@ impl ReplicaSetBuilder {
             free_names: Vec::new(),
             reserved: 0,
             failed_pod_backoff: true,
+            policy: windlass::plan::replicaset::kept_failed_pods::policy_of(&replica_set),
             now: now(),
         })
     }

@@ -25,7 +25,8 @@ impl<O: ReplicaKind> ReplicaController<O> {
     /// Executes the plan for an owner, in order, up to the first write that fails. A refused claim is followed by the
     /// other claims, as upstream does (`ClaimPods`): a pod that cannot be changed must not keep others from being adopted.
     pub(super) async fn carry_out(&self, owner: &O, plan: &Plan) -> Executed<Option<Failure>> {
-        for note in &plan.notes {
+        let about_policy = self.policy_notes.to_record(owner.meta(), &plan.policy_notes);
+        for note in plan.notes.iter().chain(about_policy) {
             self.context.record_event(O::ENTRY.component, owner, note.clone());
         }
         let mut refused = None;
@@ -38,6 +39,13 @@ impl<O: ReplicaKind> ReplicaController<O> {
                 Write::Release(pod) => self.context.release(owner, &**pod).await,
                 Write::Create { count, names } => self.create_pods(owner, *count, names).await,
                 Write::Delete(pods) => self.delete_pods(owner, pods).await,
+                Write::DeleteFailed(pods) => {
+                    // A pod that ran has ended: no condition says that it is still there.
+                    if let Err(error) = self.delete_failed_pods(owner, pods).await {
+                        return Executed::new(None, Some(error));
+                    }
+                    continue;
+                }
             };
             if let Err(error) = done {
                 // The text of a claim names the pod; those of the others are upstream's.
@@ -183,11 +191,31 @@ impl<O: ReplicaKind> ReplicaController<O> {
         let deleted: Vec<Result<(), SyncError>> =
             futures::stream::iter(self.maybe_deleted_first(owner, pods))
                 .map(|pod| async move {
-                    if self.may_continue(owner) { self.delete_pod(owner, &pod).await } else { Ok(()) }
+                    if !self.may_continue(owner) {
+                        return Ok(());
+                    }
+                    self.delete_pod(owner, &pod, || self.still_needs(owner, false)).await
                 })
                 .buffer_unordered(AT_ONCE)
                 .collect()
                 .await;
+        first_refusal(deleted)
+    }
+
+    /// Deletes failed pods that are kept no longer, each with the observed UID as precondition.
+    async fn delete_failed_pods(&self, owner: &O, pods: &[Arc<Pod>]) -> Result<(), SyncError> {
+        let deleted: Vec<Result<(), SyncError>> = futures::stream::iter(pods.to_vec())
+            .map(|pod| async move {
+                if !self.may_continue(owner) {
+                    return Ok(());
+                }
+                self.delete_pod(owner, &pod, || self.may_continue(owner)).await?;
+                self.context.metrics.workloads.failed_pods_deleted.inc();
+                Ok(())
+            })
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await;
         first_refusal(deleted)
     }
 
@@ -217,12 +245,16 @@ impl<O: ReplicaKind> ReplicaController<O> {
         chosen
     }
 
-    async fn delete_pod(&self, owner: &O, pod: &Pod) -> Result<(), SyncError> {
+    async fn delete_pod(
+        &self,
+        owner: &O,
+        pod: &Pod,
+        still_wanted: impl Fn() -> bool,
+    ) -> Result<(), SyncError> {
         let meta = owner.meta();
         let name = &pod.meta.key.name;
-        let still_wanted = || self.still_needs(owner, false);
         let uid = json!({"uid": pod.meta.uid});
-        let Err(error) = self.context.delete_while(owner, pod, uid, still_wanted).await else {
+        let Err(error) = self.context.delete_while(owner, pod, uid, &still_wanted).await else {
             self.context.metrics.workloads.pods_deleted.inc();
             tracing::debug!(kind = O::RESOURCE.kind, owner = %meta.key, pod = %name, "deleted a pod");
             self.context.record_event(

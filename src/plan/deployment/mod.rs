@@ -26,7 +26,6 @@ pub use observed::{Observed, ReplicaSets};
 
 use super::EventNote;
 use super::claim::{Claim, claim};
-use super::policy::Policy;
 use crate::model::{Deployment, ReplicaSet, Strategy};
 
 /// The plan for one reconcile of a Deployment: writes in order, events, and the reasons.
@@ -186,10 +185,7 @@ fn adoptable(deployment: &Deployment, replica_set: &ReplicaSet) -> bool {
 pub fn plan(observed: &Observed<'_>) -> Plan {
     let mut plan = decide(observed);
     if plan.status_scope != StatusScope::CountsOnly {
-        let Policy { defects, remarks, .. } = &observed.policy;
-        let warning = |reason| move |text: &String| EventNote::warning(reason, text.clone());
-        plan.policy_notes.extend(defects.iter().map(warning(progress::INVALID_POLICY)));
-        plan.policy_notes.extend(remarks.iter().map(warning("UnknownPolicy")));
+        plan.policy_notes = observed.policy.notes();
     }
     plan.reasons = explain::explain(observed, &plan);
     plan

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Objects, Synced, change, controller};
 use crate::model::{ControllerRef, Pod, Record, ReplicaSet};
+use crate::plan::replicaset::kept_failed_pods::policy_of;
 use crate::plan::replicaset::new_pod::{OwnerReference, pod_body};
 use crate::plan::replicaset::status::{self, Settled};
 use crate::plan::replicaset::{Observed, PodSets, Write, plan};
@@ -26,6 +27,7 @@ pub fn observe<'a>(replica_set: &'a ReplicaSet, objects: &Objects) -> Observed<'
         free_names: Vec::new(),
         reserved: 0,
         failed_pod_backoff: true,
+        policy: policy_of(replica_set),
         now: *now,
     }
 }
@@ -46,7 +48,9 @@ pub fn sync(
                 (0..*count).for_each(|_| wrote |= create(&replica_set, objects));
                 continue;
             }
-            Write::Delete(pods) => pods.iter().for_each(|pod| delete_pod(pod, objects)),
+            Write::Delete(pods) | Write::DeleteFailed(pods) => {
+                pods.iter().for_each(|pod| delete_pod(pod, objects));
+            }
             Write::Adopt(pod) => adopt_pod(pod, &replica_set, objects),
             Write::Release(pod) => release_pod(pod, objects),
         }

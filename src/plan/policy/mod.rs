@@ -17,6 +17,7 @@ pub use keys::{Kind, PREFIX};
 pub use state::{State, Verdict};
 pub use steps::StepHold;
 
+use super::EventNote;
 use crate::model::meta::StringMap;
 
 /// Sizes at which a rollout waits.
@@ -131,6 +132,18 @@ impl Policy {
         policy
     }
 
+    /// Reads the one key that a ReplicaSet has. The others on it are copies of its Deployment's.
+    pub fn of_replica_set(annotations: &StringMap) -> Self {
+        let mut policy = Policy::default();
+        if let Some(value) = annotations.get(KEEP_FAILED_PODS) {
+            match grammar::kept(value) {
+                Ok(kept) => policy.kept = Some(kept),
+                Err(accepted) => policy.remarks.push(defect(KEEP_FAILED_PODS, value, &accepted)),
+            }
+        }
+        policy
+    }
+
     /// Reads one value, or says what is accepted instead; for an unknown key, the whole sentence.
     fn read(&mut self, kind: Kind, key: &str, value: &str, now: Timestamp) -> Result<(), String> {
         if keys::governs_rollouts(kind, key).is_none() {
@@ -174,7 +187,17 @@ impl Policy {
 
     /// Whether the state of a rollout is recorded: something in it outlives a sync.
     pub fn keeps_state(&self) -> bool {
-        !self.steps.is_empty() || self.on_failure.is_some() || self.terminates_first
+        !self.steps.is_empty()
+            || self.on_failure.is_some()
+            || self.terminates_first
+            || self.progress_deadline.is_some()
+    }
+
+    /// The events about values that cannot be read, and keys that nobody knows.
+    pub fn notes(&self) -> Vec<EventNote> {
+        let warning = |reason| move |text: &String| EventNote::warning(reason, text.clone());
+        let defects = self.defects.iter().map(warning("InvalidPolicy"));
+        defects.chain(self.remarks.iter().map(warning("UnknownPolicy"))).collect()
     }
 
     /// Why nothing is rolled out.

@@ -2,6 +2,7 @@
 
 pub mod deletion_order;
 pub mod failed_pod_backoff;
+pub mod kept_failed_pods;
 pub mod names;
 pub mod new_pod;
 pub mod pod_sets;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::EventNote;
+use super::policy::Policy;
 use crate::model::{Pod, Record, ReplicaSet};
 use failed_pod_backoff::FailedPodBackoff;
 use names::Sequence;
@@ -45,6 +47,8 @@ pub struct Observed<'a> {
     /// Whether pods that fail at startup are replaced one by one, after a wait. Upstream
     /// replaces them all at once.
     pub failed_pod_backoff: bool,
+    /// What its annotations ask for ([`kept_failed_pods::policy_of`]).
+    pub policy: Policy,
     /// The time of the decision.
     pub now: Timestamp,
 }
@@ -57,7 +61,9 @@ pub struct Plan {
     pub writes: Vec<Write>,
     /// Events besides those of the writes.
     pub notes: Vec<EventNote>,
-    /// When pods may be created that may not be created now.
+    /// Events about the policy. Each is recorded once per generation.
+    pub policy_notes: Vec<EventNote>,
+    /// When pods may be created, or failed ones deleted, that may not be now.
     pub requeue_after: Option<Duration>,
 }
 
@@ -78,7 +84,7 @@ impl Plan {
         self.writes.iter().any(|write| match write {
             Write::Create { count, .. } => *count < BURST,
             Write::Delete(pods) => pods.len() < BURST,
-            Write::Adopt(_) | Write::Release(_) => false,
+            Write::Adopt(_) | Write::Release(_) | Write::DeleteFailed(_) => false,
         })
     }
 }
@@ -99,6 +105,8 @@ pub enum Write {
     },
     /// Delete these pods, in this order.
     Delete(Vec<Arc<Pod>>),
+    /// Delete these failed pods, which count towards no size.
+    DeleteFailed(Vec<Arc<Pod>>),
 }
 
 impl Write {
@@ -232,10 +240,11 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         free_names,
         reserved,
         failed_pod_backoff,
+        policy,
         now,
     } = observed;
     let create = |count| Write::Create { count, names: free_names.clone() };
-    let mut plan = Plan::default();
+    let mut plan = Plan { policy_notes: policy.notes(), ..Plan::default() };
     // A pod that the selector does not match would be released as soon as it is created, and created again.
     let defective = replica_set.selector.selects_everything()
         || !replica_set.selector.matches(&replica_set.template.labels);
@@ -273,6 +282,9 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         let siblings = deletion_order::counts_neighbours(replica_set).then_some(&siblings[..]);
         plan.writes.push(Write::Delete(deletion_order::first_to_delete(&all, siblings, to_delete, *now)));
     }
+    let kept_failed_pods::Surplus { delete, next } = kept_failed_pods::surplus(observed);
+    plan.writes.extend((!delete.is_empty()).then_some(Write::DeleteFailed(delete)));
+    plan.requeue_after = plan.requeue_after.into_iter().chain(next.map(|at| status::until(at, *now))).min();
     plan
 }
 
@@ -326,6 +338,7 @@ mod tests {
             free_names,
             reserved: 0,
             failed_pod_backoff: true,
+            policy: kept_failed_pods::policy_of(replica_set),
             now,
         }
     }

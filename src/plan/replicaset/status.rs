@@ -28,7 +28,9 @@ impl Failure {
     pub fn of(write: &Write, message: String) -> Self {
         let (reason, message) = match write {
             Write::Create { .. } => ("FailedCreate", message),
-            Write::Delete(_) => ("FailedDelete", format!("unable to delete pods: {message}")),
+            Write::Delete(_) | Write::DeleteFailed(_) => {
+                ("FailedDelete", format!("unable to delete pods: {message}"))
+            }
             Write::Adopt(_) | Write::Release(_) => ("FailedAdopt", message),
         };
         Failure { reason, message }

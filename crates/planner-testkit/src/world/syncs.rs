@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use windlass::model::{ReplicaSet, Strategy as Update, condition};
+use windlass::model::{Phase, ReplicaSet, Strategy as Update, condition};
 use windlass::plan::deployment::{self as planner, Plan, StatusScope, Write, progress, revision};
 use windlass::plan::outcome_of::{self, Synced};
 use windlass::plan::replicaset as pod_planner;
@@ -250,6 +250,15 @@ impl World {
                     }
                     done += count;
                     self.say("replicaset", &format!("{short_name}: delete {}", pods(count)));
+                }
+                pod_planner::Write::DeleteFailed(failed) => {
+                    let count = failed.len().min(most_writes);
+                    for pod in &failed[..count] {
+                        assert_eq!(pod.phase, Phase::Failed, "{name} deletes a pod that has not failed");
+                        outcome_of::replica_set::delete_pod(pod, &mut self.objects);
+                    }
+                    done += count;
+                    self.say("replicaset", &format!("{short_name}: delete {} that failed", pods(count)));
                 }
                 pod_planner::Write::Adopt(pod) => {
                     assert!(

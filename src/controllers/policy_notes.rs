@@ -9,22 +9,22 @@ use crate::model::Uid;
 use crate::model::meta::Meta;
 use crate::plan::EventNote;
 
-/// The texts about the policy of each Deployment, with the generation at which they were recorded. A process that was
+/// The texts about the policy of each object, with the generation at which they were recorded. A process that was
 /// restarted records them once more.
 #[derive(Debug, Default)]
 pub struct PolicyNotes(Mutex<BTreeMap<Uid, (i64, Vec<String>)>>);
 
 impl PolicyNotes {
     /// The events that were not recorded for this generation yet.
-    pub fn to_record<'a>(&self, deployment: &Meta, notes: &'a [EventNote]) -> Vec<&'a EventNote> {
+    pub fn to_record<'a>(&self, object: &Meta, notes: &'a [EventNote]) -> Vec<&'a EventNote> {
         let mut all = self.0.lock();
         if notes.is_empty() {
-            all.remove(&deployment.uid);
+            all.remove(&object.uid);
             return Vec::new();
         }
-        let (generation, recorded) = all.entry(deployment.uid.clone()).or_default();
-        if *generation != deployment.generation {
-            (*generation, *recorded) = (deployment.generation, Vec::new());
+        let (generation, recorded) = all.entry(object.uid.clone()).or_default();
+        if *generation != object.generation {
+            (*generation, *recorded) = (object.generation, Vec::new());
         }
         let new: Vec<&EventNote> = notes.iter().filter(|note| !recorded.contains(&note.message)).collect();
         *recorded = notes.iter().map(|note| note.message.clone()).collect();
@@ -33,8 +33,8 @@ impl PolicyNotes {
 }
 
 impl Forget for PolicyNotes {
-    fn forget(&self, deployment: &Uid) {
-        self.0.lock().remove(deployment);
+    fn forget(&self, object: &Uid) {
+        self.0.lock().remove(object);
     }
 }
 
