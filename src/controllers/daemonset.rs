@@ -4,6 +4,7 @@ mod execute;
 pub mod memory;
 pub mod node_pods;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::patch;
+use super::policy_notes::PolicyNotes;
 use super::replicas::quota_queue::QuotaQueue;
 use crate::engine::context::Context;
 use crate::engine::controller::{Controller, Executed, Settled, Status};
@@ -27,9 +29,11 @@ use crate::model::{
     Condition, ControllerRevision, DaemonSet, DaemonSetStatus, Node, ObjectKey, Pod, Record, Resource, Uid,
 };
 use crate::plan::Urgency;
+use crate::plan::daemonset::course::is_not_ready;
 use crate::plan::daemonset::{
     self as planner, IsTaken, Members, Observed, Plan, revisions::claim_revision, status,
 };
+use crate::plan::policy::{NOT_READY_NODES, Policy};
 use crate::runtime::store::{Change, Store};
 use memory::{DaemonSetMemory, Remembered};
 use node_pods::NodePods;
@@ -63,6 +67,7 @@ fn install(setup: &mut Setup) -> Box<dyn Worker> {
         memory: Arc::default(),
         node_pods: NodePods::default(),
         quota_queue,
+        policy_notes: Arc::default(),
         context,
     };
     Box::new(Driver::new(Arc::new(controller), &ENTRY, setup))
@@ -81,16 +86,17 @@ pub struct DaemonSetController {
     node_pods: NodePods,
     /// Owners whose pods a quota refused, of all kinds together: they share the quotas of a namespace.
     quota_queue: Arc<QuotaQueue>,
+    /// The events about policies that were recorded.
+    policy_notes: Arc<PolicyNotes>,
 }
 
-/// Other writers own its conditions.
 impl Status for DaemonSetStatus {
     fn conditions(&self) -> &[Condition] {
-        &[]
+        &self.conditions
     }
 
     fn conditions_mut(&mut self) -> &mut [Condition] {
-        &mut []
+        &mut self.conditions
     }
 }
 
@@ -107,6 +113,7 @@ impl Controller for DaemonSetController {
 
     fn watch(self: &Arc<Self>, setup: &mut Setup) {
         self.context.memory().includes(self.memory.clone());
+        self.context.memory().includes(self.policy_notes.clone());
         let controller = self.clone();
         setup.on_change(HandlerOrder::Owner, move |change| controller.node_changed(change));
         let controller = self.clone();
@@ -164,6 +171,12 @@ impl Controller for DaemonSetController {
             self.memory.of(daemon_set, &members, &self.nodes, now);
         self.context.metrics().workloads.daemonset_verdicts.inc_by(judged);
         let pods = self.pods.clone();
+        let policy = if self.context.settings().rollout_policy {
+            planner::policy_of(daemon_set, now)
+        } else {
+            Policy::off()
+        };
+        let not_ready = if policy.ignores_not_ready_nodes { self.not_ready() } else { BTreeSet::new() };
         Observed {
             daemon_set,
             verdicts,
@@ -181,6 +194,8 @@ impl Controller for DaemonSetController {
             marks,
             recent,
             refused,
+            policy,
+            not_ready,
             is_taken: IsTaken::new(move |name| pods.get(&ObjectKey::new(namespace.clone(), name)).is_some()),
             now,
         }
@@ -280,6 +295,17 @@ impl DaemonSetController {
         {
             return;
         }
+        // Daemon pods tolerate these taints, so that no verdict need change with them.
+        if let Change::Updated { old, new } = change
+            && is_not_ready(old) != is_not_ready(new)
+            && self.context.settings().rollout_policy
+        {
+            for daemon_set in self.daemon_sets.all() {
+                if daemon_set.policies.get(NOT_READY_NODES).is_some() {
+                    self.context.queue_of::<DaemonSet>().add(daemon_set.meta.key.clone());
+                }
+            }
+        }
         let has_pods = |owner: &Uid| self.node_pods.has(&change.object().meta.key.name, owner);
         let (judged, concerned) = self.memory.node_changed(change, has_pods);
         self.context.metrics().workloads.daemonset_verdicts.inc_by(judged);
@@ -339,6 +365,12 @@ impl DaemonSetController {
                 self.context.queue_of::<DaemonSet>().add(daemon_set.meta.key.clone());
             }
         }
+    }
+
+    /// The nodes that are not ready.
+    fn not_ready(&self) -> BTreeSet<Arc<str>> {
+        let nodes = self.nodes.all();
+        nodes.iter().filter(|node| is_not_ready(node)).map(|node| node.meta.key.name.clone()).collect()
     }
 
     /// The revisions that the DaemonSet might adopt. The namespace may hold those of many others.

@@ -18,6 +18,7 @@ use crate::model::{
 use crate::plan::deployment::Change;
 use crate::plan::deployment::revision::ROLLBACK_TO;
 use crate::plan::deployment::rollback::RollBack;
+use crate::plan::policy::ROLLOUT_STATE;
 use crate::plan::revisions::RevisionChange;
 pub use cronjob::cron_job_status;
 pub use disruption::disruption_status;
@@ -136,8 +137,8 @@ pub fn set_status(
     fields.into_patch(replica_set, &BTreeMap::new())
 }
 
-/// The status of a DaemonSet. `None` when it would change nothing. Conditions are not named: existing ones belong
-/// to other writers.
+/// The status of a DaemonSet. `None` when it would change nothing. Conditions of other types are not named: they belong to other
+/// writers.
 pub fn daemon_set_status(
     daemon_set: &Meta,
     before: &DaemonSetStatus,
@@ -153,6 +154,7 @@ pub fn daemon_set_status(
         available,
         unavailable,
         collision_count,
+        conditions,
     } = after;
     let mut fields = Fields::default();
     fields.number("observedGeneration", before.observed_generation, *observed_generation);
@@ -164,6 +166,7 @@ pub fn daemon_set_status(
     fields.number("numberAvailable", before.available, *available);
     fields.number("numberUnavailable", before.unavailable, *unavailable);
     fields.optional("collisionCount", before.collision_count, *collision_count);
+    fields.conditions(&before.conditions, conditions);
     fields.into_patch(daemon_set, &BTreeMap::new())
 }
 
@@ -238,9 +241,9 @@ pub fn relabel(pod: &Meta, hash: &str) -> Value {
     }})
 }
 
-/// Sets the hash label or the number of a revision (merge patch).
+/// Sets the hash label, the number or the state of a revision (merge patch).
 pub fn change_revision(revision: &Meta, change: &RevisionChange) -> Value {
-    let RevisionChange { hash, number } = change;
+    let RevisionChange { hash, number, state, notes: _ } = change;
     let mut patch = json!({"metadata": {
         "uid": revision.uid,
         "resourceVersion": revision.resource_version.to_string(),
@@ -250,6 +253,9 @@ pub fn change_revision(revision: &Meta, change: &RevisionChange) -> Value {
     }
     if let Some(number) = number {
         patch["revision"] = json!(number);
+    }
+    if let Some(state) = state {
+        patch["metadata"]["annotations"] = json!({ROLLOUT_STATE: state});
     }
     patch
 }
@@ -358,6 +364,18 @@ mod tests {
             set_status(&replica_set.meta, &replica_set.status, &after, true).unwrap(),
             json!({"metadata": {"uid": "u-set", "resourceVersion": "7"}, "status": {"replicas": 3}})
         );
+    }
+
+    #[test]
+    fn a_daemon_set_without_a_policy_names_no_condition_and_the_state_of_a_revision_is_an_annotation() {
+        let meta = replica_set().meta;
+        let before = DaemonSetStatus::default();
+        let after = DaemonSetStatus { desired: 3, ..DaemonSetStatus::default() };
+        let patch = daemon_set_status(&meta, &before, &after).unwrap();
+        assert_eq!(patch["status"], json!({"desiredNumberScheduled": 3}));
+        let change = RevisionChange { state: Some("{}".into()), ..RevisionChange::default() };
+        let patch = change_revision(&meta, &change);
+        assert_eq!(patch["metadata"]["annotations"], json!({"windlass.dev/rollout-state": "{}"}));
     }
 
     #[test]

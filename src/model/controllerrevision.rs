@@ -16,6 +16,12 @@ use super::wire::MetaWire;
 /// The label that names the revision of a pod, and of the revision itself.
 pub const CONTROLLER_REVISION_HASH: &str = "controller-revision-hash";
 
+/// The annotation with the state of a rollout.
+const ROLLOUT_STATE: &str = "windlass.dev/rollout-state";
+
+/// The longest state, in bytes.
+const LONGEST_STATE: usize = 4096;
+
 /// The fields of a ControllerRevision that the controllers use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerRevision {
@@ -25,6 +31,8 @@ pub struct ControllerRevision {
     pub number: i64,
     /// The meaning of `data`; `None` if it is not the patch of a pod template.
     pub contents: Option<Contents>,
+    /// Annotation `windlass.dev/rollout-state`, which our own controller writes; one that is longer than it writes is left out.
+    pub rollout_state: Option<Box<str>>,
 }
 
 /// The meaning of a revision's `data`, which kubectl applies to the DaemonSet to roll back.
@@ -112,6 +120,11 @@ impl Record for ControllerRevision {
         Ok(ControllerRevision {
             number: revision.unwrap_or(0),
             contents: data.and_then(|data| Contents::of_data(data.get(), interner)),
+            rollout_state: metadata
+                .annotations
+                .get(ROLLOUT_STATE)
+                .filter(|text| text.len() <= LONGEST_STATE)
+                .map(Box::from),
             meta: metadata.into_meta(interner)?,
         })
     }

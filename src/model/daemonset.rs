@@ -1,11 +1,14 @@
 //! A DaemonSet, with its template as raw JSON.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::condition::{self, Condition, ConditionWire};
 use super::int_or_percent::IntOrPercent;
 use super::intern::Interner;
-use super::meta::Meta;
+use super::meta::{Meta, StringMap};
 use super::record::{self, Record, Resource};
 use super::selector::{Selector, SelectorWire};
 use super::template::Template;
@@ -14,7 +17,13 @@ use super::wire::{MetaWire, Text};
 /// The annotation in which the API server counts the templates of a DaemonSet.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// The fields of a DaemonSet that the controllers use. Its annotations, up to 256 KiB, are read afresh when a revision
+/// The prefix of the annotations of rollout policies.
+const POLICY: &str = "windlass.dev/";
+
+/// The type of the condition that a rollout policy asks for.
+const PROGRESSING: &str = "Progressing";
+
+/// The fields of a DaemonSet that the controllers use. Its other annotations, up to 256 KiB, are read afresh when a revision
 /// gets them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DaemonSet {
@@ -22,6 +31,8 @@ pub struct DaemonSet {
     pub meta: Meta,
     /// Annotation `deprecated.daemonset.template.generation`; `None` where it is no 64-bit integer.
     pub template_generation: Option<i64>,
+    /// The annotations `windlass.dev/…`.
+    pub policies: Arc<StringMap>,
     /// `spec.selector`.
     pub selector: Selector,
     /// `spec.template`.
@@ -51,7 +62,7 @@ pub enum UpdateStrategy {
     },
 }
 
-/// `status` of a DaemonSet: what the controller writes. Conditions belong to other writers, and are never written.
+/// `status` of a DaemonSet: what the controller writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DaemonSetStatus {
     /// `observedGeneration`.
@@ -72,6 +83,8 @@ pub struct DaemonSetStatus {
     pub unavailable: i32,
     /// How often the name of a new revision was taken already.
     pub collision_count: Option<i32>,
+    /// The condition `Progressing`, which only a rollout policy asks for. Those of other types have other writers.
+    pub conditions: Vec<Condition>,
 }
 
 #[derive(Deserialize)]
@@ -80,8 +93,8 @@ struct DaemonSetWire<'a> {
     metadata: MetaWire<'a>,
     #[serde(borrow)]
     spec: SpecWire<'a>,
-    #[serde(default)]
-    status: Option<StatusWire>,
+    #[serde(borrow, default)]
+    status: Option<StatusWire<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -119,7 +132,7 @@ struct RollingUpdateWire {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct StatusWire {
+struct StatusWire<'a> {
     #[serde(default)]
     observed_generation: Option<i64>,
     #[serde(default)]
@@ -138,6 +151,8 @@ struct StatusWire {
     number_unavailable: Option<i32>,
     #[serde(default)]
     collision_count: Option<i32>,
+    #[serde(borrow, default)]
+    conditions: Option<Vec<ConditionWire<'a>>>,
 }
 
 impl StrategyWire<'_> {
@@ -163,6 +178,7 @@ impl Record for DaemonSet {
         let status = status.unwrap_or_default();
         Ok(DaemonSet {
             template_generation: metadata.annotations.get(TEMPLATE_GENERATION).and_then(|n| n.parse().ok()),
+            policies: metadata.annotations.intern_with_prefix(POLICY, interner),
             selector: Selector::compile(spec.selector),
             template: Template::decode_or_empty(spec.template, interner)?,
             strategy: spec.update_strategy.unwrap_or_default().into_strategy(),
@@ -178,6 +194,7 @@ impl Record for DaemonSet {
                 available: status.number_available.unwrap_or(0),
                 unavailable: status.number_unavailable.unwrap_or(0),
                 collision_count: status.collision_count,
+                conditions: ConditionWire::of_types(status.conditions, &[PROGRESSING], interner),
             },
             meta: metadata.into_meta(interner)?,
         })
@@ -188,7 +205,11 @@ impl Record for DaemonSet {
     }
 
     fn heap_bytes(&self) -> usize {
-        record::own_bytes(self) + self.selector.heap_bytes() + self.template.heap_bytes()
+        record::own_bytes(self)
+            + self.policies.shared_bytes()
+            + self.selector.heap_bytes()
+            + self.template.heap_bytes()
+            + condition::heap_bytes(&self.status.conditions)
     }
 }
 
@@ -267,6 +288,17 @@ mod tests {
         assert!(!with(r#"{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0}}"#).allows_surge());
         assert!(!with(r#"{"type":"OnDelete","rollingUpdate":{"maxSurge":1}}"#).allows_surge());
         assert_eq!(with(r#"{"type":"Later"}"#).strategy, UpdateStrategy::OnDelete);
+    }
+
+    #[test]
+    fn only_our_annotations_and_the_condition_about_progress_are_kept() {
+        let json = r#"{"metadata":{"name":"agent","namespace":"ops","uid":"u","resourceVersion":"7",
+            "annotations":{"a":"b","windlass.dev/steps":"1"}},"spec":{},"status":{"conditions":[
+            {"type":"Other","status":"True"},{"type":"Progressing","status":"Unknown","reason":"RolloutStep"}]}}"#;
+        let daemon_set = DaemonSet::decode(json, &mut Interner::default()).unwrap();
+        assert_eq!(daemon_set.policies.iter().collect::<Vec<_>>(), [("windlass.dev/steps", "1")]);
+        let kinds: Vec<&str> = daemon_set.status.conditions.iter().map(|c| &*c.kind).collect();
+        assert_eq!(kinds, ["Progressing"]);
     }
 
     #[test]

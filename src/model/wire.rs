@@ -97,6 +97,12 @@ impl Pairs<'_> {
         self.0.iter().rev().find(|(k, _)| k.as_str() == key).map(|(_, v)| v.as_str())
     }
 
+    /// The pairs whose keys have a prefix, as a shared map.
+    pub fn intern_with_prefix(&self, prefix: &str, interner: &mut Interner) -> std::sync::Arc<StringMap> {
+        let pairs = self.0.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+        interner.map(pairs.filter(|(key, _)| key.starts_with(prefix)).collect())
+    }
+
     /// The pairs as a shared map.
     pub fn intern(&self, interner: &mut Interner) -> std::sync::Arc<StringMap> {
         interner.map(self.0.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect())

@@ -6,6 +6,7 @@ mod faults;
 mod history;
 mod integration;
 mod nodes;
+mod policies;
 mod refusals;
 mod updates;
 

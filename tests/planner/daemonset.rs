@@ -4,6 +4,7 @@
 //! under `tests/planner/daemonset/` anew: read the difference before it is committed.
 
 mod defects;
+mod policies;
 mod properties;
 mod world;
 mod writes;

@@ -34,7 +34,8 @@ impl DaemonSetController {
     /// Executes the plan for a DaemonSet, in order, up to the first write without a conclusive answer. What follows a
     /// refused one is decided by [`Refusals`].
     pub(super) async fn carry_out(&self, daemon_set: &DaemonSet, plan: &Plan) -> Executed<Outcome> {
-        for note in &plan.notes {
+        let about_policy = self.policy_notes.to_record(&daemon_set.meta, &plan.policy_notes);
+        for note in plan.notes.iter().chain(about_policy) {
             self.context.record_event(ENTRY.component, daemon_set, note.clone());
         }
         let mut outcome = Outcome::default();
@@ -72,7 +73,11 @@ impl DaemonSetController {
             }
             Write::ChangeRevision(revision, change) => {
                 let body = patch::change_revision(&revision.meta, change);
-                self.change(daemon_set, &**revision, &body).await
+                self.change(daemon_set, &**revision, &body).await?;
+                for note in &change.notes {
+                    self.context.record_event(ENTRY.component, daemon_set, note.clone());
+                }
+                Ok(())
             }
             Write::DeleteRevision(revision) => {
                 let exactly = json!({

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::course::Hold;
 use super::members::PodsOfNode;
 use super::node_pass::NodePass;
 use super::revisions::History;
@@ -14,6 +15,7 @@ use super::rolling::Budget;
 use super::{Observed, Reason, Verdict, Write};
 use crate::model::{Phase, Pod};
 use crate::plan::deployment::explain::shorten;
+use crate::plan::policy::StepHold;
 
 /// One reason for a plan. [`Display`] makes a sentence of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -92,6 +94,22 @@ pub enum PlanReason {
     /// Pods that are bound to a node that does not exist: the pod garbage collector deletes them.
     NodesGone {
         /// Which nodes.
+        nodes: Nodes,
+    },
+    /// A value of the policy cannot be read, and nothing is rolled out until it can.
+    InvalidPolicy {
+        /// Key, value, and what is accepted.
+        defect: String,
+    },
+    /// The update waits at a step of its policy.
+    HeldAtStep {
+        /// The step.
+        #[serde(flatten)]
+        step: StepHold,
+    },
+    /// Nodes that are not ready and that the update leaves alone.
+    LeftAlone {
+        /// Which.
         nodes: Nodes,
     },
     /// Every node that should run a pod has one that is new and available.
@@ -186,6 +204,14 @@ pub(super) fn explain(
         Some(budget) => reasons.push(PlanReason::Budget { budget, staying: pass.staying }),
     }
 
+    reasons.extend(pass.course.hold.as_ref().map(|hold| match hold {
+        Hold::Invalid { defect } => PlanReason::InvalidPolicy { defect: defect.clone() },
+        Hold::Step(step) => PlanReason::HeldAtStep { step: step.clone() },
+    }));
+    if !pass.left_alone.is_empty() {
+        reasons.push(PlanReason::LeftAlone { nodes: pass.left_alone.iter().collect() });
+    }
+
     let (mut waiting, mut more, mut misscheduled, mut gone) = (Vec::new(), 0, Vec::new(), Vec::new());
     for &place in places {
         match place.verdict {
@@ -248,7 +274,9 @@ impl PlanReason {
     /// Cuts texts of unbounded length to this many bytes.
     pub fn shorten(&mut self, longest: usize) {
         match self {
-            PlanReason::Refused { defect: text } => shorten(text, longest),
+            PlanReason::Refused { defect: text } | PlanReason::InvalidPolicy { defect: text } => {
+                shorten(text, longest);
+            }
             PlanReason::Waiting { nodes, more: _ } => {
                 nodes.iter_mut().for_each(|node| shorten(&mut node.reason, longest));
             }
@@ -259,12 +287,15 @@ impl PlanReason {
     /// The bytes on the heap. Names that it shares with a cache count in full.
     pub fn heap(&self) -> usize {
         match self {
-            PlanReason::Refused { defect: text } => text.capacity(),
+            PlanReason::Refused { defect: text } | PlanReason::InvalidPolicy { defect: text } => {
+                text.capacity()
+            }
             PlanReason::NewRevision { name, number: _ } => name.capacity(),
             PlanReason::BackingOff { nodes, next } => nodes.heap() + next.capacity(),
             PlanReason::Creating { nodes }
             | PlanReason::Misscheduled { nodes }
-            | PlanReason::NodesGone { nodes } => nodes.heap(),
+            | PlanReason::NodesGone { nodes }
+            | PlanReason::LeftAlone { nodes } => nodes.heap(),
             PlanReason::Waiting { nodes, more: _ } => {
                 let heap = |WaitingNode { node, pod, reason }: &WaitingNode| {
                     node.len() + pod.as_ref().map_or(0, |pod| pod.len()) + reason.capacity()
@@ -278,6 +309,7 @@ impl PlanReason {
             | PlanReason::Deleting { .. }
             | PlanReason::Budget { .. }
             | PlanReason::OnDelete { .. }
+            | PlanReason::HeldAtStep { .. }
             | PlanReason::Complete { .. } => 0,
         }
     }
@@ -394,6 +426,15 @@ impl Display for PlanReason {
                 let exist = if nodes.count() == 1 { "exists" } else { "exist" };
                 write!(f, "Pods are bound to {nodes}, which no longer {exist}: the pod garbage collector deletes them")
             }
+            PlanReason::InvalidPolicy { defect } => {
+                write!(f, "The rollout waits until its policy can be read: {defect}")
+            }
+            PlanReason::HeldAtStep { step } => step.fmt(f),
+            PlanReason::LeftAlone { nodes } => write!(
+                f,
+                "windlass.dev/not-ready-nodes: the update leaves {nodes} alone until ready, and counts no pod there as \
+                 unavailable"
+            ),
             PlanReason::Complete { nodes } => {
                 write!(f, "Complete: {nodes} of {nodes} nodes have an available pod of the current template")
             }

@@ -6,6 +6,7 @@
 //! ([`status::Counts`]) depends on that node alone.
 
 pub mod body;
+pub mod course;
 pub mod explain;
 pub mod members;
 pub mod names;
@@ -13,6 +14,7 @@ pub mod node_decision;
 pub mod node_pass;
 pub mod order;
 pub mod placement;
+mod progress;
 pub mod refused;
 pub mod revisions;
 pub mod rolling;
@@ -37,9 +39,10 @@ use self::revisions::{History, NewRevision, RevisionChange, claim_revision};
 use super::EventNote;
 use super::claim::Claim;
 use super::fixed_place_backoff::FailedPodBackoff;
+use super::policy::{Kind, Policy};
 use super::recent_creations::RecentCreations;
 use super::replicaset::status::until;
-use crate::model::{ControllerRevision, DaemonSet, DaemonSetStatus, Pod, Uid};
+use crate::model::{ControllerRevision, DaemonSet, DaemonSetStatus, Pod, Uid, UpdateStrategy};
 
 /// The most pods that one sync creates, and the most that it deletes. The rest follows when the cache shows these.
 pub const BURST: usize = 250;
@@ -75,6 +78,10 @@ pub struct Observed<'a> {
     pub recent: Arc<RecentCreations>,
     /// For which nodes pods were refused.
     pub refused: Arc<RefusedCreations>,
+    /// What the annotations of the DaemonSet ask for.
+    pub policy: Policy,
+    /// The nodes that are not ready ([`course::is_not_ready`]), where the policy asks for them.
+    pub not_ready: BTreeSet<Arc<str>>,
     /// Whether any pod has this name, whoever owns it.
     pub is_taken: IsTaken,
     /// The time of the decision.
@@ -107,6 +114,8 @@ pub struct Plan {
     pub writes: Vec<Write>,
     /// Events without a write.
     pub notes: Vec<EventNote>,
+    /// Events about the policy. Each is recorded once per generation.
+    pub policy_notes: Vec<EventNote>,
     /// The status by what was observed, written last and only if it differs; `None` where nothing is reported. See
     /// [`status::hold_generation`] for a sync without an outcome.
     pub status: Option<DaemonSetStatus>,
@@ -250,6 +259,12 @@ pub fn wants_to_adopt(
     may && (!members.orphans.is_empty() || revisions.iter().any(is_adoptable))
 }
 
+/// What the annotations of a DaemonSet ask for.
+pub fn policy_of(daemon_set: &DaemonSet, now: Timestamp) -> Policy {
+    let can_roll = daemon_set.strategy != UpdateStrategy::OnDelete;
+    Policy::of(Kind::DaemonSet, &daemon_set.policies, can_roll, now)
+}
+
 /// Decides.
 ///
 /// | situation | writes |
@@ -281,6 +296,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     let places = observed.members.places(&observed.verdicts);
     let pass = NodePass::of(observed, &history, &places);
     let mut writes = history.writes(&observed.members);
+    pass.course.record(&history, &mut writes);
     if !pass.create.is_empty() {
         let pods = pass.create.iter().map(|node| new_pod(observed, node)).collect();
         writes.push(Write::CreatePods { pods, hash: history.hash.clone() });
@@ -289,11 +305,14 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         writes.push(Write::DeletePods(pass.delete.clone()));
     }
     writes.extend(history.surplus(&observed.members));
+    let mut status = pass.counts.status(daemon_set);
+    pass.course.report.apply(&mut status.conditions, observed.now);
     let reasons = explain::explain(observed, &history, &places, &pass, &writes);
     Plan {
         writes,
         notes: Vec::new(),
-        status: Some(pass.counts.status(daemon_set)),
+        policy_notes: observed.policy.notes(),
+        status: Some(status),
         requeue_after: pass.requeue_after.map(|at| until(at, observed.now)),
         repeats: pass.create.iter().any(|node| observed.recent.contains(node, observed.now)),
         reasons,
@@ -375,6 +394,8 @@ mod tests {
                 recent: Arc::default(),
                 refused: Arc::default(),
                 is_taken: IsTaken::new(|_| false),
+                policy: Policy::default(),
+                not_ready: BTreeSet::new(),
                 now: Timestamp::UNIX_EPOCH,
             };
             let writes = plan(&observed).writes.into_iter();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::course::{self, Course, NodeCounts};
 use super::members::PodsOfNode;
 use super::node_decision::{Context, NodeState, decide};
 use super::placement::Verdict;
@@ -38,6 +39,10 @@ pub struct NodePass {
     pub backs_off: Vec<(Arc<str>, Timestamp)>,
     /// When the next sync is due.
     pub requeue_after: Option<Timestamp>,
+    /// The course under the DaemonSet's policy.
+    pub course: Course,
+    /// Nodes that are not ready and that the update leaves alone.
+    pub left_alone: Vec<Arc<str>>,
 }
 
 impl NodePass {
@@ -49,15 +54,26 @@ impl NodePass {
         let context = Context { daemon_set, history, maybe_deleted, backoff, now: *now };
         let mut pass = NodePass::default();
         let (mut outdated, mut lacking, mut ended) = (Vec::new(), Vec::new(), Vec::new());
+        let mut nodes = (!observed.policy.is_off && !observed.policy.is_absent()).then(NodeCounts::default);
         let unbound =
             members.without_target.iter().filter(|pod| pod.node().is_none() && !pod.meta.is_deleting());
         pass.schedule_deletions(unbound.map(|pod| Deletion::of(pod, Reason::NoNode)));
         for &place in places {
             let decision = decide(context, place);
             pass.counts.add(context, place);
-            pass.tally.add(place.verdict, decision.class);
+            let is_left_alone = course::leaves_alone(observed, history, place, decision.class);
+            if let Some(nodes) = &mut nodes {
+                nodes.add(context, place, decision.class, is_left_alone);
+            }
+            if is_left_alone {
+                pass.tally.leave_alone(place.verdict, decision.class);
+                pass.left_alone.push(place.node.clone());
+            } else {
+                pass.tally.add(place.verdict, decision.class);
+            }
             pass.backs_off.extend(decision.backs_off_until.map(|until| (place.node.clone(), until)));
             match decision.class {
+                NodeState::Old { .. } if is_left_alone => pass.outdated += 1,
                 NodeState::Old { pod, is_available } => {
                     let runs = place.verdict == Some(Verdict::Run);
                     outdated.push(Outdated { node: place.node, should_run: runs, pod, is_available });
@@ -91,7 +107,9 @@ impl NodePass {
         pass.schedule_deletions(ended.into_iter().filter(|deletion| !is_later(&deletion.pod)));
         pass.outdated += outdated.len();
         pass.budget = Budget::of(daemon_set, &pass.tally);
+        pass.course = Course::of(observed, history, &nodes.unwrap_or_default());
         if let Some(budget) = pass.budget.filter(|_| !is_blind) {
+            let outdated = pass.course.admit(&history.hash, outdated);
             let step = rolling::step(&history.hash, &pass.tally, budget, outdated);
             let room = BURST.saturating_sub(pass.create.len());
             pass.create.extend(step.create.into_iter().take(room).cloned());
@@ -100,7 +118,9 @@ impl NodePass {
         }
         let deadlines = pass.backs_off.iter().map(|(_, until)| *until);
         let look_again = is_blind.then(|| *now + UNREADABLE);
-        pass.requeue_after = deadlines.chain(pass.counts.next_available).chain(look_again).min();
+        let course = pass.course.wakes_at.filter(|at| *at > *now);
+        pass.requeue_after =
+            deadlines.chain(pass.counts.next_available).chain(look_again).chain(course).min();
         pass
     }
 

@@ -4,6 +4,7 @@
 //! kubectl carries out a rollback: it patches the DaemonSet with the data of a revision, which for the controller is an
 //! edit of the template. The revision that had the template then becomes the newest.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use crate::model::{
 use crate::plan::OwnerReference;
 use crate::plan::claim::{Claim, claim};
 use crate::plan::deployment::new_replica_set::replica_set_name;
+use crate::plan::policy::{ROLLOUT, ROLLOUT_STATE, State};
 use crate::plan::revisions;
 pub use crate::plan::revisions::{NewRevision, RevisionChange, Taken, data};
 
@@ -115,6 +117,40 @@ impl<'a> History<'a> {
         }
     }
 
+    /// The name of the current revision.
+    pub(super) fn name(&self) -> String {
+        match self.current {
+            Some(current) => current.meta.key.name.to_string(),
+            None => replica_set_name(&self.daemon_set.meta.key.name, &self.hash),
+        }
+    }
+
+    /// The number that the current revision has once the writes are done.
+    pub(super) fn number(&self) -> i64 {
+        self.current.map_or(0, |current| current.number).max(self.number)
+    }
+
+    /// How many revisions are later than this one.
+    pub(super) fn later_than(&self, number: i64) -> usize {
+        self.old.iter().filter(|revision| revision.number > number).count()
+    }
+
+    /// The state of the rollout to the current revision, as it is stored there.
+    pub(super) fn state(&self) -> State {
+        let text = self.current.and_then(|current| current.rollout_state.as_deref());
+        State::read(text, &self.name())
+    }
+
+    /// Whether the current revision has this state.
+    pub(super) fn has_state(&self, state: &State) -> bool {
+        self.has_any_state() && self.state() == *state
+    }
+
+    /// Whether the current revision has any state.
+    pub(super) fn has_any_state(&self) -> bool {
+        self.current.is_some_and(|current| current.rollout_state.is_some())
+    }
+
     /// Whether a pod has the current template: by its hash or, where no owned revision has that hash, by its template
     /// generation. Upstream trusts the generation in any case, also that of a pod of an earlier DaemonSet.
     pub fn is_new(&self, pod: &Pod) -> bool {
@@ -154,12 +190,12 @@ impl<'a> History<'a> {
             let change = RevisionChange {
                 hash: revision.hash().is_none().then(|| hash_of(revision)),
                 number: (is_current && revision.number < self.number).then_some(self.number),
+                ..RevisionChange::default()
             };
             (change != RevisionChange::default()).then(|| Write::ChangeRevision(Arc::clone(revision), change))
         }));
         if self.current.is_none() {
-            let name = replica_set_name(&self.daemon_set.meta.key.name, &self.hash);
-            let new = NewRevision { name, hash: self.hash.clone(), number: self.number };
+            let new = NewRevision { name: self.name(), hash: self.hash.clone(), number: self.number };
             writes.push(Write::CreateRevision(new));
         }
         writes
@@ -234,7 +270,8 @@ pub fn on_taken(daemon_set: &DaemonSet, new: &NewRevision, existing: Option<&Con
     }
 }
 
-/// The JSON of a new revision. `annotations` are all that the DaemonSet has now, by a fresh read.
+/// The JSON of a new revision. `annotations` are all that the DaemonSet has now, by a fresh read. A command and a state are no
+/// property of the template.
 ///
 /// # Errors
 /// As for [`data`].
@@ -245,7 +282,13 @@ pub fn revision_body(
 ) -> Result<Vec<u8>, serde_json::Error> {
     let Meta { key, uid, .. } = &daemon_set.meta;
     let owner = OwnerReference::controller("apps/v1", "DaemonSet", &key.name, uid);
-    revisions::body(owner, &key.namespace, &daemon_set.template, new, CONTROLLER_REVISION_HASH, annotations)
+    let mut annotations = Cow::Borrowed(annotations);
+    for key in [ROLLOUT, ROLLOUT_STATE] {
+        if annotations.contains_key(key) {
+            annotations.to_mut().remove(key);
+        }
+    }
+    revisions::body(owner, &key.namespace, &daemon_set.template, new, CONTROLLER_REVISION_HASH, &annotations)
 }
 
 #[cfg(test)]

@@ -28,6 +28,13 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Counts a node that the update leaves alone: no bound waits for its pod.
+    pub fn leave_alone(&mut self, verdict: Option<Verdict>, class: NodeState<'_>) {
+        let unavailable = self.unavailable;
+        self.add(verdict, class);
+        self.unavailable = unavailable;
+    }
+
     /// Counts a node.
     pub fn add(&mut self, verdict: Option<Verdict>, class: NodeState<'_>) {
         let (unavailable, surging, available) = match class {

@@ -78,6 +78,7 @@ impl Counts {
             available: clamp(self.available),
             unavailable: clamp(self.desired - self.available),
             collision_count: daemon_set.status.collision_count,
+            conditions: daemon_set.status.conditions.clone(),
         }
     }
 }
@@ -115,13 +116,17 @@ pub fn settled(daemon_set: &DaemonSet, plan: &Plan, outcome: Outcome) -> DaemonS
 }
 
 /// How soon the status must be written: at once for what others wait for (a generation is observed, a rollout is
-/// complete, a revision needs a new name); else within a second.
+/// complete, a revision needs a new name, a condition has another reason); else within a second.
 pub fn urgency(before: &DaemonSetStatus, after: &DaemonSetStatus) -> Urgency {
     let is_over = |status: &DaemonSetStatus| {
         [status.current, status.updated, status.available].iter().all(|count| *count == status.desired)
     };
+    let reasons = |status: &DaemonSetStatus| -> Vec<_> {
+        status.conditions.iter().map(|condition| condition.reason.clone()).collect()
+    };
     let is_urgent = before.observed_generation != after.observed_generation
         || before.collision_count != after.collision_count
+        || reasons(before) != reasons(after)
         || is_over(after);
     if is_urgent { Urgency::Immediate } else { Urgency::Throttled }
 }

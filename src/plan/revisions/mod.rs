@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::OwnerReference;
+use super::{EventNote, OwnerReference};
 use crate::model::{Meta, Template};
 
 /// The revision to create.
@@ -30,6 +30,10 @@ pub struct RevisionChange {
     pub hash: Option<String>,
     /// The number.
     pub number: Option<i64>,
+    /// The state of its rollout.
+    pub state: Option<String>,
+    /// The events once the write has succeeded.
+    pub notes: Vec<EventNote>,
 }
 
 /// The reaction to a revision whose name is taken.

@@ -119,7 +119,7 @@ impl<'a> History<'a> {
             Some(update)
                 if update.number < next && self.all.iter().any(|other| self.is_ahead(other, update)) =>
             {
-                let change = RevisionChange { hash: None, number: Some(next) };
+                let change = RevisionChange { number: Some(next), ..RevisionChange::default() };
                 Some(Write::ChangeRevision(Arc::clone(update), change))
             }
             Some(_) => None,

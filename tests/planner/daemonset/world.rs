@@ -11,9 +11,10 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use windlass::model::{DaemonSet, DaemonSetStatus, Interner, Node, Pod, Record};
+use windlass::plan::daemonset::course::is_not_ready;
 use windlass::plan::daemonset::names::Marks;
 use windlass::plan::daemonset::refused::{Refusals, RefusedCreations};
-use windlass::plan::daemonset::{IsTaken, Members, Observed, Placement, Plan, Verdicts, plan};
+use windlass::plan::daemonset::{IsTaken, Members, Observed, Placement, Plan, Verdicts, plan, policy_of};
 use windlass::plan::fixed_place_backoff::FailedPodBackoff;
 
 pub struct World {
@@ -38,6 +39,10 @@ pub struct World {
     pub refuses: Option<bool>,
     pub(super) refused: RefusedCreations,
     serial: u64,
+    /// The texts about the policy that were said, by generation.
+    policy_said: BTreeSet<(i64, String)>,
+    /// The steps that a user has approved, by revision: all up to this one.
+    pub approved: BTreeMap<i64, usize>,
     /// When failed pods were deleted, by generation and node.
     pub(super) replaced: BTreeMap<(i64, String), Vec<Timestamp>>,
     /// Names that pods have had.
@@ -90,6 +95,8 @@ impl World {
             refuses: None,
             refused: RefusedCreations::default(),
             serial: 100,
+            policy_said: BTreeSet::new(),
+            approved: BTreeMap::new(),
             replaced: BTreeMap::new(),
             used: BTreeSet::new(),
         };
@@ -177,6 +184,59 @@ impl World {
         self.edit(&format!("image {tag}"), |spec| {
             spec["template"]["spec"]["containers"][0]["image"] = format!("agent:{tag}").into();
         });
+    }
+
+    /// Sets an annotation of ours; an empty value removes it.
+    pub fn policy(&mut self, key: &str, value: &str) {
+        self.say("user", &if value.is_empty() { format!("no {key}") } else { format!("{key}: {value}") });
+        let annotations = &mut self.daemon_set["metadata"]["annotations"];
+        match value {
+            "" => drop(annotations.as_object_mut().unwrap().remove(&format!("windlass.dev/{key}"))),
+            value => annotations[format!("windlass.dev/{key}")] = value.into(),
+        }
+    }
+
+    /// Changes the state on the revision of this image; an empty one removes it.
+    pub fn forge_state(&mut self, tag: &str, state: &str) {
+        self.say("user", &format!("sets the state of {tag} to {state:?}"));
+        let stored = self.revisions.values_mut().find(|revision| revision_tag(revision) == tag).unwrap();
+        match state {
+            "" => drop(stored["metadata"].as_object_mut().unwrap().remove("annotations")),
+            state => stored["metadata"]["annotations"] = json!({"windlass.dev/rollout-state": state}),
+        }
+    }
+
+    /// The nodes with a taint that says so.
+    pub fn not_ready(&self) -> BTreeSet<Arc<str>> {
+        let nodes = self.nodes.values().map(Self::decode::<Node>);
+        nodes.filter(is_not_ready).map(|node| node.meta.key.name).collect()
+    }
+
+    /// Whether a node has a pod that is not being deleted.
+    pub fn has_live_pod(&self, node: &str) -> bool {
+        let on = |pod: &Pod| pod.target().is_some_and(|target| **target == *node) && !pod.meta.is_deleting();
+        self.pods.values().map(Self::decode::<Pod>).any(|pod| on(&pod))
+    }
+
+    /// The node dies, and the taints say so.
+    pub fn die(&mut self, node: &str) {
+        self.dead.insert(node.into());
+        if self.has_live_pod(node) {
+            self.set_ready(node, false);
+        }
+        self.taint(
+            node,
+            &["node.kubernetes.io/unreachable:NoSchedule", "node.kubernetes.io/unreachable:NoExecute"],
+        );
+    }
+
+    /// The node and its pod are back.
+    pub fn recover(&mut self, node: &str) {
+        self.dead.remove(node);
+        self.taint(node, &[]);
+        if self.has_live_pod(node) {
+            self.set_ready(node, true);
+        }
     }
 
     /// Does what `kubectl rollout undo` does: applies the data of a revision to the DaemonSet.
@@ -284,6 +344,8 @@ impl World {
             marks: Arc::new(self.marks.clone()),
             recent: Arc::default(),
             refused: Arc::new(self.refused.clone()),
+            policy: policy_of(&daemon_set, self.now),
+            not_ready: self.not_ready(),
             is_taken: IsTaken::new(move |name| names.contains(name)),
             now: self.now,
         };
@@ -297,6 +359,11 @@ impl World {
         for note in &plan.notes {
             let kind = if note.warning { "Warning" } else { "Normal" };
             self.say("event", &format!("{kind} {}: {}", note.reason, note.message));
+        }
+        for note in &plan.policy_notes {
+            if self.policy_said.insert((daemon_set.meta.generation, note.message.clone())) {
+                self.say("event", &format!("Warning {}: {}", note.reason, note.message));
+            }
         }
         let mut is_done = true;
         let (generation, mut refusals) = (daemon_set.meta.generation, Refusals::default());
@@ -321,11 +388,28 @@ impl World {
         let Some(status) = plan.status.filter(|_| is_done) else { return !plan.writes.is_empty() };
         super::writes::check_status(&status, &daemon_set);
         let is_changed = status != daemon_set.status;
+        if status.conditions != daemon_set.status.conditions {
+            let shown = status.conditions.first().map_or("none".to_owned(), |condition| {
+                assert_eq!(condition.last_update, None, "conditions of DaemonSets have no such field");
+                format!("{} {}: {}", condition.status, condition.reason, condition.message)
+            });
+            self.say("progress", &shown);
+        }
+        let conditions: Vec<Value> = status
+            .conditions
+            .iter()
+            .map(|c| {
+                let since = c.last_transition.map(|at| at.to_string());
+                json!({"type": c.kind, "status": c.status, "reason": c.reason, "message": c.message,
+                       "lastTransitionTime": since})
+            })
+            .collect();
         self.daemon_set["status"] = json!({
             "observedGeneration": status.observed_generation, "desiredNumberScheduled": status.desired,
             "currentNumberScheduled": status.current, "numberMisscheduled": status.misscheduled,
             "updatedNumberScheduled": status.updated, "numberReady": status.ready, "numberAvailable": status.available,
             "numberUnavailable": status.unavailable, "collisionCount": status.collision_count,
+            "conditions": conditions,
         });
         is_changed || !plan.writes.is_empty()
     }

@@ -52,6 +52,18 @@ impl World {
                     stored["revision"] = number.into();
                     self.say("controller", &format!("{tag} becomes revision {number}"));
                 }
+                if let Some(state) = &change.state {
+                    let stored = self.revisions.get_mut(&*revision.meta.key.name).unwrap();
+                    stored["metadata"]["annotations"] = json!({"windlass.dev/rollout-state": state});
+                    let mut shown: Value = serde_json::from_str(state).unwrap();
+                    assert_eq!(shown["hash"], &*revision.meta.key.name);
+                    shown.as_object_mut().unwrap().remove("hash");
+                    self.say("controller", &format!("{tag} has the state {shown}"));
+                }
+                for note in &change.notes {
+                    let kind = if note.warning { "Warning" } else { "Normal" };
+                    self.say("event", &format!("{kind} {}: {}", note.reason, note.message));
+                }
             }
             Write::DeleteRevision(revision) => {
                 let name = &*revision.meta.key.name;
@@ -132,6 +144,9 @@ impl World {
             assert!(other.is_none(), "DS1: {node} has {other:?}\n{}", self.transcript);
         }
         let is_surge = live.iter().any(|pod| self.is_available(daemon_set, pod));
+        if !live.is_empty() {
+            self.check_step(daemon_set, node);
+        }
         assert!(self.used.insert(new.name.clone()), "the name {} comes back", new.name);
 
         let body = body::pod_body(daemon_set, new, hash).unwrap();
@@ -147,6 +162,65 @@ impl World {
             let surging = self.nodes.keys().filter(|node| self.is_surging(daemon_set, node, hash)).count();
             assert!(surging as i64 <= i64::from(max), "DS4: {surging} of {max} surge\n{}", self.transcript);
         }
+    }
+
+    /// The hash of the revision with the highest number.
+    fn last_hash(&self) -> String {
+        let last = self.revisions.values().max_by_key(|revision| revision["revision"].as_i64()).unwrap();
+        last["metadata"]["labels"][CONTROLLER_REVISION_HASH].as_str().unwrap().into()
+    }
+
+    fn has_new(&self, daemon_set: &DaemonSet, node: &str, hash: &str) -> bool {
+        self.ours(daemon_set, node).iter().any(|pod| !self.is_old(pod, hash))
+    }
+
+    fn is_left_alone(&self, daemon_set: &DaemonSet, node: &str, hash: &str) -> bool {
+        daemon_set.policies.get("windlass.dev/not-ready-nodes") == Some("ignore")
+            && self.not_ready().contains(node)
+            && !self.has_new(daemon_set, node, hash)
+    }
+
+    /// RP2, RP3: a node gets its turn only while fewer nodes than the bound of the first step that nobody has approved have a
+    /// new pod or get one. Judged where every step is to be approved.
+    fn check_step(&self, daemon_set: &DaemonSet, node: &str) {
+        let Some(steps) = daemon_set.policies.get("windlass.dev/steps") else { return };
+        if steps.contains("for") || daemon_set.policies.get("windlass.dev/bypass-until").is_some() {
+            return;
+        }
+        let hash = self.last_hash();
+        let verdicts = self.verdicts();
+        let (mut all, mut taken) = (0i64, 0i64);
+        for (name, verdict) in verdicts.iter() {
+            let live: Vec<Pod> = self.ours(daemon_set, name).into_iter().filter(Pod::is_active).collect();
+            let (old, new): (Vec<&Pod>, Vec<&Pod>) = live.iter().partition(|pod| self.is_old(pod, &hash));
+            let counts = match verdict {
+                Verdict::Run => true,
+                Verdict::Continue => !old.is_empty(),
+                Verdict::Leave => false,
+            };
+            all += i64::from(counts);
+            taken += i64::from(counts && (old.is_empty() || !new.is_empty()));
+        }
+        let number =
+            self.revisions.values().filter_map(|revision| revision["revision"].as_i64()).max().unwrap();
+        let approved = self.approved.get(&number).copied().unwrap_or(0);
+        if approved >= steps.split(',').count() {
+            return;
+        }
+        let bounds: Vec<i64> = steps
+            .split(',')
+            .map(|step| match step.trim().strip_suffix('%') {
+                Some(percent) => ((all * percent.parse::<i64>().unwrap() + 99) / 100).max(1),
+                None => step.trim().parse().unwrap(),
+            })
+            .collect();
+        let bound = bounds.iter().take(approved + 1).copied().max().unwrap_or(0);
+        assert!(
+            taken < bound.min(all),
+            "RP2: {node} follows, and {taken} of {all} have a new pod; step {} allows {bound}\n{}",
+            approved + 1,
+            self.transcript
+        );
     }
 
     fn is_surging(&self, daemon_set: &DaemonSet, node: &str, hash: &str) -> bool {
@@ -176,11 +250,21 @@ impl World {
             assert_ne!(daemon_set.strategy, UpdateStrategy::OnDelete, "DS6");
         }
         if rolls && is_available && !daemon_set.allows_surge() && runs {
-            let lacking = verdicts
-                .iter()
-                .filter(|(node, verdict)| *verdict == Verdict::Run && !self.has_available(daemon_set, node));
+            let hash = self.last_hash();
+            let lacking = verdicts.iter().filter(|(node, verdict)| {
+                let runs = match self.is_left_alone(daemon_set, node, &hash) {
+                    true => false,
+                    // RP15: the new pod may have made its node not ready.
+                    false if *verdict == Verdict::Continue => self.has_new(daemon_set, node, &hash),
+                    false => *verdict == Verdict::Run,
+                };
+                runs && !self.has_available(daemon_set, node)
+            });
             let (lacking, (_, max)) = (lacking.count() as i64, daemon_set.budget(self.desired()));
             assert!(lacking < i64::from(max), "DS3: {lacking} of {max} lack one\n{}", self.transcript);
+        }
+        if *reason == Reason::Outdated && runs && !daemon_set.allows_surge() {
+            self.check_step(daemon_set, &node);
         }
         if rolls && is_available && daemon_set.allows_surge() {
             let beside = self.ours(daemon_set, &node).into_iter();

@@ -62,7 +62,7 @@ fn written(daemon_set: &DaemonSet, revisions: &[Arc<ControllerRevision>], pods: 
     let writes = history.writes(&members).into_iter().chain(history.surplus(&members));
     let short = |write: Write| match write {
         Write::DeleteRevision(revision) => format!("delete {}", revision.meta.key.name),
-        Write::ChangeRevision(revision, RevisionChange { hash, number }) => {
+        Write::ChangeRevision(revision, RevisionChange { hash, number, .. }) => {
             format!("{} hash={hash:?} number={number:?}", revision.meta.key.name)
         }
         Write::CreateRevision(new) => format!("create {} as {}", new.name, new.number),
