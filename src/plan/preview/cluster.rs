@@ -7,8 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::nodes::{Kubelet, Nodes, Room};
 use crate::model::{Deployment, Pod, Record as _, ReplicaSet, Template, Uid, condition};
+use crate::plan::deployment::course::Hold;
 use crate::plan::deployment::{self, Write, progress, revision};
-use crate::plan::outcome_of::{self, Objects, Synced};
+use crate::plan::outcome_of::{self, Objects, Synced, annotate};
 
 /// The objects at the beginning: the Deployment as it would be, and what there is.
 #[derive(Clone, Debug)]
@@ -41,6 +42,10 @@ pub(super) struct Cluster {
     free_replica_sets: Option<i64>,
     /// Whether it has refused one.
     pub(super) is_replica_set_refused: bool,
+    /// Why the last plan went no further.
+    hold: Option<Hold>,
+    /// The failure of the rollout, once there was one that had a ReplicaSet to go back to.
+    failure: Option<String>,
 }
 
 /// The activity of a round, and the times at which there is something to do again.
@@ -96,6 +101,8 @@ impl Cluster {
             nodes,
             free_replica_sets: None,
             is_replica_set_refused: false,
+            hold: None,
+            failure: None,
         }
     }
 
@@ -147,12 +154,45 @@ impl Cluster {
             .is_some_and(|condition| &*condition.reason == progress::TIMED_OUT)
     }
 
+    /// Why the last plan went no further.
+    pub(super) fn hold(&self) -> Option<&Hold> {
+        self.hold.as_ref()
+    }
+
+    /// Whether the rollout has failed, and goes back to the ReplicaSet that serves.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// Why the policy lets the rollout go no further, in one sentence.
+    pub(super) fn stopped_by(&self) -> Option<String> {
+        self.failure.clone().or_else(|| match self.hold.as_ref()? {
+            Hold::Invalid { defect } => Some(format!("held until its policy can be read: {defect}")),
+            Hold::Failed { message, .. } => Some(message.clone()),
+            Hold::Step(step) if step.is_timed => {
+                Some(format!("held at step {} of {} until its pods are available", step.step, step.of))
+            }
+            Hold::Step(_) | Hold::Batch { .. } => None,
+        })
+    }
+
+    /// Sets an annotation of the Deployment, as a user does.
+    pub(super) fn annotate(&mut self, key: &'static str, value: &str) {
+        if let Some(deployment) = &mut self.deployment {
+            annotate(&mut deployment.annotations, key, value);
+        }
+    }
+
     /// One sync of the Deployment.
     pub(super) fn sync_deployment(&mut self) -> Round {
         let Some(stored) = &mut self.deployment else { return Round::default() };
         let deployment = stored.clone();
         let observed = outcome_of::deployment::observe(&deployment, &self.objects);
         let plan = deployment::plan(&observed);
+        self.hold.clone_from(&plan.course.hold);
+        if let Some(Hold::Failed { message, serves: Some(_), .. }) = &self.hold {
+            self.failure = Some(message.clone());
+        }
         let mut outcome = progress::Outcome::default();
         for write in &plan.writes {
             let difference = match write {

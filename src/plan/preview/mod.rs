@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::deployment::course::{Hold, StepHold};
+use super::policy::ROLLOUT;
 use super::statefulset;
 use crate::model::Strategy;
 pub use crate::plan::statefulset::Reason as DeletionReason;
@@ -35,6 +37,19 @@ pub struct Step {
     /// The pods and claims of a StatefulSet that changed since the step before. ReplicaSets have none: the names of
     /// their pods say nothing.
     pub changes: Vec<Change>,
+    /// The step of the rollout policy that holds here.
+    pub held: Option<Held>,
+}
+
+/// A hold at a step of a rollout policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The number of the step, from 1.
+    pub step: usize,
+    /// How many steps there are.
+    pub of: usize,
+    /// For how long; `None` until approved. The preview goes on as if it were approved at once.
+    pub time: Option<SignedDuration>,
 }
 
 /// A change of the pods and claims of a StatefulSet.
@@ -68,6 +83,8 @@ pub enum End {
     Stuck,
     /// Nothing happens any more: the Deployment is paused, or has no deadline.
     Waits,
+    /// The rollout fails, and the ReplicaSet that serves gets its pods back.
+    Halted,
 }
 
 /// A rollout that has not begun.
@@ -89,6 +106,8 @@ pub struct Preview {
     pub is_replica_set_refused: bool,
     /// Of a StatefulSet: the reasons of the last plan, where the rollout does not complete.
     pub waits_for: Vec<statefulset::PlanReason>,
+    /// Of a Deployment: why its policy lets the rollout go no further, where it does not complete.
+    pub stopped_by: Option<String>,
 }
 
 impl Preview {
@@ -131,6 +150,7 @@ pub fn preview(start: Start) -> Preview {
     let mut steps = vec![step(&cluster, began)];
     let mut names = cluster.sizes();
     let end = loop_until_the_end(&mut cluster, began, &mut steps, &mut names);
+    let stopped_by = cluster.stopped_by().filter(|_| end != End::Complete);
     let parts = parts(&cluster, names, &steps);
     Preview {
         parts,
@@ -141,6 +161,7 @@ pub fn preview(start: Start) -> Preview {
         least_allowed: if is_rolling { (replicas - i64::from(unavailable)).max(0) } else { 0 },
         is_replica_set_refused: cluster.is_replica_set_refused,
         waits_for: Vec::new(),
+        stopped_by,
     }
 }
 
@@ -172,17 +193,39 @@ fn loop_until_the_end(
             continue;
         }
         let now = step(cluster, began);
-        if steps.last().is_none_or(|last| Step { after: last.after, ..now.clone() } != *last) {
+        let is_same = |last: &Step| Step { after: last.after, held: last.held, ..now.clone() } == *last;
+        if !steps.last().is_some_and(is_same) {
             steps.push(now);
         }
         if cluster.is_complete() {
-            return End::Complete;
+            return if cluster.has_failed() { End::Halted } else { End::Complete };
         }
-        if cluster.is_past_deadline() {
+        if cluster.is_past_deadline() && !cluster.has_failed() {
             return End::Stuck;
         }
+        if let Some(Hold::Step(hold @ StepHold { since: Some(_), .. })) = cluster.hold() {
+            let held = Held {
+                step: hold.step,
+                of: hold.of,
+                time: hold.passes_at.map(|at| at.duration_since(cluster.objects.now)),
+            };
+            let is_manual = !hold.is_timed;
+            let command = format!("approve {}/{}", hold.revision, hold.step);
+            let is_noted = |step: &Step| step.held.is_some_and(|noted| noted.step == held.step);
+            if !steps.iter().any(is_noted)
+                && let Some(last) = steps.last_mut()
+            {
+                last.held = Some(held);
+            }
+            if is_manual {
+                cluster.annotate(ROLLOUT, &command);
+                continue;
+            }
+        }
         let looks = rounds.into_iter().flat_map(|round| round.looks).filter(|at| *at > cluster.objects.now);
-        let Some(next) = looks.min() else { return End::Waits };
+        let Some(next) = looks.min() else {
+            return if cluster.has_failed() { End::Halted } else { End::Waits };
+        };
         cluster.objects.now = next;
     }
     End::Waits
@@ -197,6 +240,7 @@ fn step(cluster: &Cluster, began: Timestamp) -> Step {
         available,
         refused: cluster.nodes.refused,
         changes: Vec::new(),
+        held: None,
     }
 }
 

@@ -53,6 +53,7 @@ pub fn preview_rolling_update(start: RollingStart) -> Preview {
         least_allowed: bounds.min_available,
         is_replica_set_refused: false,
         waits_for: Vec::new(),
+        stopped_by: None,
         steps,
     }
 }

@@ -62,6 +62,7 @@ pub fn preview_stateful_set(start: StatefulStart) -> Preview {
         least_allowed: (replicas - unavailable).max(0),
         is_replica_set_refused: false,
         waits_for,
+        stopped_by: None,
     }
 }
 
@@ -186,6 +187,7 @@ impl World {
             available: count(active.iter().filter(is_available).count()),
             refused: self.nodes.refused,
             changes,
+            held: None,
         }
     }
 

@@ -6,6 +6,8 @@ use super::rolling_update::{RollingStart, preview_rolling_update};
 use super::*;
 use crate::model::{Interner, Pod, Record, ReplicaSet};
 
+mod policies;
+
 const NOW: &str = "2026-01-01T01:00:00Z";
 
 fn decode<T: Record>(object: &Value) -> T {
