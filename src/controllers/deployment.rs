@@ -2,6 +2,7 @@
 
 mod execute;
 pub mod lost_creations;
+mod policy_metrics;
 pub mod rollout_metrics;
 
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ use crate::plan::deployment::{
 use crate::plan::{REPLICA_FAILURE, Urgency, policy};
 use crate::runtime::store::{Change, Store};
 use lost_creations::LostCreations;
+use policy_metrics::{PolicyMetrics, show_bypasses};
 use rollout_metrics::{NewReplicaSet, RolloutMetrics, show_stuck};
 
 /// Its entry in the registry.
@@ -59,6 +61,7 @@ fn install(setup: &mut Setup) -> Box<dyn Worker> {
         lost_creations: Arc::default(),
         rollout_metrics: Arc::default(),
         policy_notes: Arc::default(),
+        policy_metrics: Arc::default(),
         context,
     };
     Box::new(Driver::new(Arc::new(controller), &ENTRY, setup))
@@ -76,6 +79,8 @@ pub struct DeploymentController {
     rollout_metrics: Arc<RolloutMetrics>,
     /// The events about policies that were recorded.
     policy_notes: Arc<PolicyNotes>,
+    /// Holds and verdicts of policies, for the metrics.
+    policy_metrics: Arc<PolicyMetrics>,
 }
 
 impl Status for DeploymentStatus {
@@ -105,17 +110,23 @@ impl Controller for DeploymentController {
         self.context.memory().includes(self.lost_creations.clone());
         self.context.memory().includes(self.rollout_metrics.clone());
         self.context.memory().includes(self.policy_notes.clone());
+        self.context.memory().includes(self.policy_metrics.clone());
         let controller = self.clone();
         setup.on_change(HandlerOrder::Indirect, move |change| controller.replica_set_changed(change));
         let controller = self.clone();
         setup.on_change(HandlerOrder::Indirect, move |change| controller.pod_changed(change));
         let (deployments, metrics) = (Arc::downgrade(&self.deployments), self.context.metrics());
         let weak = Arc::downgrade(metrics);
+        let (context, held) = (Arc::downgrade(&self.context), Arc::downgrade(&self.policy_metrics));
         metrics.before_render(move || {
-            let Some((deployments, metrics)) = deployments.upgrade().zip(weak.upgrade()) else {
+            let (Some((deployments, metrics)), Some((context, held))) =
+                (deployments.upgrade().zip(weak.upgrade()), context.upgrade().zip(held.upgrade()))
+            else {
                 return false;
             };
             show_stuck(&deployments, &metrics.workloads);
+            show_bypasses(&deployments, context.now(), &metrics.workloads);
+            held.show(&metrics.workloads);
             true
         });
     }
@@ -255,6 +266,7 @@ impl Controller for DeploymentController {
             let (deployment, reason, why) = (&deployment.meta.key, &*failure.reason, &*failure.message);
             tracing::warn!(%deployment, reason, why, "rollout is blocked: the API server refuses pods or ReplicaSets");
         }
+        self.policy_metrics.note(deployment, plan, observed.now, metrics);
     }
 
     fn explain(

@@ -1,6 +1,6 @@
 //! The metrics of rollouts and pods. kube-controller-manager has none of either.
 
-use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
 use super::catalogue::Catalogue;
 
@@ -8,6 +8,10 @@ use super::catalogue::Catalogue;
 const ROLLOUT_BUCKETS: &[f64] = &[
     0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 21600.0,
 ];
+
+/// A minute to a week: a hold waits for a time or for a person.
+const HOLD_BUCKETS: &[f64] =
+    &[60.0, 300.0, 600.0, 1800.0, 3600.0, 14400.0, 43200.0, 86400.0, 259_200.0, 604_800.0];
 
 /// Upstream's buckets of `replicaset_controller_sorting_deletion_age_ratio`.
 const AGE_RATIO_BUCKETS: &[f64] = &[0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
@@ -33,6 +37,16 @@ pub struct WorkloadMetrics {
     pub rollout_duration: Histogram,
     /// Seconds from the creation of a ReplicaSet to its first available pod.
     pub first_available: Histogram,
+    /// Rollouts that their policy holds now, `{reason}`.
+    pub rollouts_held: IntGaugeVec,
+    /// Seconds that a step held a rollout, `{kind}`: manual or timed.
+    pub rollout_hold: HistogramVec,
+    /// Failures of rollouts under a policy, `{action, cause}`.
+    pub rollout_verdicts: IntCounterVec,
+    /// Deployments whose policy is bypassed now.
+    pub rollout_bypasses: IntGauge,
+    /// Old pods that made room for a new one that fitted no node.
+    pub terminated_first: IntCounter,
 
     /// Rolling updates of ReplicationControllers begun.
     pub rolling_updates_started: IntCounter,
@@ -107,6 +121,30 @@ impl WorkloadMetrics {
                 "windlass_rollout_first_available_seconds",
                 "Time from the start of a rollout to its first available updated pod.",
                 ROLLOUT_BUCKETS,
+            ),
+            rollouts_held: catalogue.gauges(
+                "windlass_rollouts_held",
+                "Rollouts that their policy holds now, by what they wait for.",
+                &["reason"],
+            ),
+            rollout_hold: catalogue.histograms(
+                "windlass_rollout_hold_seconds",
+                "Time that a step of a policy held a rollout, by whether it waited for an approval or for a time.",
+                &["kind"],
+                HOLD_BUCKETS,
+            ),
+            rollout_verdicts: catalogue.counters(
+                "windlass_rollout_verdicts_total",
+                "Failures of rollouts under a policy, by what followed and by cause. A rollback counts besides its halt.",
+                &["action", "cause"],
+            ),
+            rollout_bypasses: catalogue.gauge(
+                "windlass_rollout_bypasses",
+                "Deployments whose steps and batch delays are bypassed now.",
+            ),
+            terminated_first: catalogue.counter(
+                "windlass_terminated_first_total",
+                "Old pods deleted before a new one was available, because it fitted no node.",
             ),
             rolling_updates_started: catalogue.counter(
                 "windlass_rolling_updates_started_total",

@@ -50,11 +50,13 @@ fn no_label_has_values_that_a_user_can_choose() {
     let bounded = [
         "action",
         "backoffLimit",
+        "cause",
         "code",
         "completion_mode",
         "event",
         "group",
         "host",
+        "kind",
         "manager",
         "method",
         "name",

@@ -3,6 +3,7 @@
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::policy_metrics::count;
 use super::{DeploymentController, ENTRY};
 use crate::controllers::patch;
 use crate::engine::controller::Executed;
@@ -39,6 +40,7 @@ impl DeploymentController {
                     }
                     for note in write.notes() {
                         tracing::info!(deployment = %deployment.meta.key, "{}", note.message);
+                        count(write, &note, plan, &self.context.metrics().workloads);
                         self.context.record_event(ENTRY.component, deployment, note);
                     }
                 }

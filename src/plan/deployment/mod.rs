@@ -1,5 +1,6 @@
 //! The next writes for a Deployment: the whole decision table is [`plan`].
 
+pub mod counted;
 pub mod course;
 pub mod create_limit;
 pub mod explain;
