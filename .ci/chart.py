@@ -44,6 +44,7 @@ ON_REQUEST = {
     "garbage/garbage-collector.yaml": ("garbage-collector.yaml", GARBAGE),
     "quotas/resource-quota.yaml": ("resource-quota.yaml", QUOTAS),
     "garbage/admissionpolicy.yaml": ("admissionpolicy.yaml", GARBAGE),
+    "policies/rollout-policy.yaml": ("policyvalidation.yaml", {"policyValidation": {"enabled": True}}),
 }
 # These are text, or are for Helm alone.
 NO_FILES = {"NOTES.txt", "preflight.yaml", "tests/rollout.yaml"}

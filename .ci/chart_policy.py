@@ -59,6 +59,7 @@ ONLY_CONTROLLED, ONLY_OWNERS = "only objects controlled by", "only the owner ref
 CLAIM_OWNER, ONLY_REFERENCES_OF_CLAIMS = "created without an owner", "of a PersistentVolumeClaim only owner references"
 PROTECTED = {"finalizers": ["kubernetes.io/pvc-protection"]}
 OF_STATEFUL_SETS = ["controller-revision-hash", "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"]
+ON_FAILURE = {"annotations": {"windlass.dev/on-failure": "rollback"}}
 ROLLBACK = {"annotations": {"deprecated.deployment.rollback.to": "1"}}
 
 # A title, the resource, the object before and after (of a connection, its options), and what the error contains; None: the request is allowed.
@@ -155,6 +156,7 @@ REQUESTS = [
      "may not be changed"),
     ("rolls a Deployment back", "deployments", scaled(**ROLLBACK), scaled(image="app:0"), None),
     ("changes a Deployment without its annotation", "deployments", scaled(), scaled(image="own:1"), "only be rolled back"),
+    ("rolls back after a failure", "deployments", scaled(**ON_FAILURE), scaled(image="app:0", **ON_FAILURE), None),
     ("adds the annotation itself", "deployments", scaled(), scaled(image="own:1", **ROLLBACK), "only be rolled back"),
     ("rolls back and scales", "deployments", scaled(**ROLLBACK), scaled(replicas=9), "replicas of a Deployment"),
 ]

@@ -84,6 +84,8 @@ pub(crate) fn the_daemons_token_can_write_only_objects_that_its_controllers_own(
             stateful_set,
             replication_controller,
             deployment("plain", Value::Null),
+            deployment("to-roll-back-on-failure", json!({"windlass.dev/on-failure": "rollback"})),
+            deployment("to-halt", json!({"windlass.dev/on-failure": "halt"})),
             deployment("to-roll-back", json!({"deprecated.deployment.rollback.to": "1"})),
         ];
         rights::create(&client, &there).await;
@@ -344,6 +346,20 @@ pub(crate) fn the_daemons_token_can_write_only_objects_that_its_controllers_own(
                 deployment_at("to-roll-back"),
                 rollback_and_more,
                 Some("replicas of a Deployment may not be changed"),
+            ),
+            (
+                "rolls back after a failure",
+                &patch,
+                deployment_at("to-roll-back-on-failure"),
+                image.clone(),
+                None,
+            ),
+            (
+                "rolls back where a rollout halts",
+                &patch,
+                deployment_at("to-halt"),
+                image.clone(),
+                no_rollback,
             ),
             ("rolls back", &patch, deployment_at("to-roll-back"), rollback, None),
             ("rolls back twice", &patch, deployment_at("to-roll-back"), resize.clone(), no_rollback),

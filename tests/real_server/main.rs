@@ -19,6 +19,7 @@ mod metadata_encodings;
 mod namespaces;
 mod quotas;
 mod restored_history;
+mod rollout_policy;
 mod test_bed;
 
 use std::process::ExitCode;
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
         Server: test_bed::a_clean_control_plane_with_the_test_bed_feels_like_a_cluster,
         Server: daemon_policy::the_daemons_token_can_write_only_objects_that_its_controllers_own,
         Server: collector_policy::the_collectors_token_changes_only_references_and_its_finalizers,
+        Server: rollout_policy::values_are_judged_as_the_daemon_reads_them_and_approvals_are_a_right_of_their_own,
         Server: manifests::the_recorded_answers_are_those_of_a_real_server,
         ServerAndFolder: manifests::a_folder_is_answered_alike,
         Server: many_owners::the_policies_judge_changes_of_thousands_of_references,
