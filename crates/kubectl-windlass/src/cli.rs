@@ -4,6 +4,7 @@
 mod create;
 mod list;
 mod plan;
+mod policy;
 mod revisions;
 mod rolling_update;
 
@@ -16,6 +17,7 @@ use clap_complete::Shell;
 pub use create::{CreateArgs, ObjectFormat, Trial, Validate};
 pub use list::{ListArgs, ListFormat};
 pub use plan::{PlanArgs, PlanOutput, StrategyName};
+pub use policy::{ApproveArgs, BypassArgs, Consent, RevisionArgs};
 pub use revisions::{DryRun, HistoryArgs, HistoryFormat, UndoArgs, VersionArgs};
 pub use rolling_update::{RollingUpdateArgs, UpdateOutput};
 
@@ -134,6 +136,15 @@ pub enum Command {
     History(HistoryArgs),
     /// Take a Deployment or StatefulSet back to an earlier revision, after a look at what that changes.
     Undo(UndoArgs),
+    /// Approve a step of a rollout that its policy holds, after a look at what follows.
+    #[command(visible_alias = "promote")]
+    Approve(ApproveArgs),
+    /// Give a rollout up: the pods that serve get the places of the new ones back.
+    Abort(RevisionArgs),
+    /// Try a rollout again that has failed or was aborted.
+    Retry(RevisionArgs),
+    /// Let the steps and batch delays of a rollout policy hold nothing for a time.
+    Bypass(BypassArgs),
     /// The versions of the plugin and of the server, and which controller manager leads.
     Version(VersionArgs),
     /// Print the completion script of a shell, or let kubectl complete the plugin.

@@ -165,7 +165,9 @@ async fn names(line: &Line<'_>) -> (Vec<Candidate>, Directive) {
             within_patience(line, async |api, line| live::objects(&api, line, false).await).await
         }
         // One object, perhaps behind its kind.
-        "plan" | "undo" if none || Kind::parse(&line.names[0]).is_some_and(|_| line.names.len() == 1) => {
+        "plan" | "undo" | "approve" | "promote" | "abort" | "retry" | "bypass"
+            if none || Kind::parse(&line.names[0]).is_some_and(|_| line.names.len() == 1) =>
+        {
             within_patience(line, async |api, line| live::objects(&api, line, false).await).await
         }
         "rolling-update" if none => within_patience(line, async |api, _| live::controllers(&api).await).await,

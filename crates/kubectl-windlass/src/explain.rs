@@ -26,7 +26,7 @@ use crate::rollout::headline::{headline, is_main};
 use crate::rollout::last_writes::Actor;
 use crate::rollout::pods::{PodView, SHOWN};
 use crate::rollout::shared::{SharedLists, trimmed};
-use crate::rollout::{self, Assessment, PartView, Verdict, Workload, live, waiting};
+use crate::rollout::{self, Assessment, PartView, Verdict, Workload, live, policy, waiting};
 use crate::target::{self, Kind, Target, WorkloadKey};
 use crate::text::{age, columns, counted, span};
 use daemon::Daemon;
@@ -192,6 +192,7 @@ pub fn next(assessment: &Assessment) -> Vec<String> {
             assessment.argument()
         )),
         Verdict::Stuck | Verdict::Blocked if assessment.is_partial => {}
+        Verdict::Held | Verdict::Halted => next.extend(policy::next(assessment)),
         Verdict::Paused => next.push(format!("nothing until `kubectl rollout resume deploy/{name}`")),
         Verdict::Blocked | Verdict::Waiting if assessment.kind == Kind::StatefulSet => {
             next.extend(next_of_stateful_set(assessment));
@@ -284,6 +285,9 @@ fn advice(assessment: &Assessment, plugin: Option<&str>) -> Option<String> {
             "kubectl delete pod -n {namespace} {name}    (it has an older template, and comes back with the current one)"
         ));
     }
+    if let Some(command) = policy::advice(assessment, plugin) {
+        return Some(command);
+    }
     let is_failing = assessment.pods.iter().any(|pod| pod.is_new && pod.is_failing);
     let is_in_trouble = matches!(assessment.verdict, Verdict::Stuck | Verdict::Waiting | Verdict::Blocked);
     let (revision, images) = assessment.previous.as_ref().filter(|_| is_failing && is_in_trouble)?;
@@ -329,6 +333,11 @@ fn text(assessment: &Assessment, plugin: Option<&str>, colour: bool) -> String {
         assessment.kind.title(),
         layout::painted(verdict.word(), verdict.tone(), colour)
     ));
+    if let Some(policy) = &assessment.policy {
+        let foreign = assessment.acts.as_ref().filter(|actor| actor.manager != "windlass");
+        let foreign = foreign.map_or(String::new(), |actor| format!("    ({} ignores it)", actor.manager));
+        text.push_str(&format!("POLICY  {policy}{foreign}\n"));
+    }
     for condition in assessment.conditions.iter().filter(|_| assessment.is_partial) {
         text.push_str(&format!("  {condition}\n"));
     }

@@ -6,8 +6,8 @@
 //! * [`connection`], [`api`], [`watch`]: the kubeconfig, reads and watches.
 //! * [`revisions`]: the history of a Deployment, and the way back. Pure.
 //! * [`rollout`]: what the objects of one workload say. Pure, and on the daemon's own planner.
-//! * [`mod@list`], [`explain`], [`status`], [`plan`], [`create`], [`rolling_update`], [`history`], [`undo`], [`mod@version`]: the
-//!   commands; [`mod@write`]: the only writes.
+//! * [`mod@list`], [`explain`], [`status`], [`plan`], [`create`], [`rolling_update`], [`history`], [`undo`], [`policy`],
+//!   [`mod@version`]: the commands; [`question`]: what they ask; [`mod@write`]: the only writes.
 //! * [`absent`]: objects that do not exist.
 //! * [`exit`], [`interruption`], [`output`], [`layout`], [`text`], [`trace`]: exit codes, signals, the streams, rows of a
 //!   terminal, texts of other people, and `-v`.
@@ -29,6 +29,8 @@ pub mod list;
 pub mod output;
 pub mod owners;
 pub mod plan;
+pub mod policy;
+pub mod question;
 pub mod revisions;
 pub mod rolling_update;
 pub mod rollout;
@@ -86,6 +88,10 @@ async fn command(args: Args, output: &mut Output) -> Result<Exit, CommandError> 
         Command::RollingUpdate(args) => rolling_update::run(&global, args, output).await,
         Command::History(args) => history::run(&global, args, output).await,
         Command::Undo(args) => undo::run(&global, args, output).await,
+        Command::Approve(args) => policy::approve(&global, args, output).await,
+        Command::Abort(args) => policy::abort(&global, args, output).await,
+        Command::Retry(args) => policy::retry(&global, args, output).await,
+        Command::Bypass(args) => policy::bypass(&global, args, output).await,
         Command::Version(args) => version::run(&global, args, output).await,
         Command::Completion { target } => {
             let Some(shell) = target.shell() else { return install_completion(output) };

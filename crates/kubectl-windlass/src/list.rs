@@ -71,7 +71,7 @@ pub fn is_unfinished(assessment: &Assessment) -> bool {
 fn exit(workloads: &[Assessment], is_incomplete: bool, is_asked: bool) -> Exit {
     let of = |assessment: &Assessment| match assessment.verdict {
         _ if !is_asked || !is_unfinished(assessment) => Exit::Success,
-        Verdict::Stuck | Verdict::Failed => Exit::RolloutFailed,
+        Verdict::Stuck | Verdict::Halted | Verdict::Failed => Exit::RolloutFailed,
         _ => Exit::NotFinished,
     };
     let first = if is_incomplete { Exit::Error } else { Exit::Success };

@@ -12,6 +12,7 @@ mod stateful_set;
 
 use std::sync::Arc;
 
+use clap::Parser as _;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use windlass::model::{
@@ -20,7 +21,7 @@ use windlass::model::{
 use windlass::plan::preview::{End, Kubelet, Preview, Room, Start, preview};
 
 use crate::api::Api;
-use crate::cli::{GlobalArgs, PlanArgs, PlanOutput};
+use crate::cli::{Args, Command, GlobalArgs, PlanArgs, PlanOutput};
 use crate::connection::connect_with;
 use crate::exit::{CommandError, Exit};
 use crate::output::Output;
@@ -309,6 +310,53 @@ async fn judge(
         bounds: None,
         claims: Vec::new(),
     })
+}
+
+/// Previews a change of the annotations of a Deployment, from objects that were read before: without a dry run and without
+/// the limits of its namespace, since pods change as the policy says in any case.
+///
+/// # Errors
+/// When the Deployment is not what its kind says.
+pub(crate) fn of_annotations(
+    name: &ObjectKey,
+    workload: &Workload,
+    wanted: &Value,
+    said: String,
+    now: Timestamp,
+) -> Result<String, CommandError> {
+    let Workload { object, replica_sets, pods, .. } = workload;
+    let defaults = ["kubectl-windlass", "plan", &name.name];
+    let Ok(Args { command: Command::Plan(args), .. }) = Args::try_parse_from(defaults) else {
+        return Ok(String::new());
+    };
+    let (ready_after, ready_from) = ready_after(&args, pods);
+    let stop_after = stop_after(&args, &wanted["spec"]["template"]["spec"]);
+    let kubelet = Kubelet { ready_after, stop_after, broken: 0 };
+    let start = start(wanted, replica_sets, pods, now, kubelet)
+        .map_err(|error| CommandError::Unreadable { object: format!("deployment {name}"), error })?;
+    let needs = limits::needs(&object["spec"]["template"]["spec"]);
+    let report = Report {
+        object: format!("Deployment {name}"),
+        kind: Kind::Deployment,
+        replicas: start.deployment.replicas.into(),
+        said: vec![said],
+        preview: preview(start),
+        broken: None,
+        ready_from,
+        ready_after,
+        needs: [needs.clone(), needs],
+        quota: Vec::new(),
+        budgets: Vec::new(),
+        autoscaler: None,
+        refusal: None,
+        checked: Vec::new(),
+        unjudged: vec!["quotas".to_owned()],
+        crossed: Vec::new(),
+        held: None,
+        bounds: None,
+        claims: Vec::new(),
+    };
+    Ok(shown::text(&report))
 }
 
 /// Calls a ReplicaSet that another controller manager will create `NAME-HASH`.

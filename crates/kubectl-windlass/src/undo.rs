@@ -2,8 +2,6 @@
 
 mod warnings;
 
-use std::io::{BufRead as _, Write as _};
-
 use clap::Parser as _;
 use serde_json::Value;
 use windlass::model::Resource;
@@ -13,10 +11,10 @@ use crate::cli::{Args, Command, DryRun, GlobalArgs, UndoArgs};
 use crate::connection::connect;
 use crate::exit::{CommandError, Exit};
 use crate::history::{self, History};
-use crate::interruption::on_a_thread;
 use crate::output::Output;
 use crate::owners;
 use crate::plan;
+use crate::question::agrees;
 use crate::revisions::{self, WayBack};
 use crate::target::{self, Kind, Target, WorkloadKey};
 use crate::write;
@@ -89,7 +87,8 @@ pub async fn run(global: &GlobalArgs, args: UndoArgs, output: &mut Output) -> Re
         DryRun::Server => " (server dry run)",
         DryRun::None => "",
     };
-    if args.dry_run == DryRun::None && !args.yes && !agrees(&object, revision.number).await {
+    let question = || format!("Roll {object} back to revision {}?", revision.number);
+    if args.dry_run == DryRun::None && !args.yes && !agrees(&question()).await {
         output.note("nothing was changed");
         return Ok(Exit::Error);
     }
@@ -145,17 +144,4 @@ async fn autoscalers(api: &Api, namespace: &str, output: &mut Output) -> Vec<Val
             Vec::new()
         }
     }
-}
-
-/// Asks on the terminal. Everything but a yes is a no.
-#[allow(clippy::print_stderr)] // A question is no result: stdout may be read by a program.
-async fn agrees(object: &str, revision: i64) -> bool {
-    eprint!("Roll {object} back to revision {revision}? [y/N] ");
-    let _ = std::io::stderr().flush();
-    let answer = on_a_thread(|| {
-        let mut line = String::new();
-        std::io::stdin().lock().read_line(&mut line).map(|_| line)
-    });
-    let answer = answer.await.and_then(Result::ok).unwrap_or_default();
-    matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }

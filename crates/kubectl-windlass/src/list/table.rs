@@ -47,8 +47,14 @@ pub fn worst_first(workloads: &mut [Assessment]) {
 
 /// The order of states of one severity.
 fn urgency(verdict: Verdict) -> usize {
-    const ORDER: [Verdict; 5] =
-        [Verdict::Stuck, Verdict::Failed, Verdict::Unobserved, Verdict::Refused, Verdict::Blocked];
+    const ORDER: [Verdict; 6] = [
+        Verdict::Stuck,
+        Verdict::Halted,
+        Verdict::Failed,
+        Verdict::Unobserved,
+        Verdict::Refused,
+        Verdict::Blocked,
+    ];
     ORDER.iter().position(|of| *of == verdict).unwrap_or(ORDER.len())
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use windlass::plan::preview::{End, Preview, Step};
+use windlass::plan::preview::{End, Held, Preview, Step};
 use windlass::plan::statefulset::PlanReason;
 
 use super::{Report, limits, stateful_set};
@@ -34,11 +34,29 @@ fn rows(report: &Report) -> Vec<Vec<String>> {
             _ if step.refused > 0 => format!("{} refused", step.refused),
             _ => String::new(),
         });
+        remarks.extend(step.held.map(held));
         remarks.retain(|remark| !remark.is_empty());
         row.push(remarks.join("; "));
         rows.push(row);
     }
     rows
+}
+
+/// A hold at a step of the rollout policy.
+fn held(held: Held) -> String {
+    let Held { step, of, time } = held;
+    let time = time.map_or("until approved".to_owned(), span);
+    format!("step {step} of {of}: HELD {time}")
+}
+
+/// How many holds wait for an approval, in words; empty without one.
+fn approvals(preview: &Preview) -> String {
+    let is_manual = |step: &&Step| step.held.is_some_and(|held| held.time.is_none());
+    match preview.steps.iter().filter(is_manual).count() {
+        0 => String::new(),
+        1 => ", without the wait for 1 approval".to_owned(),
+        count => format!(", without the waits for {count} approvals"),
+    }
 }
 
 fn size(step: &Step, name: &str) -> i32 {
@@ -67,7 +85,15 @@ fn remarks(report: &Report) -> Vec<(&'static str, String)> {
     let law = format!("a pod is ready {} after its start ({})", span(report.ready_after), report.ready_from);
     lines.push(match preview.end {
         _ if report.said.is_empty() => ("end", "nothing to roll out".to_owned()),
-        End::Complete => ("end", format!("complete after about {} if {law}", span(preview.took))),
+        End::Complete => {
+            let (took, approvals) = (span(preview.took), approvals(preview));
+            ("end", format!("complete after about {took}{approvals} if {law}"))
+        }
+        End::Halted => ("end", halted(preview)),
+        End::Stuck | End::Waits if preview.stopped_by.is_some() => {
+            let why = preview.stopped_by.as_deref().map(harmless).unwrap_or_default();
+            ("end", format!("not complete after {}: {why}", span(preview.took)))
+        }
         End::Stuck if report.kind == Kind::ReplicationController => {
             ("end", format!("stuck: no progress any more after {}, if {law}", span(preview.took)))
         }
@@ -102,10 +128,11 @@ fn remarks(report: &Report) -> Vec<(&'static str, String)> {
             _ => String::new(),
         };
         let nth = broken.steps.len().saturating_sub(1);
-        let text = format!(
-            "if no new pod gets ready: stops at step {nth} with {}{stuck}",
-            stands.unwrap_or_default()
-        );
+        let stands = stands.unwrap_or_default();
+        let text = match broken.end {
+            End::Halted => format!("if no new pod gets ready: ends with {stands} {}", halted(broken)),
+            _ => format!("if no new pod gets ready: stops at step {nth} with {stands}{stuck}"),
+        };
         lines.push(("broken", text));
     }
     lines.extend(report.crossed.iter().map(|line| ("bound", line.clone())));
@@ -120,6 +147,12 @@ fn remarks(report: &Report) -> Vec<(&'static str, String)> {
         format!("by the server (dry run): {checked}. Not judged: {}", unjudged.join("; ")),
     ));
     lines
+}
+
+/// The end of a rollout that fails and goes back.
+fn halted(preview: &Preview) -> String {
+    let why = preview.stopped_by.as_deref().map(harmless).unwrap_or_default();
+    format!("after {}: {why}", span(preview.took))
 }
 
 /// The most pods at a time, and what they request.
@@ -195,6 +228,10 @@ pub(super) fn json(report: &Report) -> Value {
                     .collect();
                 let mut shown = json!({"afterSeconds": step.after.as_secs(), "pods": step.pods,
                        "available": step.available, "refused": step.refused});
+                if let Some(Held { step, of, time }) = step.held {
+                    shown["held"] =
+                        json!({"step": step, "of": of, "seconds": time.map(|time| time.as_secs())});
+                }
                 if report.kind == Kind::StatefulSet {
                     shown["revisions"] = sizes.into();
                     shown["changes"] = stateful_set::changes_data(&step.changes);
@@ -208,8 +245,9 @@ pub(super) fn json(report: &Report) -> Value {
             End::Complete => "complete",
             End::Stuck => "stuck",
             End::Waits => "waits",
+            End::Halted => "halted",
         };
-        json!({"steps": steps, "end": end, "tookSeconds": preview.took.as_secs()})
+        json!({"steps": steps, "end": end, "tookSeconds": preview.took.as_secs(), "stoppedBy": preview.stopped_by})
     };
     let mut object = of(&report.preview);
     let waits: Vec<String> = report.preview.waits_for.iter().map(ToString::to_string).collect();

@@ -35,7 +35,9 @@ impl FailingPods {
         if assessment.verdict == Verdict::Paused {
             return Some("the Deployment is paused".to_owned());
         }
-        if let Some(failure) = assessment.reasons.iter().find(|reason| is_refusal(reason)) {
+        if let Some(failure) =
+            assessment.reasons.iter().find(|reason| is_invalid(reason) || is_refusal(reason))
+        {
             return Some(failure.to_string());
         }
         if let Some(refusal) = &assessment.refusal {
@@ -62,6 +64,11 @@ impl FailingPods {
             if first.reason.is_empty() { text } else { format!("{text}: {}", first.reason) }
         })
     }
+}
+
+/// Whether the rollout waits until somebody corrects its policy.
+fn is_invalid(reason: &Reason) -> bool {
+    matches!(reason, Reason::Sizes(PlanReason::InvalidPolicy { .. }))
 }
 
 /// Whether the API server refuses pods or ReplicaSets, or would refuse the pods of a StatefulSet.

@@ -33,6 +33,9 @@ pub fn headline(assessment: &Assessment) -> Option<String> {
         }
         _ => {}
     }
+    if let Some(text) = super::policy::headline(assessment) {
+        return Some(crate::text::harmless(&text));
+    }
     let sentence = |test: fn(&Reason) -> bool| {
         assessment.reasons.iter().find(|reason| test(reason)).map(ToString::to_string)
     };

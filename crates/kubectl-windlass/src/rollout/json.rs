@@ -65,6 +65,7 @@ pub fn assessment(assessment: &Assessment, next: &[String]) -> Value {
         }
         Kind::Deployment | Kind::Pod => {
             value["replicaSets"] = parts;
+            value["policy"] = json!(assessment.policy);
             of_pods.push("replicaSets");
         }
         Kind::Job => value["refusal"] = json!(assessment.refusal),

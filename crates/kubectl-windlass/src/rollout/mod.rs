@@ -14,6 +14,7 @@ pub mod last_writes;
 pub mod live;
 mod partial;
 pub mod pods;
+pub mod policy;
 mod refusal;
 mod replicas;
 pub mod shared;
@@ -180,6 +181,8 @@ pub struct Assessment {
     pub work: Option<Work>,
     /// The state in a sentence, where neither a reason nor a pod tells more. Foreign text in it is harmless.
     pub summary: Option<String>,
+    /// The rollout policy of a Deployment that is in force, in one line.
+    pub policy: Option<String>,
     /// Whether something could not be read: reasons and writes are then empty, and say nothing.
     pub is_partial: bool,
     /// Whether the pods are known: else parts and pods are empty, and say nothing.

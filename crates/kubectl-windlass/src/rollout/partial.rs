@@ -36,6 +36,7 @@ pub(super) fn assess(
             available: status.available.into(),
         },
         desired_new: deployment.replicas.into(),
+        policy: super::policy::in_force(&deployment.annotations, now),
         ..base
     }
 }
@@ -77,6 +78,7 @@ pub(super) fn of_object(
         previous: None,
         work: None,
         summary: None,
+        policy: None,
         is_partial: true,
         knows_pods: false,
         unreadable: unreadable.to_vec(),

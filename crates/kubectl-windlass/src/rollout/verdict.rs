@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use windlass::model::{Condition, Deployment, condition};
-use windlass::plan::deployment::progress::{PROGRESSING, TIMED_OUT};
+use windlass::plan::deployment::progress::{INVALID_POLICY, PROGRESSING, ROLLOUT_STEP, TIMED_OUT};
 use windlass::plan::deployment::status::REPLICA_FAILURE;
 use windlass::plan::deployment::{Plan, PlanReason, StatusScope};
 
@@ -25,7 +25,11 @@ pub enum Verdict {
     Waiting,
     /// It is not complete, by its status. What it waits for is unknown, since its ReplicaSets or pods could not be read.
     Unfinished,
-    /// The progress deadline has passed.
+    /// Its policy holds it: at a step, between two batches, or until a value of the policy can be read.
+    Held,
+    /// It has failed, and the ReplicaSet that serves has its pods back.
+    Halted,
+    /// The progress deadline has passed, or its policy says that it has failed.
     Stuck,
     /// `spec.paused`.
     Paused,
@@ -72,6 +76,8 @@ impl Verdict {
             Verdict::Rolling => "rolling",
             Verdict::Waiting => "waiting",
             Verdict::Unfinished => "unfinished",
+            Verdict::Held => "held",
+            Verdict::Halted => "halted",
             Verdict::Stuck => "stuck",
             Verdict::Paused => "paused",
             Verdict::Scaling => "scaling",
@@ -89,12 +95,15 @@ impl Verdict {
     /// How much it needs a look, the most first.
     pub fn severity(self) -> Severity {
         match self {
-            Verdict::Stuck | Verdict::Failed | Verdict::Blocked | Verdict::Refused | Verdict::Unobserved => {
-                Severity::Trouble
-            }
+            Verdict::Stuck
+            | Verdict::Halted
+            | Verdict::Failed
+            | Verdict::Blocked
+            | Verdict::Refused
+            | Verdict::Unobserved => Severity::Trouble,
             Verdict::Waiting | Verdict::Unfinished => Severity::Waits,
             Verdict::Rolling | Verdict::Scaling | Verdict::Running | Verdict::Deleting => Severity::Proceeds,
-            Verdict::Paused => Severity::Held,
+            Verdict::Paused | Verdict::Held => Severity::Held,
             Verdict::Complete | Verdict::Suspended | Verdict::Scheduled => Severity::AtRest,
         }
     }
@@ -114,6 +123,8 @@ impl Verdict {
         matches!(
             self,
             Verdict::Complete
+                | Verdict::Held
+                | Verdict::Halted
                 | Verdict::Paused
                 | Verdict::Refused
                 | Verdict::Unobserved
@@ -136,7 +147,7 @@ pub fn is_done(deployment: &Deployment) -> bool {
 pub(super) fn by_status(deployment: &Deployment, last: &LastWrites, now: Timestamp) -> Verdict {
     let conditions = &deployment.status.conditions;
     let reports_failure = condition::find(conditions, REPLICA_FAILURE).is_some_and(Condition::is_true);
-    let is_past = condition::find(conditions, PROGRESSING).is_some_and(|it| *it.reason == *TIMED_OUT);
+    let progress = condition::find(conditions, PROGRESSING).map_or("", |condition| &*condition.reason);
     if deployment.meta.is_deleting() {
         Verdict::Deleting
     } else if is_unobserved(deployment, last, now) {
@@ -147,8 +158,10 @@ pub(super) fn by_status(deployment: &Deployment, last: &LastWrites, now: Timesta
         Verdict::Complete
     } else if reports_failure {
         Verdict::Blocked
-    } else if is_past && is_observed(deployment) {
+    } else if progress == TIMED_OUT && is_observed(deployment) {
         Verdict::Stuck
+    } else if [ROLLOUT_STEP, INVALID_POLICY].contains(&progress) && is_observed(deployment) {
+        Verdict::Held
     } else {
         Verdict::Unfinished
     }
@@ -182,17 +195,34 @@ pub(super) fn verdict(
         Verdict::Paused
     } else if is_done(deployment) {
         Verdict::Complete
+    } else if gives(|reason| matches!(reason, PlanReason::Halted { .. })) {
+        Verdict::Halted
     } else if gives(|reason| {
         matches!(reason, PlanReason::CreateLimit { .. } | PlanReason::ReplicaFailure { .. })
     }) {
         Verdict::Blocked
-    } else if is_observed(deployment) && gives(|reason| matches!(reason, PlanReason::DeadlinePassed { .. })) {
+    } else if gives(|reason| matches!(reason, PlanReason::InvalidPolicy { .. })) {
+        Verdict::Held
+    } else if is_observed(deployment)
+        && gives(|reason| matches!(reason, PlanReason::DeadlinePassed { .. } | PlanReason::Failed { .. }))
+    {
         Verdict::Stuck
     } else if gives(|reason| matches!(reason, PlanReason::Scaling { .. })) {
         Verdict::Scaling
+    } else if plan.writes.is_empty() && gives(holds) {
+        Verdict::Held
     } else if plan.writes.is_empty() {
         Verdict::Waiting
     } else {
         Verdict::Rolling
+    }
+}
+
+/// Whether a policy holds the rollout although its pods are available.
+fn holds(reason: &PlanReason) -> bool {
+    match reason {
+        PlanReason::HeldAtStep { step } => step.since.is_some(),
+        PlanReason::HeldByDelay { .. } => true,
+        _ => false,
     }
 }

@@ -90,7 +90,13 @@ fn changes(before: &Assessment, now: &Assessment) -> Vec<Value> {
         events.push(event(now, "Progress", json!({})));
     }
     let waits = |assessment: &Assessment| match assessment.verdict {
-        Verdict::Waiting | Verdict::Unfinished | Verdict::Stuck | Verdict::Blocked | Verdict::Unobserved => {
+        Verdict::Waiting
+        | Verdict::Held
+        | Verdict::Halted
+        | Verdict::Unfinished
+        | Verdict::Stuck
+        | Verdict::Blocked
+        | Verdict::Unobserved => {
             let pod = assessment.pods.iter().find(|pod| pod.is_failing);
             Some((assessment.verdict, pod.map(|pod| (pod.uid.clone(), pod.state.clone()))))
         }

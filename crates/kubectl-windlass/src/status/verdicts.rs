@@ -59,6 +59,9 @@ pub fn judge(assessment: &Assessment, rules: &Rules) -> Option<End> {
         Verdict::Deleting => {
             return Some(End::Failed(format!("the {} is being deleted", assessment.kind.title())));
         }
+        Verdict::Halted => {
+            return Some(End::Failed(headline(assessment).unwrap_or_default()));
+        }
         Verdict::Stuck if !rules.past_deadline => {
             let because = headline(assessment).map_or(String::new(), |text| format!(": {text}"));
             return Some(End::Failed(format!("the rollout exceeded its progress deadline{because}")));

@@ -110,7 +110,8 @@ fn each_command_has_a_manual_page() {
     assert_eq!((ended.code, ended.out.as_str()), (Some(0), ""), "{ended:?}");
     let page = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
     let commands = words(&sandbox.plugin(&["__complete", ""]));
-    for command in commands.iter().filter(|word| !["watch", "help", ":4"].contains(&word.as_str())) {
+    for command in commands.iter().filter(|word| !["watch", "promote", "help", ":4"].contains(&word.as_str()))
+    {
         let page = page(&format!("kubectl-windlass-{command}.1"));
         assert!(page.contains(&format!("kubectl windlass {command}").replace('-', "\\-")), "{page}");
         assert!(page.contains("\\-\\-namespace"), "{page}");

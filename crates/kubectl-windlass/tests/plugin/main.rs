@@ -16,6 +16,7 @@ mod kubectl;
 mod list;
 mod missing_rights;
 mod plan;
+mod policy;
 mod proxies;
 mod real_cluster;
 mod rights;

@@ -191,6 +191,12 @@ fn each_command_uses_the_documented_rights(cluster: &dyn Cluster) {
     run("plan", 0, &["plan", "rc/old", "--image", "app:2"]);
     check("plan");
 
+    // A policy that only Windlass follows; kube-controller-manager accepts no approval.
+    cluster.call("PATCH", &web, &json!({"metadata": {"annotations": {"windlass.dev/steps": "1"}}}));
+    let accepted = if cluster.has_server_side_updates() { 0 } else { 1 };
+    run("approve", accepted, &["approve", "web", "--yes"]);
+    check("approve");
+
     run("undo", 0, &["undo", "web", "--yes"]);
     run("undo", 0, &["undo", "sts/db", "--yes"]);
     check("undo");
@@ -343,11 +349,12 @@ fn each_command_uses_the_documented_rights_and_no_others() {
 }
 
 /// The rows of the table, and what `create` is given for the manifests of the test.
-const USERS: [User; 8] = [
+const USERS: [User; 9] = [
     User { token: "token-of-explain", name: "explain", groups: "" },
     User { token: "token-of-status", name: "status", groups: "" },
     User { token: "token-of-plan", name: "plan", groups: "" },
     User { token: "token-of-history", name: "history", groups: "" },
+    User { token: "token-of-approve", name: "approve", groups: "" },
     User { token: "token-of-undo", name: "undo", groups: "" },
     User { token: "token-of-rolling-update", name: "rolling-update", groups: "" },
     User { token: "token-of-version", name: "version", groups: "" },

@@ -1,0 +1,133 @@
+//! The rollout policy of a Deployment, and how it holds the rollout, in words.
+
+use jiff::Timestamp;
+use windlass::model::StringMap;
+use windlass::plan::Reason;
+use windlass::plan::deployment::PlanReason;
+use windlass::plan::deployment::course::StepHold;
+use windlass::plan::policy::{
+    BATCH_DELAY, BYPASS_UNTIL, FAIL_AFTER, KEEP_FAILED_PODS, ON_FAILURE, POD_REPLACEMENT, PREFIX, STEPS,
+    WHEN_UNSCHEDULABLE,
+};
+
+use super::{Assessment, Verdict};
+use crate::text::{age, harmless, span};
+
+/// The keys of a policy, in the order in which a rollout meets them.
+const KEYS: [&str; 8] = [
+    STEPS,
+    BATCH_DELAY,
+    BYPASS_UNTIL,
+    FAIL_AFTER,
+    ON_FAILURE,
+    WHEN_UNSCHEDULABLE,
+    POD_REPLACEMENT,
+    KEEP_FAILED_PODS,
+];
+
+/// The policy in force in one line, such as `steps 1, 50%; fail-after 2m`; `None` without one. A bypass that is over is
+/// left out.
+pub(super) fn in_force(annotations: &StringMap, now: Timestamp) -> Option<String> {
+    let is_over = |key: &str, value: &str| {
+        key == BYPASS_UNTIL && value.parse().is_ok_and(|until: Timestamp| until <= now)
+    };
+    let said = KEYS.iter().filter_map(|key| {
+        let value = annotations.get(key).filter(|value| !is_over(key, value))?;
+        Some(format!("{} {}", key.trim_start_matches(PREFIX), harmless(value)))
+    });
+    let said: Vec<String> = said.collect();
+    (!said.is_empty()).then(|| said.join("; "))
+}
+
+/// The first reason that its policy gives.
+fn by_policy(assessment: &Assessment) -> Option<&PlanReason> {
+    assessment.reasons.iter().find_map(|reason| match reason {
+        Reason::Sizes(
+            reason @ (PlanReason::HeldAtStep { .. }
+            | PlanReason::HeldByDelay { .. }
+            | PlanReason::InvalidPolicy { .. }
+            | PlanReason::Failed { .. }
+            | PlanReason::Halted { .. }),
+        ) => Some(reason),
+        _ => None,
+    })
+}
+
+/// Why its policy holds the rollout, or that it has halted, in a few words.
+pub fn headline(assessment: &Assessment) -> Option<String> {
+    match by_policy(assessment)? {
+        PlanReason::HeldAtStep { step } if assessment.verdict == Verdict::Held => {
+            Some(at_step(step, assessment.now))
+        }
+        PlanReason::HeldByDelay { until } if assessment.verdict == Verdict::Held => {
+            Some(format!("held between two batches: the next follows at {until}"))
+        }
+        reason @ (PlanReason::InvalidPolicy { .. }
+        | PlanReason::Failed { .. }
+        | PlanReason::Halted { .. }) => Some(reason.to_string()),
+        _ => None,
+    }
+}
+
+/// Such as `held at step 1 of 2 (1 of 8 new, available for 3m), until approved`.
+fn at_step(step: &StepHold, now: Timestamp) -> String {
+    let StepHold { step: number, of, bound, replicas, since, passes_at, .. } = step;
+    let since = since.map_or(String::new(), |since| format!(", available for {}", age(since, now)));
+    let until = match passes_at {
+        Some(at) => format!("for another {}", span(at.duration_since(now))),
+        None => "until approved".to_owned(),
+    };
+    format!("held at step {number} of {of} ({bound} of {replicas} new{since}), {until}")
+}
+
+/// The end of the hold or the halt.
+pub fn next(assessment: &Assessment) -> Option<String> {
+    match (assessment.verdict, by_policy(assessment)?) {
+        (Verdict::Held, PlanReason::HeldAtStep { step }) => Some(match step.passes_at {
+            Some(at) => {
+                format!("step {} passes at {at} (in {})", step.step, span(at.duration_since(assessment.now)))
+            }
+            None => format!("nothing until step {} is approved", step.step),
+        }),
+        (Verdict::Held, PlanReason::HeldByDelay { until }) => {
+            Some(format!("the next batch at {until} (in {})", span(until.duration_since(assessment.now))))
+        }
+        (Verdict::Held, PlanReason::InvalidPolicy { .. }) => {
+            Some("nothing until the annotation is corrected or removed; sizes are followed".to_owned())
+        }
+        (Verdict::Halted, PlanReason::Halted { replica_set, .. }) => {
+            let text = format!("{replica_set} serves until the template changes or the rollout is retried");
+            Some(match assessment.writes.is_empty() {
+                true => text,
+                false => format!("{}; then {text}", assessment.writes.join(", then ")),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// The command that ends the hold or the halt: the plugin's as the user calls it, else kubectl's, which writes the same.
+pub fn advice(assessment: &Assessment, plugin: Option<&str>) -> Option<String> {
+    let (namespace, object) = (&assessment.namespace, assessment.argument());
+    let (command, value, why) = match (assessment.verdict, by_policy(assessment)?) {
+        (Verdict::Held, PlanReason::HeldAtStep { step }) => {
+            let StepHold { step: number, of, revision, .. } = step;
+            let flags = format!("approve -n {namespace} {object} --revision {revision}");
+            (flags, format!("approve {revision}/{number}"), format!("step {number} of {of}"))
+        }
+        (Verdict::Halted, PlanReason::Halted { attempt, .. }) => {
+            let revision = assessment.revision?;
+            let flags = format!("retry -n {namespace} {object} --revision {revision}");
+            (flags, format!("retry {revision}/{attempt}"), "once its cause is gone; or undo".to_owned())
+        }
+        _ => return None,
+    };
+    Some(match plugin {
+        Some(plugin) => format!("{plugin} {command}    ({why})"),
+        None => {
+            format!(
+                "kubectl annotate --overwrite -n {namespace} {object} windlass.dev/rollout='{value}'    ({why})"
+            )
+        }
+    })
+}
