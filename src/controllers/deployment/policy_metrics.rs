@@ -13,10 +13,10 @@ use crate::metrics::{WorkloadMetrics, set_gauge};
 use crate::model::{Deployment, Uid, condition};
 use crate::plan::EventNote;
 use crate::plan::deployment::counted::HOLDS;
-use crate::plan::deployment::course::{Hold, StepHold};
+use crate::plan::deployment::course::Hold;
 use crate::plan::deployment::progress::{PROGRESSING, TIMED_OUT};
 use crate::plan::deployment::{Plan, Write};
-use crate::plan::policy::BYPASS_UNTIL;
+use crate::plan::policy::{BYPASS_UNTIL, StepHold};
 use crate::runtime::store::Store;
 
 /// How the policy of one Deployment held its rollout in the last plan.

@@ -1,7 +1,8 @@
 //! Numbers for metrics about a course: why it holds, and why its rollout has failed.
 
 use super::Plan;
-use super::course::{Course, Hold, StepHold};
+use super::course::{Course, Hold};
+use crate::plan::policy::StepHold;
 use crate::plan::policy::state::ABORTED;
 
 /// The causes of a failure that [`Course::cause`] tells apart.

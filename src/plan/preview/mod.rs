@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::deployment::course::{Hold, StepHold};
-use super::policy::ROLLOUT;
+use super::deployment::course::Hold;
+use super::policy::{ROLLOUT, StepHold};
 use super::statefulset;
 use crate::model::Strategy;
 pub use crate::plan::statefulset::Reason as DeletionReason;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use windlass::plan::deployment::course::{Hold, StepHold};
+use windlass::plan::deployment::course::Hold;
 use windlass::plan::deployment::progress::ROLLOUT_STEP;
-use windlass::plan::policy::{BATCH_DELAY, BYPASS_UNTIL, ROLLOUT, STEPS};
+use windlass::plan::policy::{BATCH_DELAY, BYPASS_UNTIL, ROLLOUT, STEPS, StepHold};
 
 use super::standing::Standing;
 use crate::text::span;

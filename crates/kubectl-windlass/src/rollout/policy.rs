@@ -4,10 +4,9 @@ use jiff::Timestamp;
 use windlass::model::StringMap;
 use windlass::plan::Reason;
 use windlass::plan::deployment::PlanReason;
-use windlass::plan::deployment::course::StepHold;
 use windlass::plan::policy::{
     BATCH_DELAY, BYPASS_UNTIL, FAIL_AFTER, KEEP_FAILED_PODS, ON_FAILURE, POD_REPLACEMENT, PREFIX, STEPS,
-    WHEN_UNSCHEDULABLE,
+    StepHold, WHEN_UNSCHEDULABLE,
 };
 
 use super::{Assessment, Verdict};
