@@ -15,6 +15,7 @@ use crate::cli::{ApproveArgs, BypassArgs, Consent, DryRun, GlobalArgs, Objects, 
 use crate::connection::connect;
 use crate::exit::{CommandError, Exit};
 use crate::output::Output;
+use crate::owners;
 use crate::plan;
 use crate::question::agrees;
 use crate::rollout::{Workload, live};
@@ -96,18 +97,22 @@ async fn run(
     output: &mut Output,
 ) -> Result<Exit, CommandError> {
     let targets = target::targets(objects)?;
-    let [target] = targets.as_slice() else {
-        return Err(CommandError::Usage(format!(
-            "{command} takes one Deployment: name it, such as deploy/web"
-        )));
+    let one = || {
+        let text = format!("{command} takes one Deployment: name it, such as deploy/web");
+        Err(CommandError::Usage(text))
     };
+    if targets.len() != 1 {
+        return one();
+    }
     let Consent { yes, dry_run } = consent;
     if !yes && dry_run == DryRun::None && !output.is_interactive {
         let text = "there is no terminal to ask on: add --yes, or --dry-run=server to see what would change";
         return Err(CommandError::Usage(text.to_owned()));
     }
     let api = Api::new(connect(global, &|name| std::env::var(name).ok()).await?, global.request_timeout);
-    target::refuse_owned(&api, &targets).await?;
+    let (targets, notes) = owners::follow(&api, targets).await?;
+    notes.iter().for_each(|note| output.note(note));
+    let [target] = targets.as_slice() else { return one() };
     let key = WorkloadKey { kind: target.kind, namespace: api.namespace.clone(), name: target.name.clone() };
     let object = key.described();
     let wrong = |text: String| CommandError::Argument(format!("{object}: {text}"));

@@ -11,6 +11,7 @@ use windlass::model::{
     Record as _, UpdateStrategy,
 };
 use windlass::plan::Reason;
+use windlass::plan::daemonset::course::is_not_ready;
 use windlass::plan::daemonset::revisions::History;
 use windlass::plan::daemonset::{
     self as planner, IsTaken, Members, Observed, Placement, Plan, PlanReason, Verdicts,
@@ -138,6 +139,7 @@ fn observe<'a>(
     let revisions_where = |holds: &dyn Fn(&ControllerRevision) -> bool| {
         revisions.iter().filter(|revision| holds(revision)).cloned().collect()
     };
+    let not_ready = nodes.iter().filter(|node| is_not_ready(node));
     Observed {
         daemon_set,
         verdicts: Arc::new(verdicts),
@@ -153,6 +155,8 @@ fn observe<'a>(
         recent: Arc::default(),
         refused: Arc::default(),
         is_taken: IsTaken::new(|_| false),
+        policy: planner::policy_of(daemon_set, now),
+        not_ready: not_ready.map(|node| node.meta.key.name.clone()).collect(),
         now,
     }
 }
