@@ -202,10 +202,11 @@ async fn stateful_update_with_a_broken_pod_at_once(s: &Stage) {
 }
 
 async fn stateful_update_waits_until_pods_are_available(s: &Stage) {
-    s.create(stateful_set("db").replicas(2).parallel().spec("minReadySeconds", 4)).await;
+    // Longer than a rest, in which Windlass may gather numbers for five seconds.
+    s.create(stateful_set("db").replicas(2).parallel().spec("minReadySeconds", 12)).await;
     s.come_up().await;
     let status = |s: &Stage, field: &str| s.one("StatefulSet", "db")["status"][field].clone();
-    s.until("all are available", 20, |s| status(s, "availableReplicas") == 2).await;
+    s.until("all are available", 60, |s| status(s, "availableReplicas") == 2).await;
     image(s, "v2").await;
     s.rest().await;
     for updated in [1, 2] {
@@ -213,7 +214,7 @@ async fn stateful_update_waits_until_pods_are_available(s: &Stage) {
         s.come_up().await;
         let is_there =
             |s: &Stage| status(s, "availableReplicas") == 2 && status(s, "updatedReplicas") == updated;
-        s.until("the new pod is available", 20, is_there).await;
+        s.until("the new pod is available", 60, is_there).await;
     }
 }
 
