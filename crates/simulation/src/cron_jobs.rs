@@ -34,7 +34,7 @@ impl Game for CronJobs {
     const NAME: &'static str = "cron_jobs";
     const BUGS: &'static [&'static str] = &[];
     const RESOURCES: &'static [&'static str] = &["cronjobs", "jobs", "pods", "nodes"];
-    const TRIAL: Trial = Trial { seeds: 0..15, once_failed: &[800166], planted: 0..0 };
+    const TRIAL: Trial = Trial { seeds: 0..15, once_failed: &[800166, 800544], planted: 0..0 };
     type Scenario = Scenario;
 
     fn run(scenario: &Scenario, record: bool) -> std::io::Result<Outcome> {

@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::super::declared::{Declared, differs};
+use super::super::declared::{Declared, differs, may_differ};
 use super::super::objects::{Object, pod};
 use super::super::rows::{ENDPOINTS_ORDER, MIRROR_GENERATE_NAME, SLICE_WAKES};
 use super::super::stage::Stage;
@@ -13,7 +13,7 @@ super::workloads! {
     svc_without_a_pod,
     svc_publishes_unready_pods,
     svc_headless_with_hostnames,
-    svc_named_ports_of_pods_that_differ,
+    svc_named_ports_of_pods_that_differ: ORDERED_SUBSETS,
     svc_two_protocols_of_one_number: ORDERED_PORTS,
     svc_selector_is_changed,
     svc_labels_are_changed,
@@ -38,6 +38,9 @@ super::workloads! {
 
 static ORDERED_PORTS: &[Declared] =
     &[differs(&ENDPOINTS_ORDER, ["rest", "Endpoints/web", "subsets.0.ports.*"], "*", "*")];
+
+static ORDERED_SUBSETS: &[Declared] =
+    &[may_differ(&ENDPOINTS_ORDER, ["rest", "Endpoints/web", "subsets.*"], "*", "*")];
 
 static ONE_MORE_WRITE: &[Declared] =
     &[differs(&SLICE_WAKES, ["rest", "EndpointSlice/web#*", "metadata.generation"], "*", "*")];
