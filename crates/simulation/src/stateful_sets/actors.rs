@@ -156,7 +156,7 @@ impl game::Actors<Act> for Actors {
                     self.delete(REVISIONS, name(&revision), json!({})).await;
                 }
             }
-            Act::Duplicate => self.duplicate().await,
+            Act::Duplicate => self.duplicate(false).await,
             Act::Renumber(nth) => {
                 let highest = self.revisions().last().map_or(0, |last| number(last, "/revision"));
                 if let Some(revision) = self.nth("ControllerRevision", *nth) {
@@ -164,11 +164,7 @@ impl game::Actors<Act> for Actors {
                     self.user.send(Method::PATCH, &path(REVISIONS, name(&revision)), MERGE, &body).await;
                 }
             }
-            Act::Restore(nth) => {
-                if let Some(revision) = self.nth("ControllerRevision", *nth) {
-                    self.restore(&revision).await;
-                }
-            }
+            Act::Restore => self.duplicate(true).await,
             Act::Dead(nth, dead) => {
                 if let Some(node) = self.nth("Node", *nth) {
                     self.set_dead(name(&node), *dead).await;
@@ -322,26 +318,17 @@ impl Actors {
         all
     }
 
-    /// Copies the current revision, as a backup that is restored twice does.
-    async fn duplicate(&self) {
+    /// Copies the current revision, as a backup that is restored twice does. An old one has a null more.
+    async fn duplicate(&self, is_old: bool) {
         let Some(mut twin) = self.revisions().pop() else { return };
+        if is_old {
+            twin["data"]["spec"]["template"]["metadata"]["creationTimestamp"] = Value::Null;
+        }
         let number = number(&twin, "/revision") + 1;
         twin["metadata"] = json!({"name": format!("{NAME}-twin-{number}"), "labels": twin["metadata"]["labels"],
             "ownerReferences": twin["metadata"]["ownerReferences"]});
         twin["revision"] = number.into();
         self.user.send(Method::POST, REVISIONS, JSON, &twin).await;
-    }
-
-    /// Deletes a revision and creates it again as Kubernetes 1.33 wrote revisions.
-    async fn restore(&self, revision: &Value) {
-        self.delete(REVISIONS, name(revision), json!({})).await;
-        let mut restored = revision.clone();
-        if let Some(metadata) = restored["metadata"].as_object_mut() {
-            metadata
-                .retain(|field, _| matches!(&**field, "name" | "labels" | "annotations" | "ownerReferences"));
-        }
-        restored["data"]["spec"]["template"]["metadata"]["creationTimestamp"] = Value::Null;
-        self.user.send(Method::POST, REVISIONS, JSON, &restored).await;
     }
 
     /// Lets so many objects be, or as many as will.
