@@ -205,9 +205,9 @@ fn without_a_right_the_list_says_so_and_states_nothing_that_follows_from_an_empt
     let whole: Value = serde_json::from_str(&sandbox.plugin(&["list", "-o", "json"]).out).unwrap();
     let of = |list: &Value| -> Vec<Value> { list["items"].as_array().unwrap().clone() };
     // Each right alone, and all pairs: what is told is told in the whole list, too, or says that it is partial.
-    for first in 0..RIGHTS.len() {
-        for second in first..RIGHTS.len() {
-            let missing = vec![RIGHTS[first], RIGHTS[second]];
+    for (at, first) in RIGHTS.iter().enumerate() {
+        for second in &RIGHTS[at..] {
+            let missing = vec![*first, *second];
             *refused.lock().unwrap() = missing.clone();
             let ended = sandbox.plugin_through(&front, &["list", "-o", "json"]);
             let list: Value = serde_json::from_str(&ended.out).unwrap();
