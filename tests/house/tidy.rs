@@ -277,6 +277,7 @@ fn only_their_own_files_name_a_kind() {
         "controllers/patch/job.rs",
         "controllers/namespace",
         "controllers/node_lifecycle",
+        "controllers/pods_on_nodes.rs",
         "controllers/replicas",
         "controllers/replicationcontroller.rs",
         "controllers/revisions.rs",

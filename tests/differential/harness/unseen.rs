@@ -241,6 +241,7 @@ pub static UNSEEN: &[(&Row, &str)] = &[
         &PDB_UNMANAGED,
         "src/plan/disruption/tests.rs::bare_pods_are_told_of_and_do_not_stand_in_for_managed_ones",
     ),
+    (&PDB_SCALES, "tests/cluster/disruptions.rs::without_an_answer_about_a_scale_the_allowance_only_falls"),
     (&PDB_RETRIES, "tests/cluster/disruptions.rs::a_scale_that_may_be_read_again_ends_the_failure"),
     (
         &PDB_ENTRIES,
