@@ -412,6 +412,9 @@ mod tests {
         let mut rig = shop();
         let front = pod(json!({"app": "web", "tier": "front"}));
         rig.context.store::<Pod>().put(Pod::decode(&front.to_string(), &mut Interner::default()).unwrap());
+        // The index of pods by node follows them.
+        rig.dispatch(Change::<Pod>::Added(decode(&front)));
+        rig.woken();
         let node = |name: &str, zone: &str| {
             json!({"metadata": {"name": name, "uid": name, "resourceVersion": "3",
                                 "labels": {"topology.kubernetes.io/zone": zone}}})

@@ -409,7 +409,7 @@ mod tests {
     fn node(name: &str, ready: &str, second: i64) -> Node {
         let at = Timestamp::from_second(second).unwrap().to_string();
         let json = json!({
-            "metadata": {"name": name, "uid": format!("u-{name}"), "resourceVersion": "5"},
+            "metadata": {"name": name, "uid": format!("u-{name}"), "resourceVersion": (5 + second).to_string()},
             "status": {"conditions": [{"type": "Ready", "status": ready, "lastHeartbeatTime": at, "lastTransitionTime": at}]},
         });
         Node::decode(&json.to_string(), &mut Interner::default()).unwrap()

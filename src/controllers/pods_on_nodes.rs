@@ -74,10 +74,16 @@ mod tests {
     #[test]
     fn a_pod_is_on_its_node_from_when_it_is_bound_until_it_is_gone() {
         let (index, store) = (PodsOnNodes::default(), Store::<Pod>::default());
-        let follow = |change: Change<Pod>| {
+        let mut version = 1;
+        let mut follow = |change: Change<Pod>| {
+            version += 1;
             match &change {
-                Change::Deleted(pod) => drop(store.remove(&pod.meta.key, &pod.meta.uid, 9, None)),
-                Change::Added(pod) | Change::Updated { new: pod, .. } => drop(store.put((**pod).clone())),
+                Change::Deleted(pod) => drop(store.remove(&pod.meta.key, &pod.meta.uid, version, None)),
+                Change::Added(pod) | Change::Updated { new: pod, .. } => {
+                    let mut pod = (**pod).clone();
+                    pod.meta.resource_version = version;
+                    drop(store.put(pod));
+                }
             }
             index.update(&change);
         };

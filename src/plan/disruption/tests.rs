@@ -334,7 +334,8 @@ fn an_entry_leaves_with_its_pod_once_the_cache_is_as_new_as_the_entry() {
 fn an_entry_of_any_time_stays_for_half_a_minute_and_for_two_at_most() {
     let mut web = Situation::new(json!({"minAvailable": 1}));
     web.ready(3, None);
-    web.budget.status.disrupted_pods.insert("a0".into(), Timestamp::MIN);
+    web.now = at(5000);
+    web.disrupt("a0", 100);
     web.budget.status.disrupted_pods.insert("a1".into(), Timestamp::MAX);
     let begun = web.elapsed;
     let mut after = |seconds| {
