@@ -19,7 +19,7 @@ use crate::model::Node;
 use crate::model::int_or_percent::clamp;
 use crate::plan::EventNote;
 use crate::plan::node_lifecycle::taints::{NOT_READY, UNREACHABLE};
-use crate::plan::policy::steps::{self, Rollout, passed_by_size};
+use crate::plan::policy::steps::{self, Rollout, passed_by_size, whole};
 use crate::plan::policy::{State, StepHold};
 use crate::plan::revisions::RevisionChange;
 
@@ -165,7 +165,7 @@ impl Course {
             state = State {
                 hash: state.hash,
                 revision,
-                begun: Some(*now),
+                begun: Some(whole(*now)),
                 steps: policy.steps_text.clone(),
                 passed: if returns { policy.steps.len() } else { 0 },
                 completed: state.completed,
@@ -179,7 +179,7 @@ impl Course {
         state.since = state.since.map(|since| since.min(*now));
         if nodes.is_complete() && history.current.is_some() {
             (state.passed, state.since) = (policy.steps.len(), None);
-            state.completed = state.completed.or(Some(*now));
+            state.completed = state.completed.or(Some(whole(*now)));
         }
         state
     }

@@ -12,7 +12,7 @@ use crate::model::{Condition, condition};
 use crate::plan::deployment::progress::{
     INVALID_POLICY, NEW_REPLICA_SET_AVAILABLE, PROGRESSING, REPLICA_SET_UPDATED, ROLLOUT_STEP, TIMED_OUT,
 };
-use crate::plan::policy::steps::after;
+use crate::plan::policy::steps::{after, whole};
 
 /// The change of the condition.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -73,7 +73,7 @@ pub(super) fn judge(observed: &Observed<'_>, history: &History<'_>, nodes: &Node
                     let runs = matches!(current, Some(REPLICA_SET_UPDATED | TIMED_OUT));
                     let begun = course.state.as_mut().map(|state| {
                         if !runs {
-                            state.begun = Some(*now);
+                            state.begun = Some(whole(*now));
                         }
                         state.begun.unwrap_or(*now)
                     });
