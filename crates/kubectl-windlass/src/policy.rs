@@ -111,7 +111,7 @@ async fn run(
     }
     let api = Api::new(connect(global, &|name| std::env::var(name).ok()).await?, global.request_timeout);
     let (targets, notes) = owners::follow(&api, targets).await?;
-    notes.iter().for_each(|note| output.note(note));
+    notes.iter().for_each(|note| output.note(&format!("note: {note}")));
     let [target] = targets.as_slice() else { return one() };
     let key = WorkloadKey { kind: target.kind, namespace: api.namespace.clone(), name: target.name.clone() };
     let object = key.described();
