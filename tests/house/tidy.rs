@@ -245,6 +245,7 @@ fn only_their_own_files_name_a_kind() {
         "plan/namespace/",
         "plan/node_lifecycle/",
         "plan/outcome_of/",
+        "plan/policy/",
         "plan/preview/",
         "plan/replicaset/",
         "plan/rolling_update/",

@@ -117,7 +117,6 @@ mod tests {
     use super::*;
     use crate::metrics::Metrics;
     use crate::model::{Interner, Record as _};
-    use crate::plan::deployment::course::Course;
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_000_000 + seconds).unwrap()
@@ -132,7 +131,9 @@ mod tests {
     }
 
     fn with(hold: Option<Hold>) -> Plan {
-        Plan { course: Course { hold, ..Course::default() }, ..Plan::default() }
+        let mut plan = Plan::default();
+        plan.course.hold = hold;
+        plan
     }
 
     fn at_step(step: usize, is_timed: bool, since: Option<Timestamp>) -> Plan {

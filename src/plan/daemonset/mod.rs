@@ -78,7 +78,7 @@ pub struct Observed<'a> {
     pub recent: Arc<RecentCreations>,
     /// For which nodes pods were refused.
     pub refused: Arc<RefusedCreations>,
-    /// What the annotations of the DaemonSet ask for.
+    /// The policy that the annotations of the DaemonSet ask for.
     pub policy: Policy,
     /// The nodes that are not ready ([`course::is_not_ready`]), where the policy asks for them.
     pub not_ready: BTreeSet<Arc<str>>,
@@ -259,7 +259,7 @@ pub fn wants_to_adopt(
     may && (!members.orphans.is_empty() || revisions.iter().any(is_adoptable))
 }
 
-/// What the annotations of a DaemonSet ask for.
+/// The policy that the annotations of a DaemonSet ask for.
 pub fn policy_of(daemon_set: &DaemonSet, now: Timestamp) -> Policy {
     let can_roll = daemon_set.strategy != UpdateStrategy::OnDelete;
     Policy::of(Kind::DaemonSet, &daemon_set.policies, can_roll, now)

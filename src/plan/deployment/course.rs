@@ -253,28 +253,38 @@ impl Course {
         }
         let is_held = matches!(&self.hold, Some(Hold::Step(StepHold { since: Some(_), .. })));
         let begun = self.state.as_ref().and_then(|state| state.begun);
-        let found = if is_aborted(observed, replica_sets) {
-            failure::Found::Failed(ABORTED.to_owned())
-        } else if is_held {
+        if is_held {
             return false;
-        } else {
-            failure::find(observed, replica_sets, begun)
-        };
-        let cause = match found {
-            failure::Found::Nothing => return false,
+        }
+        match failure::find(observed, replica_sets, begun) {
+            failure::Found::Nothing => false,
             failure::Found::Due(at) => {
                 self.wake(at);
-                return false;
+                false
             }
-            failure::Found::Failed(cause) => cause,
-        };
+            failure::Found::Failed(cause) => self.fails(observed, replica_sets, cause),
+        }
+    }
+
+    /// A user has aborted the revision that rolls out: a verdict by hand, before anything else. Whether the state has changed.
+    pub(super) fn aborts(&mut self, observed: &Observed<'_>, replica_sets: &ReplicaSets) -> bool {
+        self.target.is_none()
+            && !matches!(self.hold, Some(Hold::Invalid { .. }))
+            && is_aborted(observed, replica_sets)
+            && self.fails(observed, replica_sets, ABORTED.to_owned())
+    }
+
+    /// The rollout has failed: stores the verdict where something follows from it and there is something to go back to.
+    fn fails(&mut self, observed: &Observed<'_>, replica_sets: &ReplicaSets, cause: String) -> bool {
         let revision = current_revision(replica_sets);
         let is_by_hand = cause == ABORTED;
         let stores = is_by_hand || observed.policy.on_failure.is_some();
         let target = stores.then(|| failure::target(observed, replica_sets, is_by_hand)).flatten();
         let (Some(new), Some(target)) = (&replica_sets.new, target) else {
-            let message = format!("Revision {revision} failed: {cause}");
-            self.hold = (!is_by_hand).then_some(Hold::Failed { message, serves: None, attempt: 0 });
+            if !is_by_hand {
+                let message = format!("Revision {revision} failed: {cause}");
+                self.hold = Some(Hold::Failed { message, serves: None, attempt: 0 });
+            }
             return false;
         };
         let mut state = self.state.take().unwrap_or_else(|| state_of(new));

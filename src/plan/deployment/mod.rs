@@ -249,17 +249,22 @@ fn decide(observed: &Observed<'_>) -> Plan {
         Strategy::RollingUpdate { .. } => rolling::plan(deployment, replica_sets, course),
         Strategy::Recreate => recreate::plan(deployment, replica_sets, &observed.running_pods, course),
     };
+    // The verdict is stored before anything follows from it.
+    let recorded = |course: &Course| -> Vec<Write> {
+        let new = replica_sets.new.iter();
+        new.filter_map(|new| rolling::bring_up_to_date(deployment, new, replica_sets, new.replicas, course))
+            .collect()
+    };
+    if course.aborts(observed, replica_sets) {
+        let writes = recorded(&course);
+        return Plan { writes, status_scope: StatusScope::Rollout, course, ..Plan::default() };
+    }
     let mut writes = steps(&course);
     if !resizes(&writes) && course.begins_to_terminate_first(observed, replica_sets) {
         writes = steps(&course);
     }
     if !resizes(&writes) && course.judges_failure(observed, replica_sets) {
-        // The verdict is stored before anything follows from it.
-        writes = replica_sets
-            .new
-            .iter()
-            .filter_map(|new| rolling::bring_up_to_date(deployment, new, replica_sets, new.replicas, &course))
-            .collect();
+        writes = recorded(&course);
     } else if course.limits.below > 0 && rolling::shrinks_old(&writes, replica_sets) {
         course.terminates_one(observed.now);
         writes = steps(&course);

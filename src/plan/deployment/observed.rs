@@ -36,7 +36,7 @@ pub struct Observed<'a> {
     pub terminating: BTreeMap<Uid, i64>,
     /// When the last pod of each ReplicaSet became available. Gathered where the policy depends on it.
     pub latest_available: BTreeMap<Uid, Timestamp>,
-    /// What the annotations of the Deployment ask for.
+    /// The policy that the annotations of the Deployment ask for.
     pub policy: Policy,
     /// The time of the decision.
     pub now: Timestamp,
@@ -234,7 +234,7 @@ impl ReplicaSets {
     }
 }
 
-/// What the annotations of a Deployment ask for.
+/// The policy that the annotations of a Deployment ask for.
 fn policy_of(deployment: &Deployment, now: Timestamp) -> Policy {
     let can_roll = deployment.strategy != Strategy::Recreate;
     Policy::of(Kind::Deployment, &deployment.annotations, can_roll, now)

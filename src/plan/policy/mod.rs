@@ -24,9 +24,9 @@ use crate::model::meta::StringMap;
 pub const STEPS: &str = "windlass.dev/steps";
 /// How long every missing new pod has to have failed until the rollout has.
 pub const FAIL_AFTER: &str = "windlass.dev/fail-after";
-/// What follows from a failure.
+/// The consequence of a failure.
 pub const ON_FAILURE: &str = "windlass.dev/on-failure";
-/// What to do where the surge pod fits no node.
+/// The way out where the surge pod fits no node.
 pub const WHEN_UNSCHEDULABLE: &str = "windlass.dev/when-unschedulable";
 /// When an old pod counts as replaced (KEP-5882).
 pub const POD_REPLACEMENT: &str = "windlass.dev/pod-replacement";
@@ -48,7 +48,7 @@ pub const ROLLOUT_STATE: &str = "windlass.dev/rollout-state";
 /// The longest bypass: an emergency that lasts a week is a change of the policy.
 const LONGEST_BYPASS: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// What follows from a failed rollout.
+/// The consequence of a failed rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
     /// The pods that serve get the place of the failed ones.

@@ -51,12 +51,11 @@ impl StepHold {
 
 impl std::fmt::Display for StepHold {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let StepHold { step, of, is_timed, bound, replicas, revision, since, passes_at } = self;
+        let StepHold { step, of, is_timed: _, bound, replicas, revision, since, passes_at } = self;
         write!(f, "Step {step} of {of} lets {bound} of {replicas} pods have revision {revision}")?;
         match (since, passes_at) {
             (None, _) => f.write_str(", and waits until they are available"),
             (Some(_), Some(at)) => write!(f, ": held until {at}"),
-            (Some(_), None) if *is_timed => f.write_str(": held until they are available again"),
             (Some(_), None) => f.write_str(": held until it is approved"),
         }
     }

@@ -313,3 +313,15 @@ fn a_complete_deployment_is_scaled_up_as_its_pods_end() {
         },
     );
 }
+
+#[test]
+fn an_abort_stops_a_rollout_that_is_under_way() {
+    let start = with(6, &[("fail-after", "1h")]);
+    check("abort-midway", "6 replicas, aborted while it rolls", start, |w| {
+        w.settle();
+        w.set_image("v2");
+        w.rounds(4);
+        w.policy("rollout", "abort 2");
+        w.settle();
+    });
+}
