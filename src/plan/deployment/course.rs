@@ -100,7 +100,9 @@ impl Course {
         if let Some(defect) = policy.defect()
             && has_old_pods
         {
-            return Course { hold: Some(Hold::Invalid { defect }), ..Course::default() };
+            let new_most = Some(replica_sets.new.as_ref().map_or(0, |new| new.replicas.into()));
+            let limits = Limits { new_most, ..Limits::default() };
+            return Course { hold: Some(Hold::Invalid { defect }), limits, ..Course::default() };
         }
         let mut course = Course { extra_time: policy.batch_delay.unwrap_or_default(), ..Course::default() };
         let mut state = course.begin(observed, replica_sets, stored);

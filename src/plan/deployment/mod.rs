@@ -224,7 +224,10 @@ fn decide(observed: &Observed<'_>) -> Plan {
     let mut course = Course::of(observed, replica_sets);
     let is_invalid = matches!(course.hold, Some(Hold::Invalid { .. }));
     if deployment.paused || is_invalid || scale::is_due(deployment, replica_sets) {
-        let mut writes = scale::plan(deployment, replica_sets, &observed.running_pods, &course);
+        // A pause spreads the surge, too, as upstream's does. A value that cannot be read changes no size by itself.
+        let is_scaled = deployment.paused || scale::is_due(deployment, replica_sets);
+        let scaled = || scale::plan(deployment, replica_sets, &observed.running_pods, &course);
+        let mut writes = if is_scaled { scaled() } else { Vec::new() };
         if (deployment.paused || is_invalid) && writes.is_empty() {
             writes = history::plan(deployment, replica_sets);
         }

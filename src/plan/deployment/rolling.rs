@@ -243,10 +243,16 @@ fn scale_downs(replica_sets: &ReplicaSets, budget: &Budget, limits: &Limits) -> 
     shrinking.sort_by_key(|replica_set| limits.serving.as_ref() == Some(&replica_set.meta.uid));
     let all: i64 = shrinking.iter().map(|replica_set| i64::from(replica_set.replicas)).sum();
     let mut above_least = (all - limits.old_least).max(0);
+    // The one that serves gives up no place that it takes: a pod that it has just got would be the first to go, without end.
+    let room = |replica_set: &ReplicaSet, size: i64| match limits.serving.as_ref() {
+        Some(serving) if serving == &replica_set.meta.uid => (size - limits.old_least).max(0),
+        _ => size,
+    };
 
     let mut unhealthy = allowed;
     for replica_set in &shrinking {
-        let down = unhealthy_replicas(replica_set, replica_sets).min(unhealthy).min(above_least);
+        let most = room(replica_set, i64::from(replica_set.replicas));
+        let down = unhealthy_replicas(replica_set, replica_sets).min(unhealthy).min(above_least).min(most);
         if down > 0 {
             unhealthy -= down;
             above_least -= down;
@@ -257,7 +263,7 @@ fn scale_downs(replica_sets: &ReplicaSets, budget: &Budget, limits: &Limits) -> 
     let mut healthy = budget.available_above_min();
     for replica_set in &shrinking {
         let size = i64::from(sizes.get(&replica_set.meta.uid).copied().unwrap_or(replica_set.replicas));
-        let down = size.min(healthy).min(above_least);
+        let down = room(replica_set, size).min(healthy).min(above_least);
         if down > 0 {
             healthy -= down;
             above_least -= down;

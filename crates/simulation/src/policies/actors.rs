@@ -120,6 +120,17 @@ impl Actors {
         Actors { cluster, user, daemons }
     }
 
+    /// Deletes pods that were made unready: nothing makes them ready again.
+    pub async fn heal(&self) {
+        for pod in self.cluster.sandbox.objects("Pod").iter().filter(|pod| is_live(pod)) {
+            let conditions = pod["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let is_unready = conditions.iter().any(|it| it["type"] == "Ready" && it["status"] == "False");
+            if is_unready && text(pod, "/status/phase") == "Running" {
+                self.user.send(Method::DELETE, &path(PODS, pod), JSON, &json!({})).await;
+            }
+        }
+    }
+
     /// Approves the current revision.
     pub async fn approve(&self) {
         self.command(&format!("approve {}", self.revision(0))).await;
