@@ -30,6 +30,8 @@ pub async fn converges(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<()
         true => rests_at_the_step(cluster, actors).await?,
         false => until(cluster, actors, "RP14", is_complete).await?,
     }
+    // For the last status.
+    actors.wait(Duration::from_secs(130)).await;
     let writes = cluster.writes();
     actors.wait(Duration::from_secs(600)).await;
     if cluster.writes() > writes {
@@ -61,10 +63,7 @@ async fn rests_at_the_step(cluster: &Arc<Cluster>, actors: &mut Actors) -> Resul
             }
         }
     })
-    .await?;
-    // For the last status.
-    actors.wait(Duration::from_secs(130)).await;
-    Ok(())
+    .await
 }
 
 type Check = fn(&Value, &[Value], &[Value]) -> Result<(), String>;
