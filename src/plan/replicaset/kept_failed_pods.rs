@@ -34,7 +34,7 @@ pub(super) struct Surplus {
     pub(super) next: Option<Timestamp>,
 }
 
-/// What the annotation of a ReplicaSet asks for. ReplicationControllers, which are planned in the same form, have no such key.
+/// The number of failed pods that the annotation of a ReplicaSet keeps. ReplicationControllers, which are planned in the same form, have no such key.
 pub fn policy_of(replica_set: &ReplicaSet) -> Policy {
     if replica_set.resource().kind != ReplicaSet::RESOURCE.kind {
         return Policy::default();

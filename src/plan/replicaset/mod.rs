@@ -47,7 +47,7 @@ pub struct Observed<'a> {
     /// Whether pods that fail at startup are replaced one by one, after a wait. Upstream
     /// replaces them all at once.
     pub failed_pod_backoff: bool,
-    /// What its annotations ask for ([`kept_failed_pods::policy_of`]).
+    /// The policy of its annotations ([`kept_failed_pods::policy_of`]).
     pub policy: Policy,
     /// The time of the decision.
     pub now: Timestamp,

@@ -44,7 +44,7 @@ pub struct Request {
     pub question: String,
     /// The sentence after it.
     pub done: String,
-    /// What shows that a controller has accepted it; `None` where nothing does.
+    /// The sign that a controller has accepted it; `None` where nothing does.
     pub effect: Option<Effect>,
 }
 
