@@ -686,12 +686,15 @@ ends_well() {
 }
 
 echo "# the end"
+# The script breaks images, and the daemon says that those rollouts are stuck or blocked.
+expected='rollout is (stuck|blocked)'
+warned() { grep -E 'WARN|ERROR' "$1" | grep -vE "$expected"; }
 if [[ -n $daemon ]]; then
   ends_well "SIGTERM ends the daemon with code 0" "${pids[1]}" "$work/daemon.log"
-  refuse "the daemon warned of nothing" '' grep -E 'WARN|ERROR' "$work/daemon.log"
+  refuse "the daemon warned of nothing else" '' warned "$work/daemon.log"
 fi
 ends_well "SIGTERM ends the sandbox with code 0" "${pids[0]}" "$work/err"
-check "it logged no warning" test ! -s "$work/err"
+check "it logged no other warning" test "$(grep -cvE "^$|$expected" "$work/err")" = 0
 [[ ! -s $work/err ]] || sed -n 's/^/      | /;1,20p' "$work/err"
 
 echo "$passed passed, $failed failed"

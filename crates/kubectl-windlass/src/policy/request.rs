@@ -82,7 +82,7 @@ pub enum Answer {
 }
 
 impl Action {
-    /// What is to be written.
+    /// The annotation to write.
     ///
     /// # Errors
     /// Why the command makes no sense now. `wanted` is the revision that the user means, if they say so.
