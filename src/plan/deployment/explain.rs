@@ -291,8 +291,10 @@ fn deleted(write: &Write) -> Option<&Arc<ReplicaSet>> {
 
 /// The reason about the progress deadline, once the status is known. Only a rollout has one.
 pub fn progress(deployment: &Deployment, plan: &Plan, status: &DeploymentStatus) -> Option<PlanReason> {
-    let seconds =
-        deployment.progress_deadline_seconds.filter(|_| plan.status_scope == StatusScope::Rollout)?;
+    // Of a rollout that has failed another reason tells, and no deadline runs.
+    let is_judged =
+        plan.status_scope == StatusScope::Rollout && !matches!(plan.course.hold, Some(Hold::Failed { .. }));
+    let seconds = deployment.progress_deadline_seconds.filter(|_| is_judged)?;
     if condition::find(&status.conditions, PROGRESSING).is_some_and(|c| &*c.reason == TIMED_OUT) {
         return Some(PlanReason::DeadlinePassed { seconds });
     }
@@ -508,5 +510,24 @@ pub(super) fn as_text_if_any<S: Serializer>(
     match at {
         Some(at) => serializer.collect_str(at),
         None => serializer.serialize_none(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Interner, Record as _};
+
+    #[test]
+    fn a_rollout_that_has_failed_does_not_go_on_as_soon_as_its_pods_are_available() {
+        let web = r#"{"metadata":{"name":"web","namespace":"shop","uid":"u","resourceVersion":"1"},
+            "spec":{"progressDeadlineSeconds":600,"template":{}},"status":{"conditions":[
+                {"type":"Progressing","status":"False","reason":"ProgressDeadlineExceeded"}]}}"#;
+        let web = Deployment::decode(web, &mut Interner::default()).unwrap();
+        let mut plan = Plan { status_scope: StatusScope::Rollout, ..Plan::default() };
+        assert_eq!(progress(&web, &plan, &web.status), Some(PlanReason::DeadlinePassed { seconds: 600 }));
+        plan.course.hold =
+            Some(Hold::Failed { message: "Revision 2 failed".to_owned(), serves: None, attempt: 1 });
+        assert_eq!(progress(&web, &plan, &web.status), None);
     }
 }
