@@ -1,6 +1,6 @@
 //! The sources, and the paths that they use, as text.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -60,13 +60,11 @@ impl Source {
         self.shipped().lines().filter(|line| !line.trim().is_empty()).count()
     }
 
-    /// A module that its parent declares for tests only is a test, whatever its file is called.
-    pub(crate) fn is_test(&self, all: &[Source]) -> bool {
+    /// A module that its parent declares for tests only is a test, whatever its file is called. `declared` are the names of
+    /// those modules.
+    pub(crate) fn is_test(&self, declared: &BTreeSet<String>) -> bool {
         let name = self.path.rsplit('/').next().unwrap().trim_end_matches(".rs");
-        let is_declared = |s: &Source| {
-            ["", "pub(crate) "].iter().any(|it| s.code.contains(&format!("#[cfg(test)]\n{it}mod {name};")))
-        };
-        self.path.contains("/tests/") || all.iter().any(is_declared)
+        self.path.contains("/tests/") || declared.contains(name)
     }
 
     /// The code in front of the unit tests, which stand last in a file.
@@ -78,6 +76,15 @@ impl Source {
         });
         &self.code[..ends.map(|(at, _)| at).next().unwrap_or(self.code.len())]
     }
+}
+
+/// The names of the modules that are declared for tests only.
+pub(crate) fn declared_for_tests(all: &[Source]) -> BTreeSet<String> {
+    let declared = all.iter().flat_map(|s| s.code.split("#[cfg(test)]\n").skip(1)).filter_map(|code| {
+        let code = code.strip_prefix("pub(crate) ").unwrap_or(code);
+        code.strip_prefix("mod ")?.split_once(';').map(|(name, _)| name)
+    });
+    declared.filter(|name| name.chars().all(|c| c.is_alphanumeric() || c == '_')).map(str::to_owned).collect()
 }
 
 /// Whether `word` stands in `code` by itself, not as part of a longer name.
