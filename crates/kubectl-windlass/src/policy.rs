@@ -117,7 +117,9 @@ async fn run(
     let object = key.described();
     let wrong = |text: String| CommandError::Argument(format!("{object}: {text}"));
     if key.kind != Kind::Deployment {
-        return Err(wrong("only Deployments have a rollout policy that waits for a person".to_owned()));
+        return Err(wrong("only policies of Deployments have commands here; approve the steps of a DaemonSet with kubectl annotate \
+             --overwrite ds/NAME windlass.dev/rollout=\"approve REVISION\""
+                .to_owned()));
     }
     let (workload, standing) = look(&api, &key).await?;
     let now = api.now();

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::Observed;
 use super::course::{Course, Hold, NodeCounts};
 use super::revisions::History;
-use crate::model::{Condition, condition};
+use crate::model::{Condition, DaemonSet, condition};
 use crate::plan::deployment::progress::{
     INVALID_POLICY, NEW_REPLICA_SET_AVAILABLE, PROGRESSING, REPLICA_SET_UPDATED, ROLLOUT_STEP, TIMED_OUT,
 };
@@ -51,7 +51,7 @@ pub(super) fn judge(observed: &Observed<'_>, history: &History<'_>, nodes: &Node
             is("Unknown", INVALID_POLICY, message)
         }
         Some(Hold::Step(step)) if step.since.is_some() => {
-            is("Unknown", ROLLOUT_STEP, step.message(&format!("ds/{}", daemon_set.meta.key.name)))
+            is("Unknown", ROLLOUT_STEP, step.message(&approve(daemon_set, step.revision)))
         }
         _ => match policy.progress_deadline {
             None => removed(current, history),
@@ -101,4 +101,12 @@ fn removed(current: Option<&str>, history: &History<'_>) -> Report {
         }
         _ => Report::Untouched,
     }
+}
+
+/// The command that approves what is held. The plugin approves Deployments only.
+fn approve(daemon_set: &DaemonSet, revision: i64) -> String {
+    format!(
+        "kubectl annotate --overwrite ds/{} windlass.dev/rollout=\"approve {revision}\"",
+        daemon_set.meta.key.name
+    )
 }

@@ -467,7 +467,9 @@ fn held(course: &Course, deployment: &Deployment) -> Option<Content> {
     match course.hold.as_ref()? {
         Hold::Failed { message, .. } => content("False", TIMED_OUT, message.clone()),
         Hold::Step(step) if step.since.is_some() => {
-            let message = step.message(&format!("deploy/{}", deployment.meta.key.name));
+            let (name, revision) = (&deployment.meta.key.name, step.revision);
+            let message =
+                step.message(&format!("kubectl windlass approve deploy/{name} --revision {revision}"));
             content("Unknown", ROLLOUT_STEP, message)
         }
         Hold::Step(_) | Hold::Invalid { .. } | Hold::Batch { .. } => None,

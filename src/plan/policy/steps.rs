@@ -36,14 +36,13 @@ pub struct StepHold {
 }
 
 impl StepHold {
-    /// The message of the condition about a step that is reached. `target` is the object as `kubectl windlass` takes it:
-    /// `deploy/web`.
-    pub fn message(&self, target: &str) -> String {
+    /// The message of the condition about a step that is reached, with the command that approves it.
+    pub fn message(&self, approve: &str) -> String {
         let StepHold { step, of, bound, replicas, revision, passes_at, .. } = self;
         let have = if *bound == 1 { "has" } else { "have" };
         let until = match passes_at {
             Some(at) => format!("until {at}"),
-            None => format!("until approved: kubectl windlass approve {target} --revision {revision}"),
+            None => format!("until approved: {approve}"),
         };
         format!("Step {step} of {of}: {bound} of {replicas} pods {have} revision {revision}. Held {until}")
     }
