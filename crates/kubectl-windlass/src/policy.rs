@@ -117,7 +117,7 @@ async fn run(
     let object = key.described();
     let wrong = |text: String| CommandError::Argument(format!("{object}: {text}"));
     if key.kind != Kind::Deployment {
-        return Err(wrong("only policies of Deployments have commands here; approve the steps of a DaemonSet with kubectl annotate \
+        return Err(wrong("only Deployments have commands for their policies; approve the steps of a DaemonSet with kubectl annotate \
              --overwrite ds/NAME windlass.dev/rollout=\"approve REVISION\""
                 .to_owned()));
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use similar::TextDiff;
 use windlass::model::CONTROLLER_REVISION_HASH;
 use windlass::model::template::POD_TEMPLATE_HASH;
-use windlass::plan::deployment::revision::REVISION;
+use windlass::plan::deployment::revision::{NOT_COPIED, REVISION};
 
 use crate::target::Kind;
 use crate::text::harmless;
@@ -18,17 +18,6 @@ const CHANGE_CAUSE: &str = "kubernetes.io/change-cause";
 
 /// The annotation in which `kubectl apply` keeps the configuration that it applied last.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
-/// Annotations that say something about the Deployment as it is now, not about a revision: they stay when it goes back to
-/// one (kubectl `rollback.go`).
-const OF_THE_DEPLOYMENT: [&str; 6] = [
-    LAST_APPLIED,
-    REVISION,
-    "deployment.kubernetes.io/revision-history",
-    "deployment.kubernetes.io/desired-replicas",
-    "deployment.kubernetes.io/max-replicas",
-    "deprecated.deployment.rollback.to",
-];
 
 /// A revision that is in the history.
 #[derive(Clone, Debug, PartialEq)]
@@ -272,7 +261,8 @@ pub fn way_back(deployment: &Value, to: &Revision) -> Result<WayBack, String> {
     if difference.is_empty() {
         return Ok(WayBack { operations: Vec::new(), difference });
     }
-    let of_the_deployment = |key: &str| OF_THE_DEPLOYMENT.contains(&key);
+    // These say something about the Deployment as it is now, and not about a revision (kubectl `rollback.go`).
+    let of_the_deployment = |key: &str| NOT_COPIED.contains(&key);
     let own = annotations(deployment).into_iter().filter(|(key, _)| of_the_deployment(key));
     let theirs = to.annotations.clone().into_iter().filter(|(key, _)| !of_the_deployment(key));
     let annotations: serde_json::Map<String, Value> = own.chain(theirs).collect();

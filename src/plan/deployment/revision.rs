@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Change, ReplicaSets};
 use crate::model::{Deployment, ReplicaSet};
-use crate::plan::policy::{ROLLOUT, ROLLOUT_STATE};
+use crate::plan::policy::{BYPASS_UNTIL, ROLLOUT, ROLLOUT_STATE};
 
 /// The revision of a ReplicaSet; on a Deployment, the current one.
 pub const REVISION: &str = "deployment.kubernetes.io/revision";
@@ -23,8 +23,9 @@ pub const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
 
 /// Annotations of a Deployment that concern the Deployment only.
 ///
-/// State that belongs to one ReplicaSet must not get to another, and a command belongs to one revision.
-pub(super) const NOT_COPIED: [&str; 9] = [
+/// State that belongs to one ReplicaSet must not get to another, and a command belongs to one revision. A bypass that has
+/// been ended must not come back with an undo.
+pub const NOT_COPIED: [&str; 10] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
     REVISION_HISTORY,
@@ -33,6 +34,7 @@ pub(super) const NOT_COPIED: [&str; 9] = [
     ROLLBACK_TO,
     ROLLOUT_STATE,
     ROLLOUT,
+    BYPASS_UNTIL,
     REPLICAS_BEFORE_SCALE,
 ];
 

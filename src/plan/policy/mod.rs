@@ -46,7 +46,7 @@ pub const PROGRESS_DEADLINE: &str = "windlass.dev/progress-deadline";
 pub const ROLLOUT_STATE: &str = "windlass.dev/rollout-state";
 
 /// The longest bypass: an emergency that lasts a week is a change of the policy.
-const LONGEST_BYPASS: SignedDuration = SignedDuration::from_hours(7 * 24);
+pub const LONGEST_BYPASS: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// The consequence of a failed rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -64,6 +64,8 @@ pub async fn take(api: &Api, chosen: Chosen<'_>) -> Result<Census, CommandError>
                 }
                 continue;
             }
+            // A server of its own making may not serve all kinds: then there are none.
+            Err(error) if error.code() == Some(404) => continue,
             Err(error) => return Err(error.into()),
         };
         if is_shared(kind, &chosen) {

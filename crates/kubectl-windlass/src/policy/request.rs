@@ -5,13 +5,10 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use windlass::plan::deployment::course::Hold;
 use windlass::plan::deployment::progress::ROLLOUT_STEP;
-use windlass::plan::policy::{BATCH_DELAY, BYPASS_UNTIL, ROLLOUT, STEPS, StepHold};
+use windlass::plan::policy::{BATCH_DELAY, BYPASS_UNTIL, LONGEST_BYPASS, ROLLOUT, STEPS, StepHold};
 
 use super::standing::Standing;
 use crate::text::span;
-
-/// The longest bypass, in hours: the controller takes a longer one for a bad value.
-const LONGEST_BYPASS: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// A command of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,6 +206,12 @@ fn bypass(standing: &Standing, time: Duration, now: Timestamp) -> Result<Answer,
     if time.as_secs() < 1 {
         return Err("a bypass lasts at least a second".to_owned());
     }
+    // A bypass that cannot be read itself is overwritten by this one.
+    if let Some(defect) = standing.policy.defects.iter().find(|defect| !defect.contains(BYPASS_UNTIL)) {
+        return Err(format!(
+            "it is held until its policy can be read, and a bypass does not change that: {defect}"
+        ));
+    }
     if standing.policy.steps.is_empty() && standing.policy.batch_delay.is_none() {
         return Err(format!("it has neither {STEPS} nor {BATCH_DELAY}: there is nothing to bypass"));
     }
@@ -225,7 +228,7 @@ fn bypass(standing: &Standing, time: Duration, now: Timestamp) -> Result<Answer,
 
 fn end_bypass(standing: &Standing) -> Answer {
     let object = &standing.object;
-    if standing.policy.bypassed_until.is_none() {
+    if !standing.has_bypass {
         return Answer::Skipped(format!("{object} has no bypass"));
     }
     Answer::Write(Request {
@@ -283,6 +286,7 @@ mod tests {
         Standing {
             object: "deployment shop/web".into(),
             policy: Policy::of(Kind::Deployment, &annotations, true, now()),
+            has_bypass: false,
             revision: Some(7),
             state: State { revision: 7, passed: step - 1, ..State::default() },
             hold: Some(Hold::Step(StepHold {

@@ -8,7 +8,7 @@ use windlass::model::{Deployment, Interner, Pod, Record as _, ReplicaSet, Strate
 use windlass::plan::deployment::course::{Hold, state_of};
 use windlass::plan::deployment::progress::PROGRESSING;
 use windlass::plan::deployment::{self as planner, Observed, revision};
-use windlass::plan::policy::{Policy, State};
+use windlass::plan::policy::{BYPASS_UNTIL, Policy, State};
 
 use crate::rollout::last_writes::LastWrites;
 use crate::rollout::verdict::is_done;
@@ -21,6 +21,8 @@ pub struct Standing {
     pub object: String,
     /// The policy that its annotations ask for.
     pub policy: Policy,
+    /// Whether it has a bypass, over or unreadable as it may be.
+    pub has_bypass: bool,
     /// The revision of the current template, once a controller has begun it.
     pub revision: Option<i64>,
     /// The state that the controller has recorded for it.
@@ -63,6 +65,7 @@ impl Standing {
         let actor = LastWrites::of(&workload.object).status;
         Ok(Standing {
             object,
+            has_bypass: deployment.annotations.get(BYPASS_UNTIL).is_some(),
             revision: new.and_then(revision::revision_of),
             state: new.map(state_of).unwrap_or_default(),
             hold: plan.course.hold,

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use windlass::model::{
     CONTROLLER_REVISION_HASH, ControllerRevision, DaemonSet, DaemonSetStatus, Interner, Node, Pod,
-    Record as _, UpdateStrategy,
+    Record as _, UpdateStrategy, condition,
 };
 use windlass::plan::Reason;
 use windlass::plan::daemonset::course::is_not_ready;
@@ -16,12 +16,14 @@ use windlass::plan::daemonset::revisions::History;
 use windlass::plan::daemonset::{
     self as planner, IsTaken, Members, Observed, Placement, Plan, PlanReason, Verdicts,
 };
+use windlass::plan::deployment::progress::{PROGRESSING, TIMED_OUT};
 
 use super::last_writes::LastWrites;
 use super::pods::PodView;
 use super::verdict::UNOBSERVED_AFTER;
 use super::{
-    Assessment, Counts, Decoded, PartView, Records, Verdict, decode, estimate, images, partial, refusal,
+    Assessment, Counts, Decoded, PartView, Records, Verdict, decode, estimate, images, partial, policy,
+    refusal,
 };
 use crate::target::Kind;
 
@@ -178,6 +180,7 @@ fn by_status(
     let verdict = match early_verdict(daemon_set, last, now) {
         Some(verdict) => verdict,
         None if is_done(daemon_set, status) => Verdict::Complete,
+        None if has_timed_out(status) => Verdict::Stuck,
         None => Verdict::Unfinished,
     };
     Assessment {
@@ -192,6 +195,7 @@ fn by_status(
             available: status.available.into(),
         },
         desired_new: status.desired.into(),
+        policy: policy::in_force(&daemon_set.policies, now),
         ..partial::of_object(Kind::DaemonSet, &daemon_set.meta, object, last, unreadable, now)
     }
 }
@@ -224,10 +228,23 @@ fn verdict(
     match early_verdict(daemon_set, last, now) {
         Some(verdict) => verdict,
         None if is_done(daemon_set, &daemon_set.status) && is_done(daemon_set, status) => Verdict::Complete,
+        None if gives(|reason| matches!(reason, PlanReason::InvalidPolicy { .. })) => Verdict::Held,
         None if is_refused => Verdict::Blocked,
+        None if has_timed_out(status) => Verdict::Stuck,
+        None if plan.writes.is_empty() && gives(holds) => Verdict::Held,
         None if plan.writes.is_empty() => Verdict::Waiting,
         None => Verdict::Rolling,
     }
+}
+
+/// Whether the deadline of its policy has passed.
+fn has_timed_out(status: &DaemonSetStatus) -> bool {
+    condition::find(&status.conditions, PROGRESSING).is_some_and(|progress| &*progress.reason == TIMED_OUT)
+}
+
+/// Whether a step holds the update although its pods are available.
+fn holds(reason: &PlanReason) -> bool {
+    matches!(reason, PlanReason::HeldAtStep { step } if step.since.is_some())
 }
 
 /// The pods of each revision, those of the current template first.

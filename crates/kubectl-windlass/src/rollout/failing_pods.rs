@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use windlass::plan::Reason;
+use windlass::plan::daemonset;
 use windlass::plan::deployment::PlanReason;
 
 use super::pods::PodView;
@@ -68,7 +69,11 @@ impl FailingPods {
 
 /// Whether the rollout waits until somebody corrects its policy.
 fn is_invalid(reason: &Reason) -> bool {
-    matches!(reason, Reason::Sizes(PlanReason::InvalidPolicy { .. }))
+    matches!(
+        reason,
+        Reason::Sizes(PlanReason::InvalidPolicy { .. })
+            | Reason::Nodes(daemonset::PlanReason::InvalidPolicy { .. })
+    )
 }
 
 /// Whether the API server refuses pods or ReplicaSets, or would refuse the pods of a StatefulSet.

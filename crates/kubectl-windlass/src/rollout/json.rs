@@ -65,7 +65,6 @@ pub fn assessment(assessment: &Assessment, next: &[String]) -> Value {
         }
         Kind::Deployment | Kind::Pod => {
             value["replicaSets"] = parts;
-            value["policy"] = json!(assessment.policy);
             of_pods.push("replicaSets");
         }
         Kind::Job => value["refusal"] = json!(assessment.refusal),
@@ -74,6 +73,9 @@ pub fn assessment(assessment: &Assessment, next: &[String]) -> Value {
     if assessment.kind == Kind::StatefulSet {
         value["claims"] = json!(assessment.claims);
         of_pods.push("claims");
+    }
+    if matches!(assessment.kind, Kind::Deployment | Kind::DaemonSet) {
+        value["policy"] = json!(assessment.policy);
     }
     if let Some(summary) = &assessment.summary {
         value["summary"] = json!(summary);

@@ -181,7 +181,7 @@ pub struct Assessment {
     pub work: Option<Work>,
     /// The state in a sentence, where neither a reason nor a pod tells more. Foreign text in it is harmless.
     pub summary: Option<String>,
-    /// The rollout policy of a Deployment that is in force, in one line.
+    /// The rollout policy of a Deployment or DaemonSet that is in force, in one line.
     pub policy: Option<String>,
     /// Whether something could not be read: reasons and writes are then empty, and say nothing.
     pub is_partial: bool,

@@ -3,17 +3,19 @@
 use jiff::Timestamp;
 use windlass::model::StringMap;
 use windlass::plan::Reason;
+use windlass::plan::daemonset;
 use windlass::plan::deployment::PlanReason;
 use windlass::plan::policy::{
-    BATCH_DELAY, BYPASS_UNTIL, FAIL_AFTER, KEEP_FAILED_PODS, ON_FAILURE, POD_REPLACEMENT, PREFIX, STEPS,
-    StepHold, WHEN_UNSCHEDULABLE,
+    BATCH_DELAY, BYPASS_UNTIL, FAIL_AFTER, KEEP_FAILED_PODS, NOT_READY_NODES, ON_FAILURE, POD_REPLACEMENT,
+    PREFIX, PROGRESS_DEADLINE, STEPS, StepHold, WHEN_UNSCHEDULABLE,
 };
 
 use super::{Assessment, Verdict};
+use crate::target::Kind;
 use crate::text::{age, harmless, span};
 
 /// The keys of a policy, in the order in which a rollout meets them.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 10] = [
     STEPS,
     BATCH_DELAY,
     BYPASS_UNTIL,
@@ -22,6 +24,8 @@ const KEYS: [&str; 8] = [
     WHEN_UNSCHEDULABLE,
     POD_REPLACEMENT,
     KEEP_FAILED_PODS,
+    NOT_READY_NODES,
+    PROGRESS_DEADLINE,
 ];
 
 /// The policy in force in one line, such as `steps 1, 50%; fail-after 2m`; `None` without one. A bypass that is over is
@@ -38,8 +42,8 @@ pub(super) fn in_force(annotations: &StringMap, now: Timestamp) -> Option<String
     (!said.is_empty()).then(|| said.join("; "))
 }
 
-/// The first reason that its policy gives.
-fn by_policy(assessment: &Assessment) -> Option<&PlanReason> {
+/// The first reason that its policy gives. The two that DaemonSets have, too, are the same.
+fn by_policy(assessment: &Assessment) -> Option<PlanReason> {
     assessment.reasons.iter().find_map(|reason| match reason {
         Reason::Sizes(
             reason @ (PlanReason::HeldAtStep { .. }
@@ -47,14 +51,20 @@ fn by_policy(assessment: &Assessment) -> Option<&PlanReason> {
             | PlanReason::InvalidPolicy { .. }
             | PlanReason::Failed { .. }
             | PlanReason::Halted { .. }),
-        ) => Some(reason),
+        ) => Some(reason.clone()),
+        Reason::Nodes(daemonset::PlanReason::HeldAtStep { step }) => {
+            Some(PlanReason::HeldAtStep { step: step.clone() })
+        }
+        Reason::Nodes(daemonset::PlanReason::InvalidPolicy { defect }) => {
+            Some(PlanReason::InvalidPolicy { defect: defect.clone() })
+        }
         _ => None,
     })
 }
 
 /// Why its policy holds the rollout, or that it has halted, in a few words.
 pub fn headline(assessment: &Assessment) -> Option<String> {
-    match by_policy(assessment)? {
+    match &by_policy(assessment)? {
         PlanReason::HeldAtStep { step } if assessment.verdict == Verdict::Held => {
             Some(at_step(step, assessment.now))
         }
@@ -81,7 +91,7 @@ fn at_step(step: &StepHold, now: Timestamp) -> String {
 
 /// The end of the hold or the halt.
 pub fn next(assessment: &Assessment) -> Option<String> {
-    match (assessment.verdict, by_policy(assessment)?) {
+    match (assessment.verdict, &by_policy(assessment)?) {
         (Verdict::Held, PlanReason::HeldAtStep { step }) => Some(match step.passes_at {
             Some(at) => {
                 format!("step {} passes at {at} (in {})", step.step, span(at.duration_since(assessment.now)))
@@ -108,7 +118,7 @@ pub fn next(assessment: &Assessment) -> Option<String> {
 /// The command that ends the hold or the halt: the plugin's as the user calls it, else kubectl's, which writes the same.
 pub fn advice(assessment: &Assessment, plugin: Option<&str>) -> Option<String> {
     let (namespace, object) = (&assessment.namespace, assessment.argument());
-    let (command, value, why) = match (assessment.verdict, by_policy(assessment)?) {
+    let (command, value, why) = match (assessment.verdict, &by_policy(assessment)?) {
         (Verdict::Held, PlanReason::HeldAtStep { step }) => {
             let StepHold { step: number, of, revision, .. } = step;
             let flags = format!("approve -n {namespace} {object} --revision {revision}");
@@ -121,7 +131,8 @@ pub fn advice(assessment: &Assessment, plugin: Option<&str>) -> Option<String> {
         }
         _ => return None,
     };
-    Some(match plugin {
+    // The plugin's commands are about Deployments.
+    Some(match plugin.filter(|_| assessment.kind == Kind::Deployment) {
         Some(plugin) => format!("{plugin} {command}    ({why})"),
         None => {
             format!(
