@@ -162,12 +162,17 @@ impl Controller for NodeLifecycle {
             }
         };
         drop(turns);
-        let change = self.memory.change_of(&node.meta.uid);
+        // A newer change is for the sync of that: this one may not know of it, and would tick it off.
+        let is_current = |_: &u64| {
+            let version = self.nodes.get(&node.meta.key).map(|stored| stored.meta.resource_version);
+            version == Some(node.meta.resource_version)
+        };
+        let change = self.memory.change_of(&node.meta.uid).filter(is_current);
         let has_pods = node.ready != Ready::True && change.is_some();
         let observed = Observed {
             node,
             pods: if has_pods { self.on_nodes.on(&node.meta.key.name, &self.pods) } else { Vec::new() },
-            fall: self.memory.fall_of(&node.meta.uid),
+            fall: if has_pods { self.memory.fall_of(&node.meta.uid) } else { Fall::default() },
             silence: self.memory.health.lock().silence(node, now),
             are_all_disrupted,
             turn,
