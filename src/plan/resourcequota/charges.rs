@@ -126,10 +126,11 @@ impl Charges {
     fn forget(&mut self, now: Timestamp) {
         for moment in &mut self.0 {
             let age = now.duration_since(moment.begins);
-            if age >= WHILE {
+            let is_ahead = age <= SignedDuration::ZERO - WHILE;
+            if age >= WHILE || is_ahead {
                 moment.appeared.clear();
             }
-            if age >= LONGEST || age <= SignedDuration::ZERO - WHILE {
+            if age >= LONGEST || is_ahead {
                 moment.risen.clear();
             }
         }
