@@ -303,6 +303,11 @@ impl Api {
         }
     }
 
+    /// Whether the log tells that the API server cannot be reached.
+    pub(crate) fn is_out(&self) -> bool {
+        self.outage.is_told()
+    }
+
     /// The same API server, whose outages are logged together with those that others notice.
     pub fn sharing(&self, outage: Outage) -> Self {
         Api { outage, ..self.clone() }

@@ -85,6 +85,11 @@ impl Outage {
         }
     }
 
+    /// Whether an outage is told of: then nothing else need say so.
+    pub(crate) fn is_told(&self) -> bool {
+        self.0.lock().told.is_some()
+    }
+
     /// A request has had an answer, of whatever kind.
     pub(crate) fn answered(&self, host: &str) {
         let mut state = self.0.lock();

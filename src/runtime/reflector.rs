@@ -34,6 +34,9 @@ use crate::model::Resource;
 use crate::model::wire::Version;
 pub(crate) use destination::{Accept, Destination};
 
+/// So many attempts without an answer are left to the line about an outage.
+const QUIET_ATTEMPTS: u32 = 3;
+
 /// The delays after breaks: 0.8 s, doubled up to 30 s, as in client-go's reflector.
 const SHORTEST_DELAY: Duration = Duration::from_millis(800);
 const LONGEST_DELAY: Duration = Duration::from_secs(30);
@@ -464,8 +467,8 @@ impl Reflector {
         }
         if code == 404 && self.destination.may_be_removed() {
             tracing::info!(resource, %error, "the API server no longer serves a resource");
-        } else if error.status().is_none() {
-            // An outage has a line of its own, which is not one for each kind.
+        } else if error.status().is_none() && (self.attempt < QUIET_ATTEMPTS || self.api.is_out()) {
+            // An outage has a line of its own, which is not one for each kind. A watch that alone gets no answer has none.
             tracing::debug!(resource, %error, "watch request failed; retrying");
         } else {
             tracing::warn!(resource, %error, "watch request failed; retrying");

@@ -261,9 +261,10 @@ impl Election {
             Ok(found) => found,
             Err(error) => {
                 // An outage has a line of its own.
-                match error.status() {
-                    Some(_) => tracing::warn!(lease = %self.key, %error, "lease could not be read; retrying"),
-                    None => tracing::debug!(lease = %self.key, %error, "lease could not be read; retrying"),
+                if error.status().is_none() && self.api.is_out() {
+                    tracing::debug!(lease = %self.key, %error, "lease could not be read; retrying");
+                } else {
+                    tracing::warn!(lease = %self.key, %error, "lease could not be read; retrying");
                 }
                 return self.elector.failed(now);
             }
