@@ -31,6 +31,7 @@ use crate::plan::Urgency;
 use crate::plan::disruption::{self as planner, Found, Observed, Plan, Source};
 use crate::runtime::lazy_read_barrier::CacheState;
 use crate::runtime::store::{Change, Store};
+use crate::runtime::worker::SyncFailure as _;
 use memory::DisruptionMemory;
 use scale::Scales;
 use stale_targets::{DisruptionWorker, StaleTargets};
@@ -164,11 +165,16 @@ impl Controller for DisruptionController {
                     None => self.scales.read(&api, &budget.meta.key.namespace, reference).await,
                     Some(error) => Ok(Found::Unanswered(SyncError::to_string(error))),
                 };
-                let scale = scale.unwrap_or_else(|error| {
-                    let how = error.to_string();
-                    unanswered = Some(error);
-                    Found::Unanswered(how)
-                });
+                let scale = match scale {
+                    Ok(scale) => scale,
+                    // Nothing was learned, and the status stays until then.
+                    Err(error) if error.retry_after().is_some() => return Err(error),
+                    Err(error) => {
+                        let how = error.to_string();
+                        unanswered = Some(error);
+                        Found::Unanswered(how)
+                    }
+                };
                 let is_failed = matches!(scale, Found::Failed(_));
                 found.insert(owner, scale);
                 if is_failed {
