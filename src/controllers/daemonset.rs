@@ -300,10 +300,9 @@ impl DaemonSetController {
             && is_not_ready(old) != is_not_ready(new)
             && self.context.settings().rollout_policy
         {
-            for daemon_set in self.daemon_sets.all() {
-                if daemon_set.policies.get(NOT_READY_NODES).is_some() {
-                    self.context.queue_of::<DaemonSet>().add(daemon_set.meta.key.clone());
-                }
+            let ignores = |daemon_set: &DaemonSet| daemon_set.policies.get(NOT_READY_NODES).is_some();
+            for daemon_set in self.daemon_sets.select_all(ignores) {
+                self.context.queue_of::<DaemonSet>().add(daemon_set.meta.key.clone());
             }
         }
         let has_pods = |owner: &Uid| self.node_pods.has(&change.object().meta.key.name, owner);
@@ -369,8 +368,8 @@ impl DaemonSetController {
 
     /// The nodes that are not ready.
     fn not_ready(&self) -> BTreeSet<Arc<str>> {
-        let nodes = self.nodes.all();
-        nodes.iter().filter(|node| is_not_ready(node)).map(|node| node.meta.key.name.clone()).collect()
+        let nodes = self.nodes.select_all(is_not_ready);
+        nodes.iter().map(|node| node.meta.key.name.clone()).collect()
     }
 
     /// The revisions that the DaemonSet might adopt. The namespace may hold those of many others.
