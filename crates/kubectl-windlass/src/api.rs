@@ -23,8 +23,18 @@ use crate::trace;
 const PAGE: &str = "500";
 
 /// The objects of a page of a list that spans a namespace or the cluster. An informer asks for all at once; a few large
-/// pages cost the server less than many small ones, and a page is decoded object by object.
+/// pages cost the server less than many small ones, and a page is decoded object by object. One of pods has 50 MB, which
+/// a slow line brings in minutes: see [`Limit::EachPart`].
 const LARGE_PAGE: &str = "5000";
+
+/// The wait that `--request-timeout` limits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    /// Of a request with its answer.
+    Whole,
+    /// For the answer to begin, and for each part of it: a large answer takes long although nothing is wrong.
+    EachPart,
+}
 
 /// The API server, for one command.
 pub struct Api {
@@ -141,7 +151,7 @@ impl Api {
     /// # Errors
     /// As [`Api::send`].
     pub async fn exchange(&self, what: &str, request: Request<Vec<u8>>) -> Result<Answer, ApiError> {
-        let (body, warnings) = self.answer(what, request).await?;
+        let (body, warnings) = self.answer(what, request, Limit::Whole).await?;
         let object = serde_json::from_slice(&body).map_err(|error| not_json(what, &error))?;
         Ok(Answer { object, warnings })
     }
@@ -151,37 +161,47 @@ impl Api {
     /// # Errors
     /// When there is no answer in time, or the server refuses.
     pub async fn text(&self, what: &str, path: &str, query: &[(&str, &str)]) -> Result<String, ApiError> {
-        let (body, _) = self.answer(what, request::get_as("*/*", path, query)).await?;
+        let (body, _) = self.answer(what, request::get_as("*/*", path, query), Limit::Whole).await?;
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
     /// The body of an answer that is no refusal, and the warnings.
-    async fn answer(&self, what: &str, request: Request<Vec<u8>>) -> Result<(Bytes, Vec<String>), ApiError> {
+    async fn answer(
+        &self,
+        what: &str,
+        request: Request<Vec<u8>>,
+        limit: Limit,
+    ) -> Result<(Bytes, Vec<String>), ApiError> {
         let unanswered = |message: String| ApiError::Unanswered { what: what.to_owned(), message };
         let (method, uri, started) = (request.method().clone(), request.uri().clone(), Instant::now());
         let traced = |outcome: &str| trace::request(&method, &uri, outcome, started.elapsed());
+        let limited = |of: Limit| Some(self.timeout).filter(|timeout| limit == of && !timeout.is_zero());
+        let part = limited(Limit::EachPart);
         let exchange = async {
-            let response = self.client.send(request.map(kube::client::Body::from)).await?;
+            let request = request.map(kube::client::Body::from);
+            let response = in_time(part, self.client.send(request)).await??;
             self.set_clock(response.headers().get(DATE).and_then(|date| date.to_str().ok()));
             let code = response.status();
             let headers = response.headers().get_all(WARNING).iter();
             let warnings: Vec<String> =
                 headers.filter_map(|warning| warning.to_str().ok()).filter_map(warning_text).collect();
-            let body = response.into_body().collect().await?.to_bytes();
-            Ok::<_, kube::Error>((code, warnings, body))
+            let mut incoming = response.into_body();
+            let mut body = Vec::new();
+            while let Some(frame) = in_time(part, incoming.frame()).await? {
+                body.extend(frame.map_err(kube::Error::from)?.into_data().unwrap_or_default());
+            }
+            Ok::<_, NoAnswer>((code, warnings, Bytes::from(body)))
         };
-        let exchanged = if self.timeout.is_zero() {
-            exchange.await
-        } else {
-            let limited = tokio::time::timeout(self.timeout, exchange).await;
-            limited.map_err(|_| {
-                traced("no answer");
-                unanswered(format!("no answer within --request-timeout {:?}", self.timeout))
-            })?
-        };
+        let exchanged = in_time(limited(Limit::Whole), exchange).await.and_then(|exchanged| exchanged);
         let (code, warnings, body) = exchanged.map_err(|error| {
             traced("no answer");
-            unanswered(unreached(&error, &self.server))
+            unanswered(match error {
+                NoAnswer::InTime if limit == Limit::EachPart => {
+                    format!("no more of the answer within --request-timeout {:?}", self.timeout)
+                }
+                NoAnswer::InTime => format!("no answer within --request-timeout {:?}", self.timeout),
+                NoAnswer::Because(error) => unreached(&error, &self.server),
+            })
         })?;
         traced(&code.to_string());
         if code.is_success() {
@@ -229,7 +249,7 @@ impl Api {
     /// # Errors
     /// As [`Api::send`].
     pub async fn list(&self, what: &str, path: &str, query: &[(&str, &str)]) -> Result<Listed, ApiError> {
-        self.list_pages(what, path, query, PAGE, &|object| Some(object)).await
+        self.list_pages(what, path, query, (PAGE, Limit::Whole), &|object| Some(object)).await
     }
 
     /// The same in large pages; of each object only what `keep` returns stays in memory.
@@ -243,7 +263,7 @@ impl Api {
         query: &[(&str, &str)],
         keep: &(dyn Fn(Value) -> Option<Value> + Sync),
     ) -> Result<Listed, ApiError> {
-        self.list_pages(what, path, query, LARGE_PAGE, keep).await
+        self.list_pages(what, path, query, (LARGE_PAGE, Limit::EachPart), keep).await
     }
 
     async fn list_pages(
@@ -251,7 +271,7 @@ impl Api {
         what: &str,
         path: &str,
         query: &[(&str, &str)],
-        size: &str,
+        (size, limit): (&str, Limit),
         keep: &(dyn Fn(Value) -> Option<Value> + Sync),
     ) -> Result<Listed, ApiError> {
         let what = format!("cannot list {what}");
@@ -264,7 +284,7 @@ impl Api {
                 if !token.is_empty() {
                     query.push(("continue", &token));
                 }
-                let body = match self.answer(&what, request::get(path, &query)).await {
+                let body = match self.answer(&what, request::get(path, &query), limit).await {
                     // The pages took so long that the server no longer has the version of the first.
                     Err(error) if error.code() == Some(410) && !token.is_empty() => continue 'whole,
                     answer => answer?.0,
@@ -278,6 +298,26 @@ impl Api {
                 }
             }
         }
+    }
+}
+
+/// Why there is no answer.
+enum NoAnswer {
+    InTime,
+    Because(Box<kube::Error>),
+}
+
+impl From<kube::Error> for NoAnswer {
+    fn from(error: kube::Error) -> Self {
+        NoAnswer::Because(Box::new(error))
+    }
+}
+
+/// The result of a future, if it is there within this time.
+async fn in_time<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> Result<T, NoAnswer> {
+    match limit {
+        Some(limit) => tokio::time::timeout(limit, future).await.map_err(|_| NoAnswer::InTime),
+        None => Ok(future.await),
     }
 }
 

@@ -82,7 +82,8 @@ pub struct GlobalArgs {
     /// Accept any certificate of the server. Insecure.
     #[arg(long, global = true, hide_short_help = true)]
     pub insecure_skip_tls_verify: bool,
-    /// The longest time that one request may take, such as 5s; 0 sets no limit. Watches have none.
+    /// The longest time that one request may take, such as 5s; 0 sets no limit. Watches have none. Of a list of a whole
+    /// namespace or cluster, it limits each pause in the answer.
     #[arg(long, global = true, hide_short_help = true, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub request_timeout: Duration,
     /// Whether to use colours. auto: in a terminal, unless NO_COLOR is set or TERM is dumb.

@@ -18,6 +18,10 @@ const PODS: usize = 10;
 /// How many have a pod that cannot start, in a cluster in trouble.
 const BROKEN: usize = 200;
 
+/// Into how many parts a slow server splits an answer, and the pause before each.
+const PARTS: usize = 8;
+const PAUSE: Duration = Duration::from_millis(250);
+
 /// Lists by their paths in all namespaces, and the requests so far.
 struct Crowd {
     address: SocketAddr,
@@ -73,6 +77,11 @@ fn deployment(number: usize, is_broken: bool, lists: &mut BTreeMap<&str, Vec<Val
 impl Crowd {
     /// Starts the server. `broken` of the Deployments have a pod that cannot start.
     fn start(broken: usize) -> Self {
+        Crowd::with_pauses(broken, Duration::ZERO)
+    }
+
+    /// The same, with a pause before each part of an answer.
+    fn with_pauses(broken: usize, pause: Duration) -> Self {
         let mut lists: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
         for number in 0..DEPLOYMENTS {
             deployment(number, number < broken, &mut lists);
@@ -91,7 +100,7 @@ impl Crowd {
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let (seen, texts) = (seen.clone(), texts.clone());
-                std::thread::spawn(move || serve(client, &texts, &seen));
+                std::thread::spawn(move || serve(client, &texts, &seen, pause));
             }
         });
         Crowd { address, requests }
@@ -109,7 +118,12 @@ impl Crowd {
 }
 
 /// Answers lists in pages of the size that is asked for. A watch stays open and reports nothing.
-fn serve(mut client: TcpStream, lists: &BTreeMap<String, Vec<(String, String)>>, seen: &Mutex<Vec<String>>) {
+fn serve(
+    mut client: TcpStream,
+    lists: &BTreeMap<String, Vec<(String, String)>>,
+    seen: &Mutex<Vec<String>>,
+    pause: Duration,
+) {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {
@@ -151,8 +165,25 @@ fn serve(mut client: TcpStream, lists: &BTreeMap<String, Vec<(String, String)>>,
         page.join(",")
     );
     let length = body.len();
-    let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
-    let _ = client.write_all(answer.as_bytes());
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+    let _ = client.write_all(head.as_bytes());
+    for part in body.as_bytes().chunks(length.div_ceil(PARTS)) {
+        std::thread::sleep(if length > 1_000_000 { pause } else { Duration::ZERO });
+        let _ = client.write_all(part);
+    }
+}
+
+#[test]
+fn a_large_list_may_take_longer_than_a_request_if_it_goes_on() {
+    // Two seconds for each of the large pages.
+    let crowd = Crowd::with_pauses(2, PAUSE);
+    let (ended, _) = crowd.plugin(&["list", "-A", "--request-timeout=1s"]);
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
+    assert_eq!(ended.out.lines().count(), 4, "{}", ended.out);
+    let crowd = Crowd::with_pauses(2, Duration::from_secs(3));
+    let (ended, _) = crowd.plugin(&["list", "-A", "--request-timeout=1s"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.err.contains("no more of the answer within --request-timeout 1s"), "{ended:?}");
 }
 
 #[test]
