@@ -125,7 +125,9 @@ impl Controller for DeploymentController {
                 return false;
             };
             show_stuck(&deployments, &metrics.workloads);
-            show_bypasses(&deployments, context.now(), &metrics.workloads);
+            if context.settings().rollout_policy {
+                show_bypasses(&deployments, context.now(), &metrics.workloads);
+            }
             held.show(&metrics.workloads);
             true
         });
@@ -306,7 +308,8 @@ impl DeploymentController {
     /// A pod has changed: wakes the Deployment of its ReplicaSet, where the change matters to it.
     fn pod_changed(&self, change: &Change<Pod>) {
         let pod = change.object();
-        let ended = matches!(change, Change::Deleted(_)) || pod.is_terminal() || pod.meta.is_deleting();
+        let ended = matches!(change, Change::Deleted(_)) || pod.is_terminal();
+        let is_ending = ended || pod.meta.is_deleting();
         // `ImagePullBackOff` changes no count of the ReplicaSet, and would not be explained before the deadline.
         // The price is a sync without a write for each pod that starts or stops to fail.
         let said = match change {
@@ -315,11 +318,11 @@ impl DeploymentController {
             Change::Deleted(_) => false,
         };
         // Recreate waits for its old pods to end: the last one that is deleted, or fails, unblocks it. So do some policies.
-        if (ended || said)
+        if (is_ending || said)
             && let Some(replica_set) = self.replica_sets.controller_of(&pod.meta)
             && let Some(deployment) = self.deployments.controller_of(&replica_set.meta)
             && (said
-                || deployment.strategy == Strategy::Recreate
+                || (ended && deployment.strategy == Strategy::Recreate)
                 || policy::waits_for_ends(&deployment.annotations))
         {
             self.wake(&deployment);

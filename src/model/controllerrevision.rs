@@ -16,8 +16,8 @@ use super::wire::MetaWire;
 /// The label that names the revision of a pod, and of the revision itself.
 pub const CONTROLLER_REVISION_HASH: &str = "controller-revision-hash";
 
-/// The annotation with the state of a rollout.
-const ROLLOUT_STATE: &str = "windlass.dev/rollout-state";
+/// The controller's own state of a rollout, an annotation of the ReplicaSet or ControllerRevision that it leads to.
+pub const ROLLOUT_STATE: &str = "windlass.dev/rollout-state";
 
 /// The longest state, in bytes.
 const LONGEST_STATE: usize = 4096;

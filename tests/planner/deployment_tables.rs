@@ -21,7 +21,7 @@
 //!   upstream's function takes it for nothing.
 
 use serde_json::{Value, json};
-use windlass::model::{Deployment, Interner, Pod, Record};
+use windlass::model::{Deployment, Interner, POD_TEMPLATE_HASH, Pod, Record};
 use windlass::plan::deployment::{StatusScope, Write, history};
 use windlass_planner_testkit::objects::{
     DeploymentBuilder, ReplicaSetBuilder, decode, deployment, replica_set,
@@ -340,13 +340,15 @@ fn check_deleted(limit: i32, old: &[ReplicaSetBuilder], expected: &[&str]) {
 #[track_caller]
 fn check_deleted_of(limit: i32, replica_sets: &[ReplicaSetBuilder], expected: &[&str]) {
     let situation = Situation::new(deployment("web").image("v9").history(limit), replica_sets);
-    let deleted: Vec<String> = history::plan(&situation.deployment, situation.observed().replica_sets())
-        .into_iter()
-        .map(|write| match write {
-            Write::Delete(replica_set) => replica_set.meta.key.name.to_string(),
-            other => panic!("{other:?}"),
-        })
-        .collect();
+    let observed = situation.observed();
+    let deleted: Vec<String> =
+        history::plan(&situation.deployment, observed.replica_sets(), &observed.policy)
+            .into_iter()
+            .map(|write| match write {
+                Write::Delete(replica_set) => replica_set.meta.key.name.to_string(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
     assert_eq!(deleted, expected);
 }
 
@@ -385,4 +387,44 @@ fn the_lowest_revisions_are_trimmed_first() {
     check_deleted(1, &[busy("v1", "1"), at("v2", "2"), at("v3", "3")], &["web-v2"]);
     check_deleted(1, &[busy("v1", "1"), busy("v2", "2"), at("v3", "3")], &[]);
     check_deleted(2, &[at("v1", "3"), at("v2", "1"), at("v3", "4"), at("v4", "2")], &["web-v2", "web-v4"]);
+}
+
+/// Without the verdict the template would be rolled back again and again.
+#[test]
+fn three_replica_sets_that_have_failed_for_the_current_one_are_kept_whatever_the_limit() {
+    let failed = |tag: &str, revision: &str, to: &str| {
+        let state = format!(r#"{{"hash":"{tag}","failed":{{"cause":"no pod is ready","to":"{to}"}}}}"#);
+        let empty = replica_set(tag, 0).revision(revision).label(POD_TEMPLATE_HASH, tag);
+        empty.annotation("windlass.dev/rollout-state", &state)
+    };
+    let new = || replica_set("v9", 1).revision("9").label(POD_TEMPLATE_HASH, "v9");
+    check_deleted_of(0, &[failed("v1", "1", "v9"), failed("v2", "2", "v8"), new()], &["web-v2"]);
+    let failures = ["1", "2", "3", "4", "5"].map(|n| failed(&format!("v{n}"), n, "v9"));
+    check_deleted_of(0, &[&failures[..], &[new()]].concat(), &["web-v1", "web-v2"]);
+}
+
+#[test]
+fn the_mark_of_a_scaling_that_is_over_changes_no_size_and_goes_with_the_next_write() {
+    let mark = "deployment.kubernetes.io/replicaset-replicas-before-scale";
+    // 5 replicas and a surge of 1, scaled to 10: as without the mark.
+    let marked = [replica_set("v1", 3).sized(5, 6), replica_set("v2", 2).sized(5, 6)];
+    let sizes = |sets: &[ReplicaSetBuilder]| Situation::new(web(10, 1, 0, "v2"), sets).sizes_after();
+    let with_mark = marked.clone().map(|replica_set| replica_set.annotation(mark, "1"));
+    assert_eq!(sizes(&with_mark), sizes(&marked));
+    let rolls = [replica_set("v1", 3).sized(3, 4), replica_set("v2", 0).annotation(mark, "1")];
+    let writes = Situation::new(web(3, 1, 0, "v2"), &rolls).plan().writes;
+    let [Write::Change(_, change)] = &writes[..] else { panic!("{writes:?}") };
+    assert_eq!((change.replicas, &change.removed[..]), (Some(1), &[mark][..]));
+}
+
+#[test]
+fn failed_pods_are_kept_no_longer_than_the_deployment_says_so() {
+    let key = "windlass.dev/keep-failed-pods";
+    let kept = replica_set("v1", 3).sized(3, 4).annotation(key, "3");
+    let removed = |start: DeploymentBuilder| {
+        let writes = Situation::new(start, &[kept.clone()]).plan().writes;
+        writes.iter().any(|write| matches!(write, Write::Change(_, change) if change.removed == [key]))
+    };
+    assert!(removed(web(3, 1, 0, "v1")));
+    assert!(!removed(web(3, 1, 0, "v1").annotation(key, "3")));
 }

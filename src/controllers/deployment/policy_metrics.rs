@@ -16,7 +16,7 @@ use crate::plan::deployment::counted::HOLDS;
 use crate::plan::deployment::course::Hold;
 use crate::plan::deployment::progress::{PROGRESSING, TIMED_OUT};
 use crate::plan::deployment::{Plan, Write};
-use crate::plan::policy::{BYPASS_UNTIL, StepHold};
+use crate::plan::policy::{StepHold, bypassed_until};
 use crate::runtime::store::Store;
 
 /// How the policy of one Deployment held its rollout in the last plan.
@@ -106,8 +106,7 @@ pub fn count(write: &Write, note: &EventNote, plan: &Plan, metrics: &WorkloadMet
 pub fn show_bypasses(deployments: &Store<Deployment>, now: Timestamp, metrics: &WorkloadMetrics) {
     let mut bypasses = 0;
     deployments.for_each(|deployment| {
-        let until = deployment.annotations.get(BYPASS_UNTIL).and_then(|until| until.parse().ok());
-        bypasses += usize::from(until.is_some_and(|until: Timestamp| until > now));
+        bypasses += usize::from(bypassed_until(&deployment.annotations, now).is_some());
     });
     set_gauge(&metrics.rollout_bypasses, bypasses);
 }

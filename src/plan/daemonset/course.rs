@@ -19,12 +19,9 @@ use crate::model::Node;
 use crate::model::int_or_percent::clamp;
 use crate::plan::EventNote;
 use crate::plan::node_lifecycle::taints::{NOT_READY, UNREACHABLE};
-use crate::plan::policy::steps::{self, Rollout, passed_by_size, whole};
+use crate::plan::policy::steps::{self, NEAR, Rollout, passed_by_size, whole};
 use crate::plan::policy::{State, StepHold};
 use crate::plan::revisions::RevisionChange;
-
-/// How many of the latest revisions are close enough to return to without steps.
-const NEAR: usize = 3;
 
 /// The course of a rolling update.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -107,9 +104,9 @@ impl NodeCounts {
         self.latest_ready = new().filter_map(|pod| pod.ready_since).chain(self.latest_ready).max();
     }
 
-    /// Whether every node has an available new pod, and none an old one.
+    /// Whether every node has an available new pod, and none an old one. Without nodes nothing is proven.
     fn is_complete(&self) -> bool {
-        self.old == 0 && self.available == self.all
+        self.all > 0 && self.old == 0 && self.available == self.all
     }
 }
 

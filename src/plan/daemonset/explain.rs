@@ -15,7 +15,7 @@ use super::rolling::Budget;
 use super::{Observed, Reason, Verdict, Write};
 use crate::model::{Phase, Pod};
 use crate::plan::deployment::explain::shorten;
-use crate::plan::policy::StepHold;
+use crate::plan::policy::{StepHold, unreadable};
 
 /// One reason for a plan. [`Display`] makes a sentence of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -426,9 +426,7 @@ impl Display for PlanReason {
                 let exist = if nodes.count() == 1 { "exists" } else { "exist" };
                 write!(f, "Pods are bound to {nodes}, which no longer {exist}: the pod garbage collector deletes them")
             }
-            PlanReason::InvalidPolicy { defect } => {
-                write!(f, "The rollout waits until its policy can be read: {defect}")
-            }
+            PlanReason::InvalidPolicy { defect } => f.write_str(&unreadable(defect)),
             PlanReason::HeldAtStep { step } => step.fmt(f),
             PlanReason::LeftAlone { nodes } => write!(
                 f,

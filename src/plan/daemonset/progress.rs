@@ -13,6 +13,7 @@ use crate::plan::deployment::progress::{
     INVALID_POLICY, NEW_REPLICA_SET_AVAILABLE, PROGRESSING, REPLICA_SET_UPDATED, ROLLOUT_STEP, TIMED_OUT,
 };
 use crate::plan::policy::steps::{after, whole};
+use crate::plan::policy::unreadable;
 
 /// The change of the condition.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,10 +47,7 @@ pub(super) fn judge(observed: &Observed<'_>, history: &History<'_>, nodes: &Node
     let is = |status, reason, message| Report::Is { status, reason, message };
     let current = condition::find(&daemon_set.status.conditions, PROGRESSING).map(|c| &*c.reason);
     course.report = match &course.hold {
-        Some(Hold::Invalid { defect }) => {
-            let message = format!("The rollout waits until its policy can be read: {defect}");
-            is("Unknown", INVALID_POLICY, message)
-        }
+        Some(Hold::Invalid { defect }) => is("Unknown", INVALID_POLICY, unreadable(defect)),
         Some(Hold::Step(step)) if step.since.is_some() => {
             is("Unknown", ROLLOUT_STEP, step.message(&approve(daemon_set, step.revision)))
         }

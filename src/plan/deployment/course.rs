@@ -10,17 +10,14 @@ use jiff::Timestamp;
 
 use super::failure;
 use super::observed::available;
-use super::revision::{REVISION_HISTORY, next_revision, revision_of};
+use super::revision::{REVISION_HISTORY, current_revision, next_revision, revision_of};
 use super::status::{counts, is_complete};
 use super::{Observed, ReplicaSets};
-use crate::model::{Deployment, POD_TEMPLATE_HASH, ReplicaSet, Uid};
+use crate::model::{Deployment, ReplicaSet, Uid};
 use crate::plan::EventNote;
-use crate::plan::policy::state::ABORTED;
-use crate::plan::policy::steps::{self, Rollout, after, passed_by_size, whole};
-use crate::plan::policy::{Command, OnFailure, PodReplacement, State, StepHold};
-
-/// How many of the latest revisions are close enough to return to without steps.
-const NEAR: usize = 3;
+use crate::plan::policy::state::{ABORTED, hash_of, state_of};
+use crate::plan::policy::steps::{self, NEAR, Rollout, after, passed_by_size, whole};
+use crate::plan::policy::{Command, OnFailure, PodReplacement, ROLLOUT_STATE, State, StepHold, Verdict};
 
 /// The course of a rollout.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,6 +28,8 @@ pub struct Course {
     pub(super) state: Option<State>,
     /// The events of the change of that state.
     pub(super) notes: Vec<EventNote>,
+    /// Why a command has no effect.
+    pub(super) remark: Option<EventNote>,
     /// The ReplicaSet that serves instead of the new one, which has failed.
     pub(super) target: Option<Uid>,
     /// Why the rollout goes no further by itself.
@@ -92,8 +91,11 @@ impl Course {
     /// The course, before the plan.
     pub(super) fn of(observed: &Observed<'_>, replica_sets: &ReplicaSets) -> Self {
         let policy = &observed.policy;
+        if policy.is_off || (policy.is_absent() && observed_state(replica_sets).is_empty()) {
+            return Course::default();
+        }
         let stored = replica_sets.new.as_deref().map(state_of).unwrap_or_default();
-        if policy.is_off || (policy.is_absent() && stored.failed.is_none()) {
+        if policy.is_absent() && stored.failed.is_none() {
             return Course::default();
         }
         let has_old_pods = replica_sets.old.iter().any(|replica_set| replica_set.replicas > 0);
@@ -151,7 +153,11 @@ impl Course {
             state.steps.clone_from(&policy.steps_text);
         }
         state.since = state.since.map(|since| since.min(*now));
-        if is_complete(deployment, &counts(deployment, replica_sets)) && replica_sets.new.is_some() {
+        // Without pods nothing is proven, and no step is passed.
+        if deployment.replicas > 0
+            && replica_sets.new.is_some()
+            && is_complete(deployment, &counts(deployment, replica_sets))
+        {
             state.passed = policy.steps.len();
             (state.since, state.failed) = (None, None);
             (state.terminated_first, state.gone) = (None, None);
@@ -169,7 +175,8 @@ impl Course {
         if policy.command == Some(forgiven) {
             let message = format!("Revision {revision} is tried again after failure {}", state.attempt);
             self.notes.push(EventNote::normal("RolloutRetried", message));
-            state.failed = None;
+            // Its deadline begins anew, too.
+            (state.failed, state.begun) = (None, Some(whole(observed.now)));
             return;
         }
         let target = replica_sets.old.iter().find(|old| hash_of(old) == verdict.to);
@@ -178,10 +185,9 @@ impl Course {
             state.failed = None;
             return;
         };
-        let serves = target.meta.key.name.clone();
         self.hold = Some(Hold::Failed {
-            message: format!("Revision {revision} failed: {}; halted, {serves} serves", verdict.cause),
-            serves: Some(serves),
+            message: halted(revision, &verdict.cause, target),
+            serves: Some(target.meta.key.name.clone()),
             attempt: state.attempt,
         });
         self.target = Some(target.meta.uid.clone());
@@ -254,10 +260,11 @@ impl Course {
             return false;
         }
         let is_held = matches!(&self.hold, Some(Hold::Step(StepHold { since: Some(_), .. })));
-        let begun = self.state.as_ref().and_then(|state| state.begun);
         if is_held {
             return false;
         }
+        // However long an old pod takes to end, the new ones have not failed for it.
+        let begun = self.state.as_ref().filter(|_| self.waits_for == 0).and_then(|state| state.begun);
         match failure::find(observed, replica_sets, begun) {
             failure::Found::Nothing => false,
             failure::Found::Due(at) => {
@@ -281,9 +288,14 @@ impl Course {
         let revision = current_revision(replica_sets);
         let is_by_hand = cause == ABORTED;
         let stores = is_by_hand || observed.policy.on_failure.is_some();
-        let target = stores.then(|| failure::target(observed, replica_sets, is_by_hand)).flatten();
+        let attempts = self.state.as_ref().map_or(0, |state| state.attempt);
+        let target = || failure::target(observed, replica_sets, is_by_hand || attempts > 0);
+        let target = stores.then(target).flatten();
         let (Some(new), Some(target)) = (&replica_sets.new, target) else {
-            if !is_by_hand {
+            if is_by_hand {
+                let message = format!("Revision {revision} is not aborted: no other ReplicaSet serves");
+                self.remark = Some(EventNote::warning("RolloutNotAborted", message));
+            } else {
                 let message = format!("Revision {revision} failed: {cause}");
                 self.hold = Some(Hold::Failed { message, serves: None, attempt: 0 });
             }
@@ -294,17 +306,11 @@ impl Course {
         state.attempt = state.attempt.saturating_add(1);
         let generation = observed.deployment.meta.generation;
         let serves = target.meta.key.name.clone();
-        let message = format!("Revision {revision} failed: {cause}; halted, {serves} serves");
+        let message = halted(revision, &cause, target);
         self.notes.push(EventNote::warning("RolloutFailed", message.clone()));
         self.hold = Some(Hold::Failed { message, serves: Some(serves), attempt: state.attempt });
         let to = hash_of(target).to_owned();
-        state.failed = Some(crate::plan::policy::Verdict {
-            at: Some(whole(observed.now)),
-            cause,
-            to,
-            generation,
-            revision,
-        });
+        state.failed = Some(Verdict { at: Some(whole(observed.now)), cause, to, generation, revision });
         self.state = Some(state);
         true
     }
@@ -321,26 +327,21 @@ impl Course {
     }
 }
 
-/// The hash of a ReplicaSet's template.
-pub(super) fn hash_of(replica_set: &ReplicaSet) -> &str {
-    replica_set.meta.labels.get(POD_TEMPLATE_HASH).unwrap_or("")
-}
-
-/// The state that a ReplicaSet has.
-pub fn state_of(replica_set: &ReplicaSet) -> State {
-    State::of(&replica_set.annotations, hash_of(replica_set))
+/// The sentence about a rollout that has failed, and what follows. Under Recreate nothing serves until the template is back.
+fn halted(revision: i64, cause: &str, target: &ReplicaSet) -> String {
+    let name = &target.meta.key.name;
+    let then = if target.replicas > 0 {
+        format!("halted, {name} serves")
+    } else {
+        format!("it goes back to {name}")
+    };
+    format!("Revision {revision} failed: {cause}; {then}")
 }
 
 /// The stored state of the new ReplicaSet as it is written.
 fn observed_state(replica_sets: &ReplicaSets) -> &str {
     let new = replica_sets.new.as_ref();
-    new.and_then(|new| new.annotations.get(crate::plan::policy::ROLLOUT_STATE)).unwrap_or("")
-}
-
-/// The revision that rolls out.
-pub(super) fn current_revision(replica_sets: &ReplicaSets) -> i64 {
-    let own = replica_sets.new.as_ref().and_then(|new| revision_of(new));
-    next_revision(replica_sets).max(own.unwrap_or(0))
+    new.and_then(|new| new.annotations.get(ROLLOUT_STATE)).unwrap_or("")
 }
 
 /// Whether the new template was complete before and its former revision is one of the three latest: an emergency that waits

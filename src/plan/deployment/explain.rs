@@ -340,6 +340,9 @@ fn rollout(observed: &Observed<'_>, replica_sets: &ReplicaSets, plan: &Plan) -> 
                     replicas: new.replicas,
                 });
             }
+            Write::RollBack(rollback) => {
+                reasons.push(PlanReason::RollingBack { answer: rollback.note.message.clone() });
+            }
             Write::Change(replica_set, change) if change.replicas.is_none() => {
                 reasons.push(PlanReason::Updating { replica_set: replica_set.meta.key.name.clone() });
             }
@@ -499,14 +502,11 @@ fn shortage(observed: &Observed<'_>, replica_set: &ReplicaSet, is_new: bool) -> 
     }
 }
 
-pub(super) fn as_text<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+fn as_text<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(at)
 }
 
-pub(super) fn as_text_if_any<S: Serializer>(
-    at: &Option<Timestamp>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
+fn as_text_if_any<S: Serializer>(at: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
     match at {
         Some(at) => serializer.collect_str(at),
         None => serializer.serialize_none(),

@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::course::state_of;
 use super::observed::available;
-use super::progress::{deadline, has_progressed};
+use super::progress::{PROGRESSING, TIMED_OUT, deadline, has_progressed};
 use super::revision::revision_of;
 use super::status::{REPLICA_FAILURE, counts};
 use super::{Observed, ReplicaSets};
 use crate::model::{Pod, ReplicaSet, Strategy, condition};
+use crate::plan::policy::OnFailure;
+use crate::plan::policy::state::state_of;
+use crate::plan::policy::steps::after;
 
 /// A search for a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +77,7 @@ pub(super) fn find(observed: &Observed<'_>, replica_sets: &ReplicaSets, begun: O
         Found::Failed(_) => found,
         other => match (by_deadline(observed, replica_sets, begun), other) {
             (Found::Nothing, other) => other,
+            (Found::Due(late), Found::Due(other)) => Found::Due(late.min(other)),
             (late, _) => late,
         },
     }
@@ -90,7 +93,7 @@ fn failing_pods(observed: &Observed<'_>, new: &ReplicaSet, missing: i64, patienc
     }
     let since: Option<Vec<Timestamp>> = unavailable.iter().map(|pod| failing_since(pod)).collect();
     let Some(last) = since.and_then(|since| since.into_iter().max()) else { return Found::Nothing };
-    let due = last.saturating_add(patience).unwrap_or(Timestamp::MAX);
+    let due = after(last, patience);
     if due > observed.now {
         return Found::Due(due);
     }
@@ -107,7 +110,7 @@ fn refused(observed: &Observed<'_>, new: &ReplicaSet, patience: Duration) -> Fou
     let failure = condition::find(&new.status.conditions, REPLICA_FAILURE).filter(|c| c.is_true());
     let Some(failure) = failure.filter(|_| new.status.available == 0) else { return Found::Nothing };
     let Some(since) = failure.last_transition else { return Found::Nothing };
-    let due = since.saturating_add(patience).unwrap_or(Timestamp::MAX);
+    let due = after(since, patience);
     if due > observed.now {
         return Found::Due(due);
     }
@@ -124,28 +127,34 @@ fn by_deadline(observed: &Observed<'_>, replica_sets: &ReplicaSets, begun: Optio
         return Found::Nothing;
     };
     let extra = observed.policy.batch_delay.unwrap_or_default();
-    let Some(at) = deadline(deployment, &deployment.status, extra) else { return Found::Nothing };
-    let own = begun.saturating_add(Duration::from_secs(seconds.max(0).unsigned_abs().into()));
-    let at = at.max(own.unwrap_or(Timestamp::MAX));
+    let own = after(begun, Duration::from_secs(seconds.max(0).unsigned_abs().into()));
+    let shown = condition::find(&deployment.status.conditions, PROGRESSING);
+    let at = match deadline(deployment, &deployment.status, extra) {
+        Some(at) => at.max(own),
+        // It has passed already: of this revision, or of one before.
+        None if shown.is_some_and(|shown| &*shown.reason == TIMED_OUT) => own,
+        None => return Found::Nothing,
+    };
     let progresses = || has_progressed(&deployment.status, &counts(deployment, replica_sets));
-    if at > observed.now || progresses() {
-        return Found::Nothing;
+    match at > observed.now {
+        true => Found::Due(at),
+        false if progresses() => Found::Nothing,
+        false => Found::Failed(format!("no progress for {seconds}s")),
     }
-    Found::Failed(format!("no progress for {seconds}s"))
 }
 
 /// The ReplicaSet to go back to: one that serves. Under Recreate nothing serves any more: then, for a rollback only, the last
-/// proven one of the three latest revisions.
+/// proven one of the three latest revisions. `only_serving`: no rollback can follow.
 pub(super) fn target<'a>(
     observed: &Observed<'_>,
     replica_sets: &'a ReplicaSets,
-    is_by_hand: bool,
+    only_serving: bool,
 ) -> Option<&'a Arc<ReplicaSet>> {
     if matches!(observed.deployment.strategy, Strategy::RollingUpdate { .. }) {
         return super::course::serving(replica_sets);
     }
-    let rolls_back = observed.policy.on_failure == Some(crate::plan::policy::OnFailure::Rollback);
-    if !rolls_back || is_by_hand {
+    let rolls_back = observed.policy.on_failure == Some(OnFailure::Rollback);
+    if !rolls_back || only_serving {
         return None;
     }
     let mut latest: Vec<&Arc<ReplicaSet>> = replica_sets.old.iter().collect();

@@ -178,15 +178,16 @@ fn adoptable(deployment: &Deployment, replica_set: &ReplicaSet) -> bool {
 /// | being deleted | none |
 /// | ReplicaSets to adopt or release | those, and nothing else until the cache shows them |
 /// | paused, or `spec.replicas` has changed | scale the existing ReplicaSets proportionally |
-/// | a rollback by annotation, or after a failure | the Deployment's own template, and nothing else |
+/// | a rollback by annotation | the Deployment's own template, and nothing else |
 /// | a value of the policy cannot be read, and there are old pods | as paused |
-/// | a rollout has failed and halts | the steps of the strategy, to the ReplicaSet that serves |
+/// | a rollout has failed and halts | the steps of the strategy, to the ReplicaSet that serves; where the policy asks for it, then its template |
 /// | each ReplicaSet that is created is stored with a changed template | none; a condition and an event say so |
 /// | otherwise | the steps of the strategy; once it has none left, the history is trimmed |
 pub fn plan(observed: &Observed<'_>) -> Plan {
     let mut plan = decide(observed);
     if plan.status_scope != StatusScope::CountsOnly {
         plan.policy_notes = observed.policy.notes();
+        plan.policy_notes.extend(plan.course.remark.clone());
     }
     plan.reasons = explain::explain(observed, &plan);
     plan
@@ -223,21 +224,16 @@ fn decide(observed: &Observed<'_>) -> Plan {
     }
     let mut course = Course::of(observed, replica_sets);
     let is_invalid = matches!(course.hold, Some(Hold::Invalid { .. }));
-    if deployment.paused || is_invalid || scale::is_due(deployment, replica_sets) {
-        // A pause spreads the surge, too, as upstream's does. A value that cannot be read changes no size by itself.
-        let is_scaled = deployment.paused || scale::is_due(deployment, replica_sets);
+    // A pause spreads the surge, too, as upstream's does. A value that cannot be read changes no size by itself.
+    let is_scaled = deployment.paused || scale::is_due(deployment, replica_sets);
+    let trimmed = || history::plan(deployment, replica_sets, &observed.policy);
+    if is_scaled || is_invalid {
         let scaled = || scale::plan(deployment, replica_sets, &observed.running_pods, &course);
         let mut writes = if is_scaled { scaled() } else { Vec::new() };
         if (deployment.paused || is_invalid) && writes.is_empty() {
-            writes = history::plan(deployment, replica_sets);
+            writes = trimmed();
         }
         return Plan { writes, status_scope: StatusScope::Held, course, ..Plan::default() };
-    }
-    if course.rolls_back(observed)
-        && let Some(target) = &course.target
-        && let Some(write) = rollback::after_failure(deployment, replica_sets, target)
-    {
-        return Plan { writes: vec![write], status_scope: StatusScope::Handover, course, ..Plan::default() };
     }
     if let Some(create_limit) = create_limit::check(deployment, replica_sets, observed.now) {
         let notes = vec![EventNote::warning("ReplicaSetCreateError", create_limit.message.clone())];
@@ -263,20 +259,31 @@ fn decide(observed: &Observed<'_>) -> Plan {
         return Plan { writes, status_scope: StatusScope::Rollout, course, ..Plan::default() };
     }
     let mut writes = steps(&course);
-    if !resizes(&writes) && course.begins_to_terminate_first(observed, replica_sets) {
-        writes = steps(&course);
+    if !resizes(&writes)
+        && let Some(lowered) = course.lowered(observed, replica_sets)
+    {
+        let limits = std::mem::replace(&mut course.limits, lowered);
+        if rolling::shrinks_old(&steps(&course), replica_sets) {
+            course.terminates_one(observed.now);
+            writes = steps(&course);
+        } else {
+            course.limits = limits;
+        }
     }
     if !resizes(&writes) && course.judges_failure(observed, replica_sets) {
         writes = recorded(&course);
-    } else if course.limits.below > 0 && rolling::shrinks_old(&writes, replica_sets) {
-        course.terminates_one(observed.now);
-        writes = steps(&course);
     }
     if !resizes(&writes) {
-        course.unfit = terminate_first::unfit(observed, replica_sets);
+        course.unfit = course.unfit(observed, replica_sets);
     }
-    if writes.is_empty() && status::is_complete(deployment, &status::counts(deployment, replica_sets)) {
-        writes = history::plan(deployment, replica_sets);
+    if course.rolls_back(observed) {
+        // The pods that serve come first: an API server that refuses the template does not stop them.
+        let target = course.target.as_ref();
+        writes.extend(target.and_then(|target| rollback::after_failure(deployment, replica_sets, target)));
+    }
+    let is_complete = || status::is_complete(deployment, &status::counts(deployment, replica_sets));
+    if writes.is_empty() && course.target.is_none() && is_complete() {
+        writes = trimmed();
     }
     Plan { writes, status_scope: StatusScope::Rollout, course, ..Plan::default() }
 }

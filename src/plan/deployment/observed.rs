@@ -57,6 +57,10 @@ impl Clone for Roles {
 impl<'a> Observed<'a> {
     /// A Deployment at this time, without ReplicaSets or pods.
     pub fn new(deployment: &'a Deployment, now: Timestamp) -> Self {
+        Observed::under(policy_of(deployment, now), deployment, now)
+    }
+
+    fn under(policy: Policy, deployment: &'a Deployment, now: Timestamp) -> Self {
         Observed {
             deployment,
             owned: Vec::new(),
@@ -68,7 +72,7 @@ impl<'a> Observed<'a> {
             is_overstated: false,
             terminating: BTreeMap::new(),
             latest_available: BTreeMap::new(),
-            policy: policy_of(deployment, now),
+            policy,
             now,
             roles: Roles::default(),
         }
@@ -97,8 +101,7 @@ impl<'a> Observed<'a> {
         pods_of: impl Fn(&ReplicaSet) -> Vec<Arc<Pod>>,
         now: Timestamp,
     ) -> Self {
-        let observed =
-            Observed { orphans, may_adopt, policy: Policy::off(), ..Observed::new(deployment, now) };
+        let observed = Observed { orphans, may_adopt, ..Observed::under(Policy::off(), deployment, now) };
         observed.with(owned, pods_of)
     }
 

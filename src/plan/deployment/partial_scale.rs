@@ -40,15 +40,24 @@ pub(super) fn limit(
 
 /// Lets a ReplicaSet that got less than its share keep the ratio from before, and forgets it once the share is complete.
 pub(super) fn mark(change: &mut Change, replica_set: &ReplicaSet, is_partial: bool) {
-    let is_marked = replica_set.annotations.get(REPLICAS_BEFORE_SCALE).is_some();
-    if is_partial {
-        change.annotations.remove(DESIRED_REPLICAS);
-        change.annotations.remove(MAX_REPLICAS);
-        if !is_marked {
-            let before = replica_set.replicas.to_string();
-            change.annotations.insert(REPLICAS_BEFORE_SCALE.to_owned(), before);
-        }
-    } else if is_marked {
+    if !is_partial {
+        return unmark(change, replica_set);
+    }
+    change.annotations.remove(DESIRED_REPLICAS);
+    change.annotations.remove(MAX_REPLICAS);
+    if !is_marked(replica_set) {
+        let before = replica_set.replicas.to_string();
+        change.annotations.insert(REPLICAS_BEFORE_SCALE.to_owned(), before);
+    }
+}
+
+/// Forgets the ratio of a scaling that is over: a later one would be computed from it.
+pub(super) fn unmark(change: &mut Change, replica_set: &ReplicaSet) {
+    if is_marked(replica_set) {
         change.removed.push(REPLICAS_BEFORE_SCALE);
     }
+}
+
+fn is_marked(replica_set: &ReplicaSet) -> bool {
+    replica_set.annotations.get(REPLICAS_BEFORE_SCALE).is_some()
 }

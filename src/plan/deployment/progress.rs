@@ -12,6 +12,7 @@ use super::new_replica_set::replica_set_name;
 use super::revision::{REVISION, next_revision};
 use super::{NewReplicaSet, Observed, Plan, ReplicaSets, StatusScope, Write, status};
 use crate::model::{Condition, Deployment, DeploymentStatus, condition};
+use crate::plan::policy::unreadable;
 use crate::plan::replicaset::status::until;
 
 /// The type of the condition about progress.
@@ -161,6 +162,10 @@ fn report(observed: &Observed<'_>, plan: &Plan, outcome: &Outcome) -> Settled {
         StatusScope::CountsOnly => Settled::unchanged(counted(&Done::of(observed, plan, outcome), *now)),
         StatusScope::Held | StatusScope::Rollout => {
             let done = Done::of(observed, plan, outcome);
+            if done.writes.iter().any(|write| matches!(write, Write::RollBack(_))) {
+                // The Deployment has another template: what holds of it is reported with it.
+                return Settled::unchanged(deployment.status.clone());
+            }
             let mut status = counted(&done, *now);
             judge_pause(deployment, &mut status, *now);
             report_defect(plan, deployment, &mut status, *now);
@@ -337,8 +342,7 @@ fn report_defect(plan: &Plan, deployment: &Deployment, status: &mut DeploymentSt
     if let Some(Hold::Invalid { defect }) = &plan.course.hold
         && !deployment.paused
     {
-        let message = format!("The rollout waits until its policy can be read: {defect}");
-        let shown = Condition::new(PROGRESSING, "Unknown", INVALID_POLICY, message, now);
+        let shown = Condition::new(PROGRESSING, "Unknown", INVALID_POLICY, unreadable(defect), now);
         condition::set(&mut status.conditions, shown);
     }
 }
@@ -432,15 +436,20 @@ fn judgement(done: &Done<'_>, status: &DeploymentStatus, now: Timestamp) -> Judg
     // Recreate has no new ReplicaSet while it waits for the old pods. Upstream takes that for the end of the
     // earlier rollout, runs no deadline, and reports nothing when an old pod never ends.
     let waits = done.replica_sets.new.is_none() && reason == NEW_REPLICA_SET_AVAILABLE;
+    // Another number of terminating pods is progress of a rollout that waits for them.
+    let ends_pods = || {
+        done.plan.course.waits_for > 0
+            && reason == REPLICA_SET_UPDATED
+            && current.is_some_and(|shown| *shown.message != progressing(&subject, &done.plan.course))
+    };
     if complete {
         Judgement::Is(content(
             "True",
             NEW_REPLICA_SET_AVAILABLE,
             format!("{subject} has successfully progressed."),
         ))
-    } else if waits || was_held || has_progressed(&deployment.status, status) {
-        let text = progressing(&subject, &done.plan.course);
-        Judgement::Renewed(content("True", REPLICA_SET_UPDATED, text))
+    } else if waits || was_held || has_progressed(&deployment.status, status) || ends_pods() {
+        Judgement::Renewed(content("True", REPLICA_SET_UPDATED, progressing(&subject, &done.plan.course)))
     } else if deadline(deployment, status, done.plan.course.extra_time).is_some_and(|at| at <= now) {
         let why = done.plan.course.unfit.as_ref().map(|said| format!(" {}", unfit(said))).unwrap_or_default();
         Judgement::Is(content("False", TIMED_OUT, format!("{subject} has timed out progressing.{why}")))
@@ -456,6 +465,10 @@ fn progressing(subject: &str, course: &Course) -> String {
     match &course.hold {
         Some(Hold::Batch { until }) => {
             format!("{subject} is progressing; the next batch follows at {until}.")
+        }
+        _ if course.waits_for > 0 => {
+            let pods = if course.waits_for == 1 { "pod" } else { "pods" };
+            format!("{subject} is progressing; it waits for {} terminating {pods}.", course.waits_for)
         }
         _ => format!("{subject} is progressing."),
     }

@@ -1,11 +1,12 @@
 //! Recreate: every old pod has ended before the first new one is created (upstream: `recreate.go`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::course::Course;
 use super::rolling::{bring_up_to_date, new_replica_set, resize};
 use super::{ReplicaSets, Write};
-use crate::model::{Deployment, Uid};
+use crate::model::{Deployment, ReplicaSet, Uid};
 
 /// Scales the old ReplicaSets to zero; then, once none of their pods runs any more, the new one to its full size.
 ///
@@ -17,6 +18,11 @@ pub fn plan(
     running: &BTreeMap<Uid, usize>,
     course: &Course,
 ) -> Vec<Write> {
+    if let Some(target) = course.target.as_ref().and_then(|target| replica_sets.exchanged(target)?.new)
+        && target.replicas > 0
+    {
+        return stay(deployment, replica_sets, &target, course);
+    }
     let to_nothing: BTreeMap<Uid, i32> =
         replica_sets.old.iter().map(|replica_set| (replica_set.meta.uid.clone(), 0)).collect();
     let mut scale_downs = resize(deployment, &replica_sets.old, &to_nothing);
@@ -39,6 +45,19 @@ pub fn plan(
             bring_up_to_date(deployment, new, replica_sets, deployment.replicas, course).into_iter().collect()
         }
     }
+}
+
+/// The template has failed before, and the ReplicaSet that serves still has its pods: they stay.
+fn stay(
+    deployment: &Deployment,
+    replica_sets: &ReplicaSets,
+    target: &Arc<ReplicaSet>,
+    course: &Course,
+) -> Vec<Write> {
+    let failed = replica_sets.new.iter();
+    let failed = failed.filter_map(|failed| bring_up_to_date(deployment, failed, replica_sets, 0, course));
+    let sized = [(target.meta.uid.clone(), deployment.replicas)].into();
+    failed.chain(resize(deployment, std::slice::from_ref(target), &sized)).collect()
 }
 
 /// Whether a pod of an old ReplicaSet runs, or may still be created.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Change, ReplicaSets};
 use crate::model::{Deployment, ReplicaSet};
-use crate::plan::policy::{BYPASS_UNTIL, ROLLOUT, ROLLOUT_STATE};
+use crate::plan::policy::{BYPASS_UNTIL, KEEP_FAILED_PODS, ROLLOUT, ROLLOUT_STATE};
 
 /// The revision of a ReplicaSet; on a Deployment, the current one.
 pub const REVISION: &str = "deployment.kubernetes.io/revision";
@@ -53,6 +53,13 @@ pub(super) fn next_revision(replica_sets: &ReplicaSets) -> i64 {
     replica_sets.old.iter().filter_map(|replica_set| revision_of(replica_set)).max().unwrap_or(0) + 1
 }
 
+/// The revision of the current template: that of its ReplicaSet, or the next one, where the ReplicaSet has an
+/// older one or does not exist.
+pub(super) fn current_revision(replica_sets: &ReplicaSets) -> i64 {
+    let own = replica_sets.new.as_ref().and_then(|new| revision_of(new));
+    next_revision(replica_sets).max(own.unwrap_or(0))
+}
+
 /// The annotations that record the current size and surge.
 pub fn size_annotations(deployment: &Deployment) -> [(&'static str, String); 2] {
     let (surge, _) = deployment.budget();
@@ -96,7 +103,12 @@ pub fn refresh(deployment: &Deployment, new: &ReplicaSet, replica_sets: &Replica
             put(REVISION_HISTORY, appended(new.annotations.get(REVISION_HISTORY).unwrap_or(""), current));
         }
     }
-    Change { annotations, min_ready_seconds: min_ready_seconds(deployment, new), ..Change::default() }
+    // The ReplicaSet controller reads this copy. No other copy has a reader, so the others may stay, as upstream's do.
+    let is_left =
+        |key: &&str| new.annotations.get(key).is_some() && deployment.annotations.get(key).is_none();
+    let removed = [KEEP_FAILED_PODS].into_iter().filter(is_left).collect();
+    let min_ready_seconds = min_ready_seconds(deployment, new);
+    Change { annotations, removed, min_ready_seconds, ..Change::default() }
 }
 
 fn min_ready_seconds(deployment: &Deployment, new: &ReplicaSet) -> Option<i32> {

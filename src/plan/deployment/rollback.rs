@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
-use super::revision::{NOT_COPIED, ROLLBACK_TO, next_revision, revision_of};
+use super::revision::{NOT_COPIED, ROLLBACK_TO, current_revision, revision_of};
 use super::{ReplicaSets, Write};
 use crate::model::{Deployment, POD_TEMPLATE_HASH, ReplicaSet, Uid};
 use crate::plan::EventNote;
@@ -108,13 +108,6 @@ pub(super) fn after_failure(
         format!("Rolled back deployment {name:?} to revision {revision}, because the rollout has failed");
     let note = EventNote::normal("DeploymentRollback", message);
     Some(Write::RollBack(RollBack { back: Some((template, None)), note }))
-}
-
-/// The revision of the current template: that of its ReplicaSet, or the next one, where the ReplicaSet has an
-/// older one or does not exist.
-fn current_revision(replica_sets: &ReplicaSets) -> i64 {
-    let own = replica_sets.new.as_ref().and_then(|new| revision_of(new));
-    next_revision(replica_sets).max(own.unwrap_or(0))
 }
 
 /// The revision before the latest.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::course::{Course, Limits};
 use super::new_replica_set::replica_set_name;
 use super::observed::{available, unhealthy_replicas};
-use super::{Change, NewReplicaSet, ReplicaSets, Write, revision};
+use super::{Change, NewReplicaSet, ReplicaSets, Write, partial_scale, revision};
 use crate::model::int_or_percent::clamp;
 use crate::model::{Deployment, ReplicaSet, Uid};
 use crate::plan::policy::ROLLOUT_STATE;
@@ -207,6 +207,9 @@ pub(super) fn bring_up_to_date(
         change.notes.clone_from(&course.notes);
     }
     change.replicas = (size != new.replicas).then_some(size);
+    if !change.is_empty() {
+        partial_scale::unmark(&mut change, new);
+    }
     (!change.is_empty()).then(|| Write::Change(new.clone(), change))
 }
 
@@ -220,7 +223,8 @@ pub(super) fn resize(
         .filter_map(|replica_set| {
             let size = *sizes.get(&replica_set.meta.uid)?;
             let annotations = revision::stale_sizes(deployment, replica_set);
-            let change = Change { replicas: Some(size), annotations, ..Change::default() };
+            let mut change = Change { replicas: Some(size), annotations, ..Change::default() };
+            partial_scale::unmark(&mut change, replica_set);
             (size != replica_set.replicas).then(|| Write::Change(replica_set.clone(), change))
         })
         .collect()

@@ -39,7 +39,7 @@ pub fn plan(
     running: &BTreeMap<Uid, usize>,
     course: &Course,
 ) -> Vec<Write> {
-    let mut sizes = sizes(deployment, replica_sets, running);
+    let mut sizes = sizes(deployment, replica_sets, running, course);
     narrow(&mut sizes, replica_sets, course);
     let partial = partial::limit(&mut sizes, deployment, replica_sets, course);
     replica_sets
@@ -90,6 +90,7 @@ fn sizes(
     deployment: &Deployment,
     replica_sets: &ReplicaSets,
     running: &BTreeMap<Uid, usize>,
+    course: &Course,
 ) -> BTreeMap<Uid, i32> {
     // The one ReplicaSet with replicas, or without any the new one, or the youngest, gets the whole size.
     let active: Vec<&Arc<ReplicaSet>> = replica_sets.active().collect();
@@ -123,7 +124,7 @@ fn sizes(
         return replica_sets.old.iter().map(|replica_set| (replica_set.meta.uid.clone(), 0)).collect();
     }
     match deployment.strategy {
-        Strategy::RollingUpdate { .. } => in_proportion(deployment, active),
+        Strategy::RollingUpdate { .. } => in_proportion(deployment, active, course),
         // The strategy itself scales all old ReplicaSets to zero next.
         Strategy::Recreate => BTreeMap::new(),
     }
@@ -134,7 +135,11 @@ fn sizes(
 ///
 /// For example 10 desired and 3 surge, ReplicaSets of 8 and 5, scaled to 20: 23 - 13 = 10 more, of which
 /// 8 * 23 / 13 - 8 = 6 go to the first and 5 * 23 / 13 - 5 = 4 to the second.
-fn in_proportion(deployment: &Deployment, mut active: Vec<&Arc<ReplicaSet>>) -> BTreeMap<Uid, i32> {
+fn in_proportion(
+    deployment: &Deployment,
+    mut active: Vec<&Arc<ReplicaSet>>,
+    course: &Course,
+) -> BTreeMap<Uid, i32> {
     let (surge, _) = deployment.budget();
     let max_total =
         if deployment.replicas > 0 { i64::from(deployment.replicas) + i64::from(surge) } else { 0 };
@@ -160,7 +165,7 @@ fn in_proportion(deployment: &Deployment, mut active: Vec<&Arc<ReplicaSet>>) -> 
     let mut sizes: Vec<(Uid, i64)> = active
         .iter()
         .map(|replica_set| {
-            let share = share(deployment, replica_set, max_total);
+            let share = share(deployment, replica_set, max_total, course);
             // Never more than is left, never in the other direction, never below zero.
             let share = if difference > 0 {
                 share.clamp(0, left)
@@ -181,13 +186,14 @@ fn in_proportion(deployment: &Deployment, mut active: Vec<&Arc<ReplicaSet>>) -> 
 
 /// The change of one ReplicaSet when the total becomes `max_total`. Upstream multiplies two int32 here, and
 /// wraps from about 46,341 pods on.
-fn share(deployment: &Deployment, replica_set: &ReplicaSet, max_total: i64) -> i64 {
+fn share(deployment: &Deployment, replica_set: &ReplicaSet, max_total: i64, course: &Course) -> i64 {
     let size = i64::from(replica_set.replicas);
     if deployment.replicas == 0 {
         return -size;
     }
     // A scaling that is not complete goes on from the size before it.
-    let base = annotation(replica_set, REPLICAS_BEFORE_SCALE).unwrap_or(size);
+    let unfinished = annotation(replica_set, REPLICAS_BEFORE_SCALE).filter(|_| course.limits.keeps_freed);
+    let base = unfinished.unwrap_or(size);
     let before = annotation(replica_set, MAX_REPLICAS)
         .filter(|&before| before > 0)
         .unwrap_or_else(|| i64::from(deployment.status.replicas));

@@ -18,6 +18,7 @@ pub use state::{State, Verdict};
 pub use steps::StepHold;
 
 use super::EventNote;
+pub use crate::model::controllerrevision::ROLLOUT_STATE;
 use crate::model::meta::StringMap;
 
 /// Sizes at which a rollout waits.
@@ -42,8 +43,6 @@ pub const KEEP_FAILED_PODS: &str = "windlass.dev/keep-failed-pods";
 pub const NOT_READY_NODES: &str = "windlass.dev/not-ready-nodes";
 /// DaemonSets: how long an update may go on without progress.
 pub const PROGRESS_DEADLINE: &str = "windlass.dev/progress-deadline";
-/// The controller's own state of a rollout, on the ReplicaSet or ControllerRevision that it leads to.
-pub const ROLLOUT_STATE: &str = "windlass.dev/rollout-state";
 
 /// The longest bypass: an emergency that lasts a week is a change of the policy.
 pub const LONGEST_BYPASS: SignedDuration = SignedDuration::from_hours(7 * 24);
@@ -209,6 +208,16 @@ impl Policy {
 /// Whether the plans for an object with these annotations may depend on when its pods end.
 pub fn waits_for_ends(annotations: &StringMap) -> bool {
     [POD_REPLACEMENT, WHEN_UNSCHEDULABLE].iter().any(|key| annotations.get(key).is_some())
+}
+
+/// Until when the steps of an object with these annotations hold nothing; `None` where they hold.
+pub fn bypassed_until(annotations: &StringMap, now: Timestamp) -> Option<Timestamp> {
+    bypass(annotations.get(BYPASS_UNTIL)?, now).ok()?
+}
+
+/// The sentence about a rollout that waits until its policy can be read.
+pub fn unreadable(defect: &str) -> String {
+    format!("The rollout waits until its policy can be read: {defect}")
 }
 
 /// The sentence about a value that cannot be read.

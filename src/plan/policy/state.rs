@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::ROLLOUT_STATE;
 use crate::model::meta::StringMap;
+use crate::model::{POD_TEMPLATE_HASH, ReplicaSet};
 
 /// The state of one rollout.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,6 +102,17 @@ impl State {
     }
 }
 
+/// The hash of a ReplicaSet's template. One that was adopted may have none: then its name tells it from the others.
+pub fn hash_of(replica_set: &ReplicaSet) -> &str {
+    let hash = replica_set.meta.labels.get(POD_TEMPLATE_HASH).filter(|hash| !hash.is_empty());
+    hash.unwrap_or(&replica_set.meta.key.name)
+}
+
+/// The state that a ReplicaSet has.
+pub fn state_of(replica_set: &ReplicaSet) -> State {
+    State::of(&replica_set.annotations, hash_of(replica_set))
+}
+
 /// A time as text. One that cannot be read counts as none.
 pub(super) mod time {
     use super::{Deserialize, Deserializer, Serializer, Timestamp};
@@ -121,6 +133,7 @@ pub(super) mod time {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{Interner, Record as _};
 
     #[test]
     fn a_state_is_read_as_it_was_written() {
@@ -159,5 +172,16 @@ mod tests {
         assert_eq!(State::of(&annotations, "abc"), none);
         let empty: StringMap = [(ROLLOUT_STATE, r#"{"passed":3}"#)].into_iter().collect();
         assert_eq!(State::of(&empty, "").passed, 0, "an object without a hash has no state");
+    }
+
+    #[test]
+    fn a_replica_set_without_a_hash_keeps_its_state() {
+        let adopted = |state: &str| {
+            let json = serde_json::json!({"metadata": {"name": "web-old", "namespace": "shop", "uid": "u",
+                "resourceVersion": "1", "annotations": {ROLLOUT_STATE: state}}, "spec": {"template": {}}});
+            ReplicaSet::decode(&json.to_string(), &mut Interner::default()).unwrap()
+        };
+        let state = State { passed: 1, ..state_of(&adopted("")) };
+        assert_eq!(state_of(&adopted(&state.text())), state, "it would be written without end");
     }
 }

@@ -75,6 +75,9 @@ pub struct Rollout {
     pub now: Timestamp,
 }
 
+/// How many of the latest revisions are close enough to return to without steps.
+pub const NEAR: usize = 3;
+
 /// A time as the API writes times: in whole seconds.
 pub fn whole(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
@@ -139,10 +142,8 @@ pub fn walk(policy: &Policy, rollout: Rollout, state: &mut State) -> Walk {
     if let Some(until) = policy.bypassed_until {
         let passed = passed_by_size(policy, replicas, size);
         if passed > state.passed {
-            if state.passed == 0 {
-                let message = format!("Revision {revision} passes its steps: a bypass lasts until {until}");
-                walk.notes.push(EventNote::warning("RolloutBypassed", message));
-            }
+            let message = format!("Revision {revision} passes its steps: a bypass lasts until {until}");
+            walk.notes.push(EventNote::warning("RolloutBypassed", message));
             (state.passed, state.since) = (passed, None);
         }
         walk.wakes_at = Some(until);

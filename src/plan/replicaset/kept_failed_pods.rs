@@ -12,9 +12,10 @@ use jiff::Timestamp;
 
 use super::failed_pod_backoff::FailedPodBackoff;
 use super::{Observed, PodSets, desired};
-use crate::model::{POD_TEMPLATE_HASH, Phase, Pod, Record, ReplicaSet, Uid};
+use crate::model::{Phase, Pod, Record, ReplicaSet, Uid};
+use crate::plan::policy::Policy;
+use crate::plan::policy::state::state_of;
 use crate::plan::policy::steps::after;
-use crate::plan::policy::{Policy, State};
 
 /// The most failed pods that one sync deletes.
 const MOST: usize = 10;
@@ -63,8 +64,7 @@ pub(super) fn surplus(observed: &Observed<'_>) -> Surplus {
     let expires = |pod: &Pod| kept.time.map(|time| after(failed_at(pod), time));
     let is_over = |pod: &Pod| expires(pod).is_some_and(|at| at <= *now);
     let next = failed.iter().take(kept.pods).filter_map(|pod| expires(pod)).filter(|at| at > now).min();
-    let cause =
-        State::of(&replica_set.annotations, replica_set.meta.labels.get(POD_TEMPLATE_HASH).unwrap_or(""));
+    let cause = state_of(replica_set);
     let cause = cause.failed.map(|verdict| verdict.cause).unwrap_or_default();
     let is_witness = |pod: &Pod| cause.split(':').next() == Some(&*pod.meta.key.name);
     let mut delete: Vec<Arc<Pod>> = failed

@@ -325,3 +325,87 @@ fn an_abort_stops_a_rollout_that_is_under_way() {
         w.settle();
     });
 }
+
+#[test]
+fn a_template_that_had_no_pods_is_not_proven() {
+    let start = with(0, &[("steps", "1")]);
+    check(
+        "steps-without-pods",
+        "0 replicas, steps \"1\": v1, then v2 gets 3 pods, then v1 again",
+        start,
+        |w| {
+            w.settle();
+            w.set_image("v2");
+            w.settle();
+            w.scale(3);
+            w.settle();
+            w.set_image("v1");
+            w.run_for(60);
+            w.say("end", "v1 never had a pod: it is held");
+        },
+    );
+}
+
+#[test]
+fn each_pod_that_fits_no_node_waits_for_its_own_time() {
+    let start = with(3, &[("when-unschedulable", "terminate-first")]).min_ready(90);
+    let title = "3 replicas on a node for 3 pods, terminate-first, pods are available after 90 s";
+    check("unschedulable-slow-start", title, start, |w| {
+        w.room_for(3);
+        w.one_below();
+        w.settle();
+        w.set_image("v2");
+        w.settle();
+    });
+}
+
+#[test]
+fn a_rollout_that_is_stuck_already_halts_once_its_policy_says_so() {
+    check("deadline-then-halt", "2 replicas, v2 is never ready, on-failure comes later", with(2, &[]), |w| {
+        w.broken.push("v2".into());
+        to_v2(w);
+        w.settle();
+        w.policy("on-failure", "halt");
+        w.settle();
+    });
+}
+
+#[test]
+fn a_retried_rollout_gets_its_whole_deadline_again() {
+    let start = with(2, &[("on-failure", "halt")]);
+    check("deadline-halt-retried", "2 replicas, on-failure halt, v2 is never ready, retried", start, |w| {
+        w.broken.push("v2".into());
+        to_v2(w);
+        w.settle();
+        w.policy("rollout", "retry 2/1");
+        w.run_for(590);
+        w.say("time", "590 s later");
+        w.settle();
+    });
+}
+
+#[test]
+fn recreate_keeps_the_pods_that_serve_from_a_template_that_has_failed() {
+    let start = deployment("web").replicas(2).recreate();
+    let start = start.annotation("windlass.dev/fail-after", "1m");
+    let start = start.annotation("windlass.dev/on-failure", "rollback");
+    check("recreate-rollback-once", "2 replicas, Recreate, rollback, Git applies v2 again", start, |w| {
+        w.failing.push("v2".into());
+        to_v2(w);
+        w.settle();
+        w.set_image("v2");
+        w.settle();
+    });
+}
+
+#[test]
+fn an_abort_with_nothing_to_go_back_to_changes_nothing() {
+    let start = deployment("web").replicas(2).recreate();
+    check("abort-recreate", "2 replicas, Recreate, v2 is never ready, aborted", start, |w| {
+        w.broken.push("v2".into());
+        to_v2(w);
+        w.policy("rollout", "abort 2");
+        w.run_for(60);
+        w.say("end", "nothing serves, and v2 stays");
+    });
+}

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use windlass::model::{Deployment, Interner, Pod, Record as _, ReplicaSet, Strategy, condition};
-use windlass::plan::deployment::course::{Hold, state_of};
+use windlass::plan::deployment::course::Hold;
 use windlass::plan::deployment::progress::PROGRESSING;
 use windlass::plan::deployment::{self as planner, Observed, revision};
+use windlass::plan::policy::state::state_of;
 use windlass::plan::policy::{BYPASS_UNTIL, Policy, State};
 
 use crate::rollout::last_writes::LastWrites;

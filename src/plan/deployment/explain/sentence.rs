@@ -4,6 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use super::{Limit, Names, PlanReason, Pods, Shortage};
 use crate::plan::deployment::{Change, Write};
+use crate::plan::policy::unreadable;
 
 /// The sentence about a surge pod that fits no node, with the scheduler's message.
 pub(in crate::plan::deployment) fn unfit(said: &str) -> String {
@@ -33,9 +34,7 @@ impl Display for PlanReason {
                 }
                 f.write_str(": all other writes wait until the cache shows the new owner references")
             }
-            PlanReason::InvalidPolicy { defect } => {
-                write!(f, "The rollout waits until its policy can be read: {defect}")
-            }
+            PlanReason::InvalidPolicy { defect } => f.write_str(&unreadable(defect)),
             PlanReason::HeldAtStep { step } => step.fmt(f),
             PlanReason::HeldByDelay { until } => {
                 write!(f, "The next batch of new pods follows at {until}: windlass.dev/batch-delay")
