@@ -58,15 +58,22 @@ async fn annotate(server: &ApiServer, user: User, plural: &str, key: &str, value
 const VALUES: [(&str, &[&str], &[&str]); 8] = [
     (
         "steps",
-        &["1", "1, 25% for 10m, 50%", "1 for 1h30m,100%", " 10 % "],
-        &["", "1,", "0", "101%", "25%%", "1 for", "1 for 10", "one", "-1"],
+        &[
+            "1",
+            "1, 25% for 10m, 50%",
+            "1 for 1h30m,100%",
+            " 10 % ",
+            "1,\n\t25\t%\tfor\n10m\n",
+            "\u{b}1 for 1h\t30m\r\n",
+        ],
+        &["", "1,", "0", "101%", "25%%", "1 for", "1 for 10", "one", "-1", "1 for 1h\u{b}30m"],
     ),
-    ("fail-after", &["2m", "90s", "1h30m"], &["2", "", "-1s", "0s", "soon"]),
+    ("fail-after", &["2m", "90s", "1h30m", "\t1h 30m\n"], &["2", "", "-1s", "0s", "soon"]),
     ("on-failure", &["halt", "rollback"], &["stop", "true", ""]),
     ("when-unschedulable", &["terminate-first"], &["true", "terminate"]),
     ("pod-replacement", &["TerminationStarted", "TerminationComplete"], &["terminationComplete"]),
     ("batch-delay", &["30s"], &["30"]),
-    ("keep-failed-pods", &["3", "3 for 1h"], &["0", "3 for", "for 1h"]),
+    ("keep-failed-pods", &["3", "3 for 1h", "\n3\tfor 1h\n"], &["0", "3 for", "for 1h"]),
     ("bypass-until", &["2026-01-01T01:00:00Z"], &["tomorrow", "30m"]),
 ];
 
@@ -92,6 +99,8 @@ pub(crate) fn values_are_judged_as_the_daemon_reads_them_and_approvals_are_a_rig
         {
             assert!(Instant::now() < end, "the policies have no effect");
             tokio::time::sleep(Duration::from_millis(200)).await;
+            // What CI could set before the policy was in force is no change when it sets it again.
+            annotate(&server, MANAGER, DEPLOYMENTS, "rollout", &Value::Null).await;
         }
 
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
@@ -114,7 +123,11 @@ pub(crate) fn values_are_judged_as_the_daemon_reads_them_and_approvals_are_a_rig
         assert_eq!(annotate(&server, CI, DAEMON_SETS, "progress-deadline", &json!("30m")).await, "");
         assert!(annotate(&server, CI, DAEMON_SETS, "on-failure", &json!("halt")).await.contains("unknown"));
 
-        for (key, value) in [("rollout", "approve 7/2"), ("bypass-until", "2026-01-01T02:00:00Z")] {
+        for (key, value) in [
+            ("rollout", "approve 7/2"),
+            ("rollout", "\tapprove\n7 / 2\n"),
+            ("bypass-until", "2026-01-01T02:00:00Z"),
+        ] {
             let said = annotate(&server, CI, DEPLOYMENTS, key, &json!(value)).await;
             assert!(said.contains("the right to update deployments/approve"), "{key}: {said}");
             assert_eq!(annotate(&server, MANAGER, DEPLOYMENTS, key, &json!(value)).await, "", "{key}");
@@ -129,6 +142,9 @@ pub(crate) fn values_are_judged_as_the_daemon_reads_them_and_approvals_are_a_rig
             json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "app:v2"}]}}}});
         assert_eq!(refusal(&server, CI, Method::PATCH, &format!("{DEPLOYMENTS}/web"), &image).await, "");
         assert_eq!(annotate(&server, CI, DEPLOYMENTS, "rollout", &Value::Null).await, "");
+        // As docs/rollout-policy.md says: the right guards approvals, not the policy itself.
+        assert_eq!(annotate(&server, CI, DEPLOYMENTS, "steps", &json!("50%")).await, "");
+        assert_eq!(annotate(&server, CI, DEPLOYMENTS, "steps", &Value::Null).await, "");
         let mut born = workload("Deployment", json!({"windlass.dev/rollout": "approve 1"}));
         born["metadata"]["name"] = json!("born");
         assert!(refusal(&server, CI, Method::POST, DEPLOYMENTS, &born).await.contains("deployments/approve"));
