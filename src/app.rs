@@ -12,6 +12,7 @@ mod root_ca;
 mod serving;
 mod tasks;
 mod work;
+mod workload_index;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::Controllers;
+use super::workload_index::index;
 use crate::clock::Clock;
 use crate::config::ServingConfig;
 use crate::engine::Context as Shared;
@@ -45,6 +46,7 @@ impl Serving {
         let Serving { secure, insecure_address, settings, verbosity } = self;
         let counters = ServingMetrics::new(&metrics);
         let router = http::router(metrics.clone(), checks(controllers))
+            .merge(http::zpages(Clock::System, &settings))
             .merge(http::configz("windlass.config", move || settings.clone()));
         let mut servers = Servers::new();
         if let Some(ServingConfig { options, authentication_kubeconfig, authorization_kubeconfig }) = secure {
@@ -114,7 +116,15 @@ fn explanations(controllers: &Controllers, reader: Reader) -> axum::Router {
     let jobs = explained::<Job>(controllers, reader, &path(Job::RESOURCE.plural));
     let cron_jobs = explained::<CronJob>(controllers, reader, &path(CronJob::RESOURCE.plural));
     let quotas = explained::<ResourceQuota>(controllers, reader, &path(ResourceQuota::RESOURCE.plural));
-    deployments.merge(daemon_sets).merge(stateful_sets).merge(jobs).merge(cron_jobs).merge(quotas)
+    let context = controllers.context.clone();
+    let workloads = http::overview("/debug/workloads", move || index(&context));
+    deployments
+        .merge(daemon_sets)
+        .merge(stateful_sets)
+        .merge(jobs)
+        .merge(cron_jobs)
+        .merge(quotas)
+        .merge(workloads)
 }
 
 fn explained<T: Record>(controllers: &Controllers, reader: Reader, path: &str) -> axum::Router {

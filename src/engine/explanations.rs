@@ -167,6 +167,17 @@ impl Explained {
     }
 }
 
+/// The current explanation of a workload, in short.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Since when.
+    pub since: Timestamp,
+    /// Whether no work was left.
+    pub is_settled: bool,
+    /// The error, or else the first reason.
+    pub why: String,
+}
+
 /// The last explanations of all workloads.
 #[derive(Debug, Default)]
 pub struct Explanations(Mutex<Kept>);
@@ -248,6 +259,15 @@ impl Explanations {
         let current = all.next()?;
         let object = BTreeMap::from([(field_name(resource.kind), object.key.to_string())]);
         Some(Explained { object, current, earlier: all.collect() })
+    }
+
+    /// The current explanation of an object in short; `None` as for [`Explanations::of`].
+    pub fn summary(&self, owner: &Uid) -> Option<Summary> {
+        let kept = self.0.lock();
+        let (_, current) = kept.by_owner.get(owner)?.front()?;
+        let first = || current.reasons.first().map(ToString::to_string).unwrap_or_default();
+        let why = current.error.clone().unwrap_or_else(first);
+        Some(Summary { since: current.since, is_settled: current.is_settled(), why })
     }
 
     /// How many bytes all of them take, approximately.

@@ -6,7 +6,7 @@
 //!
 //! Rules and waiting are apart here as well. In reading order:
 //!
-//! * [`health`], [`mod@router`]: what is served.
+//! * [`health`], [`mod@router`], `zpages`: what is served.
 //! * [`connection_limits`], `connections`, [`listener`]: the limits on requests, connections and time.
 //! * `host`: the Host headers that plain HTTP accepts.
 //! * [`tls`], [`certificates`]: HTTPS.
@@ -31,11 +31,13 @@ pub mod reviews;
 pub mod router;
 pub mod serving;
 pub mod tls;
+mod zpages;
 
 pub use connection_limits::Limits;
 pub use health::Checks;
 pub use listener::serve;
 pub use metrics::ServingMetrics;
 pub use reviews::Reviewers;
-pub use router::{configz, explanations, profiling, router, verbosity};
+pub use router::{configz, explanations, overview, profiling, router, verbosity};
 pub use serving::{AuthenticationOptions, AuthorizationOptions, SecureOptions, SecureServer, ServingOptions};
+pub use zpages::zpages;

@@ -65,8 +65,15 @@ pub fn configz<T: Serialize>(
     name: &'static str,
     config: impl Fn() -> T + Clone + Send + Sync + 'static,
 ) -> Router {
-    let answer = move || async move { json(&std::collections::BTreeMap::from([(name, config())])) };
-    Router::new().route("/configz", get(answer))
+    overview("/configz", move || std::collections::BTreeMap::from([(name, config())]))
+}
+
+/// A route with an overview as indented JSON. `overview` is called each time; it must not block.
+pub fn overview<T: Serialize>(
+    path: &str,
+    overview: impl Fn() -> T + Clone + Send + Sync + 'static,
+) -> Router {
+    Router::new().route(path, get(move || async move { json(&overview()) }))
 }
 
 /// `/debug/flags/v`: a PUT with a number changes what is logged. `set` does it, and answers with a

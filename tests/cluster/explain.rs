@@ -61,6 +61,34 @@ async fn a_broken_image_is_explained_with_the_name_of_the_pod_and_the_reason_of_
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_index_lists_what_is_unfinished_with_its_first_reason_and_counts_the_rest() {
+    let cluster = Cluster::new().await;
+    let daemon = cluster.start_controllers(1);
+    for name in ["web", "db"] {
+        cluster.create(deployment(name).replicas(2).surge(1).unavailable(0)).await;
+        cluster.rolled_out(name).await;
+    }
+    let index = || async {
+        let (code, text) = cluster::ask(&daemon.http, "/debug/workloads").await;
+        assert_eq!(code, 200, "{text}");
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    tokio::time::sleep(std::time::Duration::from_secs(30)).await;
+    let at_rest = index().await;
+    assert_eq!((&at_rest["unfinished"], &at_rest["atRest"]), (&json!([]), &json!({"Deployment": 2})));
+    cluster.set_image("web", "broken").await;
+    tokio::time::sleep(std::time::Duration::from_secs(30)).await;
+    let stuck = index().await;
+    let only = &stuck["unfinished"][0];
+    assert_eq!(stuck["atRest"], json!({"Deployment": 1}));
+    assert_eq!(
+        (&only["kind"], &only["namespace"], &only["name"], &only["path"]),
+        (&json!("Deployment"), &json!("shop"), &json!("web"), &json!("/debug/deployments/shop/web"))
+    );
+    assert_eq!(only["why"].as_str(), texts(&explained(&daemon, "web").await["current"]).first().map(|s| &**s));
+}
+
 /// The gauge of the memory that explanations take.
 fn explanations_bytes(daemon: &Daemon) -> usize {
     let text = daemon.metrics.render();

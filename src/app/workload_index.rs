@@ -1,0 +1,82 @@
+//! `/debug/workloads`: which workloads have work left, and the first reason of each. What is at rest is counted only.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::engine::Context;
+use crate::model::{CronJob, DaemonSet, Deployment, Job, Record, ResourceQuota, StatefulSet};
+
+/// The most workloads that are listed. Of more than that a person reads no list.
+const MOST: usize = 1000;
+
+/// The index, by its names in the answer.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Index {
+    /// Those with work left, the longest first.
+    unfinished: Vec<Unfinished>,
+    /// How many more there are than are listed.
+    left_out: usize,
+    /// How many are at rest, by kind.
+    at_rest: BTreeMap<&'static str, usize>,
+    /// How many have no explanation yet, or no longer, by kind.
+    not_explained: BTreeMap<&'static str, usize>,
+}
+
+/// A workload with work left.
+#[derive(Debug, Serialize)]
+struct Unfinished {
+    since: String,
+    kind: &'static str,
+    namespace: String,
+    name: String,
+    /// The first reason.
+    why: String,
+    /// Where all reasons are.
+    path: String,
+    #[serde(skip)]
+    at: Timestamp,
+}
+
+/// All workloads that have explanations.
+pub(super) fn index(context: &Context) -> Index {
+    let mut index = Index::default();
+    index.add::<Deployment>(context);
+    index.add::<StatefulSet>(context);
+    index.add::<DaemonSet>(context);
+    index.add::<Job>(context);
+    index.add::<CronJob>(context);
+    index.add::<ResourceQuota>(context);
+    index.unfinished.sort_by(|a, b| (a.at, a.kind, &a.path).cmp(&(b.at, b.kind, &b.path)));
+    index.left_out = index.unfinished.len().saturating_sub(MOST);
+    index.unfinished.truncate(MOST);
+    index
+}
+
+impl Index {
+    fn add<T: Record>(&mut self, context: &Context) {
+        let (kind, plural) = (T::RESOURCE.kind, T::RESOURCE.plural);
+        context.store::<T>().for_each(|object| {
+            let key = &object.meta().key;
+            let Some(summary) = context.explanations().summary(&object.meta().uid) else {
+                *self.not_explained.entry(kind).or_default() += 1;
+                return;
+            };
+            if summary.is_settled {
+                *self.at_rest.entry(kind).or_default() += 1;
+                return;
+            }
+            self.unfinished.push(Unfinished {
+                since: summary.since.to_string(),
+                kind,
+                namespace: key.namespace.to_string(),
+                name: key.name.to_string(),
+                why: summary.why,
+                path: format!("/debug/{plural}/{}/{}", key.namespace, key.name),
+                at: summary.since,
+            });
+        });
+    }
+}
