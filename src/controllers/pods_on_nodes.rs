@@ -1,6 +1,5 @@
 //! The pods of each node, so that a change of a node costs what its own pods do, and not what those of the cluster do.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -8,11 +7,12 @@ use parking_lot::RwLock;
 use crate::engine::entry::ControllerEntry;
 use crate::engine::setup::{HandlerOrder, Setup};
 use crate::model::{ObjectKey, Pod};
+use crate::runtime::index::Index;
 use crate::runtime::store::{Change, Store};
 
 /// The keys of the pods of each node. Shared by the controllers that look for them, and empty without one.
 #[derive(Default)]
-pub(super) struct PodsOnNodes(RwLock<BTreeMap<Arc<str>, BTreeSet<ObjectKey>>>);
+pub(super) struct PodsOnNodes(RwLock<Index<Arc<str>, ObjectKey>>);
 
 impl PodsOnNodes {
     /// The index, for a controller that looks for the pods of nodes if it is enabled.
@@ -33,29 +33,16 @@ impl PodsOnNodes {
     fn update(&self, change: &Change<Pod>) {
         let (old, new) = change.states();
         let (before, after) = (old.and_then(Pod::node), new.and_then(Pod::node));
-        if before == after {
-            return;
-        }
-        let key = &change.object().meta.key;
-        let mut all = self.0.write();
-        if let Some(node) = before
-            && let Some(keys) = all.get_mut(node)
-        {
-            keys.remove(key);
-            if keys.is_empty() {
-                all.remove(node);
-            }
-        }
-        if let Some(node) = after {
-            all.entry(node.clone()).or_default().insert(key.clone());
+        // Most changes of a pod do not move it: they need no lock.
+        if before != after {
+            self.0.write().change(&change.object().meta.key, before.cloned(), after.cloned());
         }
     }
 
     /// The pods of a node, in the order of their keys.
     pub(super) fn on(&self, node: &Arc<str>, pods: &Store<Pod>) -> Vec<Arc<Pod>> {
         let index = self.0.read();
-        let keys = index.get(node).into_iter().flatten();
-        keys.filter_map(|key| pods.get(key).filter(|pod| pod.node() == Some(node))).collect()
+        index.get(node).filter_map(|key| pods.get(key).filter(|pod| pod.node() == Some(node))).collect()
     }
 }
 

@@ -362,8 +362,7 @@ impl QuotaController {
                 }
             }
             None => {
-                let mut quotas = self.quotas.all();
-                quotas.retain(|quota| names(quota));
+                let quotas = self.quotas.select_all(names);
                 quotas.iter().for_each(|quota| self.wake(quota.meta.key.clone(), FREED));
             }
         }

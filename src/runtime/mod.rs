@@ -9,7 +9,7 @@
 //! events wait and decide little. In reading order:
 //!
 //! * [`request`], [`rate_limiter`], [`api`], [`retry_after`], [`client`], `certificate_chain`: calls to the API server.
-//! * [`store`], `unreadable`, `watch_decoder`, `list_decoder`, `protobuf_decoder`, `delta_handler`, `reflector`, [`list_turns`], [`reachability`], [`lost_history`],
+//! * [`store`], [`index`], `unreadable`, `watch_decoder`, `list_decoder`, `protobuf_decoder`, `delta_handler`, `reflector`, [`list_turns`], [`reachability`], [`lost_history`],
 //!   [`informer`], [`read_barrier`]: a cache of one kind, kept current.
 //! * [`discovery`]: which resources the server serves.
 //! * [`informers`]: the caches of all kinds, which are added and removed.
@@ -31,6 +31,7 @@ mod encoding;
 pub mod events;
 pub mod expectations;
 pub mod fresh_list;
+pub mod index;
 pub mod informer;
 pub mod informers;
 pub mod lazy_read_barrier;

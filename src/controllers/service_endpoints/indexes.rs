@@ -1,42 +1,17 @@
 //! Indexes that a change of a pod or of a Service looks into, so that its cost does not grow with the namespace.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 
 use crate::model::{EndpointSlice, Meta, ObjectKey, Service};
+use crate::runtime::index::Index;
 use crate::runtime::store::{Change, Store};
 
 /// Names of objects, by what they are looked up by.
-struct Names<K>(BTreeMap<K, BTreeSet<Arc<str>>>);
-
-impl<K> Default for Names<K> {
-    fn default() -> Self {
-        Names(BTreeMap::new())
-    }
-}
-
-impl<K: Ord> Names<K> {
-    /// An object was found by one key, and is by another now.
-    fn move_name(&mut self, name: &Arc<str>, before: Option<K>, after: Option<K>) {
-        if before == after {
-            return;
-        }
-        if let Some(key) = before
-            && let Some(names) = self.0.get_mut(&key)
-        {
-            names.remove(name);
-            if names.is_empty() {
-                self.0.remove(&key);
-            }
-        }
-        if let Some(key) = after {
-            self.0.entry(key).or_default().insert(name.clone());
-        }
-    }
-}
+type Names<K> = Index<K, Arc<str>>;
 
 /// A namespace, and the hash of a label. Services that it finds are matched again, so that labels of one hash cost time only.
 type Label = (Arc<str>, u64);
@@ -62,19 +37,17 @@ impl SelectorIndex {
     pub(super) fn update(&self, change: &Change<Service>) {
         let (gone, there) = change.states();
         let (before, after) = (gone.and_then(label), there.and_then(label));
-        self.0.write().move_name(&change.object().meta.key.name, before, after);
+        self.0.write().change(&change.object().meta.key.name, before, after);
     }
 
     /// The Services that select an object with this metadata.
     pub(super) fn of(&self, services: &Store<Service>, object: &Meta) -> BTreeSet<ObjectKey> {
         let namespace = &object.key.namespace;
         let index = self.0.read();
-        let names = object
-            .labels
-            .iter()
-            .filter_map(|(key, value)| index.0.get(&(namespace.clone(), hash(key, value))));
+        let names =
+            object.labels.iter().flat_map(|(key, value)| index.get(&(namespace.clone(), hash(key, value))));
         let keys: BTreeSet<ObjectKey> =
-            names.flatten().map(|name| ObjectKey::new(namespace.clone(), name.clone())).collect();
+            names.map(|name| ObjectKey::new(namespace.clone(), name.clone())).collect();
         drop(index);
         let selects = |key: &ObjectKey| {
             let service = services.get(key);
@@ -101,11 +74,11 @@ impl SliceIndex {
         let (gone, there) = change.states();
         let service_of = |slice: &EndpointSlice| service_of(writer, slice);
         let (before, after) = (gone.and_then(service_of), there.and_then(service_of));
-        self.0.write().move_name(&change.object().meta.key.name, before, after);
+        self.0.write().change(&change.object().meta.key.name, before, after);
     }
 
     /// The names of the slices of a Service.
     pub(super) fn of(&self, service: &ObjectKey) -> Vec<Arc<str>> {
-        self.0.read().0.get(service).into_iter().flatten().cloned().collect()
+        self.0.read().get(service).cloned().collect()
     }
 }
