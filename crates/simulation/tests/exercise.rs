@@ -73,17 +73,7 @@ impl game::Scenario for Scenario {
         Scenario { seed, bug: "", faults, acts: (0..60).map(|_| step()).collect() }
     }
 
-    fn seed(&self) -> u64 {
-        self.seed
-    }
-
-    fn bug(&self) -> &'static str {
-        self.bug
-    }
-
-    fn with_bug(self, bug: &'static str) -> Self {
-        Scenario { bug, ..self }
-    }
+    windlass_simulation::seed_and_bug!();
 }
 
 /// The judge: the daemon writes nothing but its annotation (E1). E2 and E3 are judged in [`Exercise::converge`].

@@ -53,6 +53,24 @@ pub trait Scenario: Clone + PartialEq + fmt::Debug + Serialize + DeserializeOwne
     }
 }
 
+/// The methods of a [`Scenario`] that return its fields `seed` and `bug`.
+#[macro_export]
+macro_rules! seed_and_bug {
+    () => {
+        fn seed(&self) -> u64 {
+            self.seed
+        }
+
+        fn bug(&self) -> &'static str {
+            self.bug
+        }
+
+        fn with_bug(self, bug: &'static str) -> Self {
+            Self { bug, ..self }
+        }
+    };
+}
+
 /// The seeds of the tests of a game.
 #[derive(Clone, Debug)]
 pub struct Trial {

@@ -104,17 +104,7 @@ impl game::Scenario for Scenario {
         Scenario { seed, bug: "", faults, delay, has_collector, acts }
     }
 
-    fn seed(&self) -> u64 {
-        self.seed
-    }
-
-    fn bug(&self) -> &'static str {
-        self.bug
-    }
-
-    fn with_bug(self, bug: &'static str) -> Self {
-        Scenario { bug, ..self }
-    }
+    crate::seed_and_bug!();
 }
 
 fn act(rng: &mut fastrand::Rng) -> Act {

@@ -184,17 +184,7 @@ impl game::Scenario for Scenario {
         Scenario { seed, bug: "", faults, readiness, shutdown, acts, last, is_single: false }
     }
 
-    fn seed(&self) -> u64 {
-        self.seed
-    }
-
-    fn bug(&self) -> &'static str {
-        self.bug
-    }
-
-    fn with_bug(self, bug: &'static str) -> Self {
-        Scenario { bug, ..self }
-    }
+    crate::seed_and_bug!();
 }
 
 impl Scenario {

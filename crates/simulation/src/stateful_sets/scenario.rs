@@ -163,17 +163,7 @@ impl game::Scenario for Scenario {
         scenario
     }
 
-    fn seed(&self) -> u64 {
-        self.seed
-    }
-
-    fn bug(&self) -> &'static str {
-        self.bug
-    }
-
-    fn with_bug(self, bug: &'static str) -> Self {
-        Scenario { bug, ..self }
-    }
+    crate::seed_and_bug!();
 
     fn check(&self) -> Result<(), String> {
         match self.garbage <= Duration::from_secs(60) {
