@@ -15,6 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::calendar::Calendar;
+use crate::engine::blind::Blind;
 use crate::engine::breach::Breach;
 use crate::engine::call::{Call, OpenCalls};
 use crate::engine::network::{self, BLIND, Faults};
@@ -69,13 +70,11 @@ pub struct Before {
 /// All invariants and their state.
 #[derive(Debug, Default)]
 pub struct Judge {
-    /// How old a decision may be when it is carried out.
-    staleness: Duration,
+    /// What the author of a write may not know.
+    blind: Blind,
     /// The Jobs that are gone, and since when: a decision may have counted them.
     gone: Vec<(Duration, Value)>,
     has_faults: bool,
-    /// From when and until when the caches of a daemon may lag, as its watches are broken or it has just started.
-    blind: (Duration, Duration),
     /// Until when the watches of Jobs show nothing.
     lags_until: Duration,
     /// When a user or a fault last interfered.
@@ -170,7 +169,7 @@ impl Judge {
     /// Invariants that have seen nothing yet.
     pub fn new(faults: Faults) -> Self {
         let has_faults = faults != Faults::default();
-        Judge { staleness: faults.staleness(), has_faults, ..Judge::default() }
+        Judge { blind: Blind::new(faults.staleness()), has_faults, ..Judge::default() }
     }
 
     /// Daemons that start from now on have this clock.
@@ -194,15 +193,9 @@ impl Judge {
         self.skew = Default::default();
     }
 
-    /// A decision that is carried out now may know nothing of what has happened since then.
-    fn since(&self, at: Duration) -> Duration {
-        let since = at.saturating_sub(self.staleness);
-        if at < self.blind.1 { since.min(self.blind.0) } else { since }
-    }
-
     /// The versions of the CronJob of this UID that a decision may be based on.
     fn versions<'a>(&'a self, commit: &'a Commit<'_>, of: &str) -> Vec<&'a Value> {
-        let since = self.since(commit.at);
+        let since = self.blind.since(commit.at);
         let earlier = self.versions.iter().filter(|(until, _)| *until >= since).map(|(_, version)| version);
         let mut all: Vec<&Value> = earlier.chain(commit.cron_job.as_deref()).collect();
         all.retain(|version| uid(version) == of);
@@ -211,7 +204,7 @@ impl Judge {
 
     /// The earliest time at which a decision that is carried out now can have been made, by the clock of its daemon.
     fn decided(&self, commit: &Commit<'_>) -> Timestamp {
-        let age = SignedDuration::try_from(commit.at - self.since(commit.at)).unwrap_or_default();
+        let age = SignedDuration::try_from(commit.at - self.blind.since(commit.at)).unwrap_or_default();
         let now = commit.now.saturating_add(self.skew.0).unwrap_or(commit.now);
         now.saturating_sub(age).unwrap_or(now)
     }
@@ -327,7 +320,7 @@ impl Judge {
             && self.skew == Default::default()
             && self.running.len() == 1
             && at.saturating_sub(self.disturbed) > CALM
-            && at > self.blind.1;
+            && !self.blind.lags(at);
         let Some(calendar) = Calendar::of(cron_job).filter(|calendar| is_calm && !calendar.is_every()) else {
             return Ok(());
         };
@@ -424,9 +417,8 @@ impl network::Judge for Judge {
     }
 
     fn is_blind(&mut self, until: Duration) {
-        let since = until.saturating_sub(BLIND);
-        self.disturbed = self.disturbed.max(since);
-        self.blind = (if since < self.blind.1 { self.blind.0 } else { since }, until);
+        self.disturbed = self.disturbed.max(until.saturating_sub(BLIND));
+        self.blind.lags_until(until);
     }
 
     fn lags_for(&self, at: Duration, call: &Call) -> Duration {

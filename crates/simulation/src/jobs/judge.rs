@@ -15,9 +15,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::facts::{has_ended, index, is_tracked, list, owner, uid};
+use crate::engine::blind::Blind;
 use crate::engine::breach::Breach;
 use crate::engine::call::{Call, OpenCalls};
-use crate::engine::network::{self, BLIND, Faults};
+use crate::engine::network::{self, Faults};
 use crate::engine::objects::{is_deleting, is_live};
 
 /// A committed write, and all objects right before it.
@@ -63,8 +64,8 @@ pub(super) struct Ledger {
 /// All invariants and their state.
 #[derive(Debug, Default)]
 pub struct Judge {
-    /// How old a decision may be when it is carried out.
-    staleness: Duration,
+    /// What the author of a write may not know.
+    pub(super) blind: Blind,
     /// When the specification was last changed.
     edited: Option<Duration>,
     /// When others last changed whose pods are whose, or created or deleted one.
@@ -75,8 +76,6 @@ pub struct Judge {
     ended: Option<Duration>,
     /// The daemons that run.
     pub(super) running: BTreeSet<String>,
-    /// From when and until when the caches of a daemon may lag, as its watches are broken or it has just started.
-    blind: (Duration, Duration),
     has_faults: bool,
     pub(super) calls: OpenCalls,
     pub(super) ledgers: BTreeMap<String, Ledger>,
@@ -100,12 +99,15 @@ impl<'a> Commit<'a> {
 impl Judge {
     /// Invariants that have seen nothing yet.
     pub fn new(faults: Faults) -> Self {
-        Judge { staleness: faults.staleness(), has_faults: faults != Faults::default(), ..Judge::default() }
+        Judge {
+            blind: Blind::new(faults.staleness()),
+            has_faults: faults != Faults::default(),
+            ..Judge::default()
+        }
     }
 
     fn is_recent(&self, then: Option<Duration>, at: Duration) -> bool {
-        let is_blind = |then| at < self.blind.1 && then >= self.blind.0;
-        then.is_some_and(|then| at.saturating_sub(then) < self.staleness || then == at || is_blind(then))
+        then.is_some_and(|then| then == at || self.blind.hides(then, at))
     }
 
     /// Whether the specification has changed so lately that a decision may not know it.
@@ -121,12 +123,6 @@ impl Judge {
     /// Whether so lately pods may have become the Job's that a decision may not know of.
     fn is_joined(&self, commit: &Commit<'_>) -> bool {
         self.is_edited(commit) || self.is_recent(self.joined, commit.at)
-    }
-
-    /// A daemon's caches may lag until then.
-    pub fn is_blind(&mut self, until: Duration) {
-        let since = until.saturating_sub(BLIND);
-        self.blind = (if since < self.blind.1 { self.blind.0 } else { since }, until);
     }
 
     /// A write has been committed.

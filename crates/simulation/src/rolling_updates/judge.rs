@@ -15,14 +15,12 @@ use serde_json::Value;
 use super::truth::{
     self, Facts, HANDING_OVER, ORIGINAL, REQUEST, STEP_AT, Snapshot, Terms, owner, selects, uid,
 };
+use crate::engine::blind::Blind;
 use crate::engine::breach::Breach;
 use crate::engine::call::Call;
 use crate::engine::network;
 use crate::engine::objects::{is_available, is_live, number, text};
 use windlass_apiserver::Sandbox;
-
-/// How old a decision may be while caches lag.
-const LAG: Duration = Duration::from_secs(60);
 
 /// How long the states are kept.
 const KEPT: Duration = Duration::from_secs(130);
@@ -42,7 +40,8 @@ pub type Cluster = network::Cluster<Judge>;
 #[derive(Debug, Default)]
 pub struct Judge {
     staleness: Duration,
-    blind_until: Duration,
+    /// What the author of a write may not know.
+    blind: Blind,
     /// Until when two daemons act.
     two_until: Duration,
     states: VecDeque<Snapshot>,
@@ -109,7 +108,7 @@ impl<'a> Write<'a> {
 impl Judge {
     /// Invariants that have seen nothing yet. `staleness` is how old a decision may be when it is carried out.
     pub fn new(staleness: Duration) -> Self {
-        Judge { staleness, ..Judge::default() }
+        Judge { staleness, blind: Blind::new(staleness), ..Judge::default() }
     }
 
     /// Somebody interferes with pods, sizes or templates: no update has to keep its promise.
@@ -131,9 +130,8 @@ impl Judge {
     }
 
     fn known(&self, at: Duration) -> Vec<&Snapshot> {
-        let staleness = if at < self.blind_until { LAG } else { self.staleness };
         // Events at the same instant have no order.
-        let from = at.saturating_sub(staleness + Duration::from_millis(1));
+        let from = self.blind.since(at).saturating_sub(Duration::from_millis(1));
         let first = self.states.iter().rposition(|state| state.at < from).unwrap_or(0);
         self.states.range(first..).collect()
     }
@@ -299,7 +297,7 @@ impl network::Judge for Judge {
     }
 
     fn is_blind(&mut self, until: Duration) {
-        self.blind_until = self.blind_until.max(until);
+        self.blind.lags_until(until);
     }
 }
 

@@ -17,9 +17,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::identity::{is_member, name, ordinal, range, references, template_of_claim, uid};
+use crate::engine::blind::Blind;
 use crate::engine::breach::Breach;
 use crate::engine::call::Call;
-use crate::engine::network::{self, BLIND, Faults};
+use crate::engine::network::{self, Faults};
 use crate::engine::objects::{is_available, is_deleting, is_live, number, text};
 
 /// A committed write, and all objects right before it.
@@ -50,8 +51,8 @@ pub type Cluster = network::Cluster<Judge>;
 /// All invariants and their state.
 #[derive(Debug, Default)]
 pub struct Judge {
-    /// How old a decision may be when it is carried out.
-    staleness: Duration,
+    /// What the author of a write may not know.
+    pub(super) blind: Blind,
     /// When the specification was last changed.
     edited: Option<Duration>,
     /// When others last made a pod worse, or changed whose it is.
@@ -69,8 +70,6 @@ pub struct Judge {
     observed: (String, i64),
     /// The daemons that run.
     pub(super) running: BTreeSet<String>,
-    /// From when and until when the caches of a daemon may lag, as its watches are broken or it has just started.
-    blind: (Duration, Duration),
     /// Whether the network has any faults.
     has_faults: bool,
 }
@@ -102,12 +101,15 @@ impl Commit<'_> {
 impl Judge {
     /// Invariants that have seen nothing yet.
     pub fn new(faults: Faults) -> Self {
-        Judge { staleness: faults.staleness(), has_faults: faults != Faults::default(), ..Judge::default() }
+        Judge {
+            blind: Blind::new(faults.staleness()),
+            has_faults: faults != Faults::default(),
+            ..Judge::default()
+        }
     }
 
     fn is_recent(&self, then: Option<Duration>, at: Duration) -> bool {
-        let is_blind = |then| at < self.blind.1 && then >= self.blind.0;
-        then.is_some_and(|then| at.saturating_sub(then) < self.staleness || is_blind(then))
+        then.is_some_and(|then| self.blind.hides(then, at))
     }
 
     /// Whether the specification has changed so lately that a decision may not know it.
@@ -118,12 +120,6 @@ impl Judge {
     /// Whether nothing has changed so lately that a decision may not know it.
     fn is_calm(&self, at: Duration) -> bool {
         ![self.edited, self.disturbed, self.moved].into_iter().any(|then| self.is_recent(then, at))
-    }
-
-    /// A daemon's caches may lag until then.
-    pub fn is_blind(&mut self, until: Duration) {
-        let since = until.saturating_sub(BLIND);
-        self.blind = (if since < self.blind.1 { self.blind.0 } else { since }, until);
     }
 
     /// A write has been committed.
@@ -172,7 +168,7 @@ impl Judge {
         let in_range = ordinal(name(pod)).is_some_and(|ordinal| range(stateful_set).contains(&ordinal));
         let lag = if self.has_faults { Duration::from_secs(60) } else { Duration::ZERO };
         let is_known = !self.is_edited(commit.at)
-            && commit.at >= self.blind.1
+            && !self.blind.lags(commit.at)
             && self.edited.is_some_and(|then| commit.at.saturating_sub(then) > lag);
         if in_range && is_known && is_member(stateful_set, pod) && !is_deleting(stateful_set) {
             self.kept.insert(uid(pod).to_owned());

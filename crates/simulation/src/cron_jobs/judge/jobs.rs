@@ -94,7 +94,7 @@ impl Judge {
         {
             return Ok(());
         }
-        let since = self.since(commit.at);
+        let since = self.blind.since(commit.at);
         // One that another daemon has just created.
         let is_new = |job: &Value| self.created.get(uid(job)).is_some_and(|created| *created >= since);
         let is_other = |job: &&Value| is_active(job, versions[0]) && !is_new(job);
@@ -156,7 +156,7 @@ impl Judge {
         };
         let same = |other: &&Value| owner(other) == owner(job) && condition(other, kind).is_some();
         // The newer ones may have expired while the deletion was under way.
-        let since = self.since(commit.at);
+        let since = self.blind.since(commit.at);
         let gone = self.gone.iter().filter(|(then, _)| *then >= since).map(|(_, other)| other);
         let newer = commit.jobs.iter().chain(gone).filter(same).filter(|other| key(other) > key(job)).count();
         let least = versions.iter().map(|version| limit(version, field)).min().unwrap_or(0);

@@ -70,7 +70,7 @@ impl Judge {
 
     /// Why a pod may be deleted, as far as its author could know.
     fn cause(&self, commit: &Commit<'_>, pod: &Value) -> Option<Cause> {
-        let (node, since) = (text(pod, "/spec/nodeName"), self.since(commit.at));
+        let (node, since) = (text(pod, "/spec/nodeName"), self.blind.since(commit.at));
         if node.is_empty() {
             return is_deleting(pod).then_some(Cause::Unscheduled).or_else(|| self.terminated(commit, pod));
         }
@@ -101,7 +101,7 @@ impl Judge {
             (!is_evicted, text(pod, "/metadata/creationTimestamp").to_owned(), name(pod).to_owned())
         });
         let beyond = ended.len().saturating_sub(THRESHOLD);
-        let is_sure = self.pods_changed < self.since(commit.at);
+        let is_sure = self.pods_changed < self.blind.since(commit.at);
         let is_first = ended[..beyond].iter().any(|first| uid(first) == uid(pod));
         (has_ended(pod) && beyond > 0 && (is_first || !is_sure)).then_some(Cause::Terminated)
     }

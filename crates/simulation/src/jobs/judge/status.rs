@@ -191,7 +191,7 @@ impl Judge {
                 let deadline = before["spec"]["activeDeadlineSeconds"].as_i64()?;
                 Some(commit.now.as_second() - start.as_second() > deadline + 2)
             };
-            let is_calm = !self.has_faults && commit.at > self.blind.1 && !self.is_disturbed(commit);
+            let is_calm = !self.has_faults && !self.blind.lags(commit.at) && !self.is_disturbed(commit);
             if reason == "DeadlineExceeded"
                 && is_calm
                 && is_late() == Some(true)
