@@ -109,11 +109,15 @@ impl Judge {
                 .iter()
                 .filter(|seen| seen.terms.is_rollback == is_rollback && !seen.terms.is_paused)
                 .collect();
-            let mut olds: Vec<&str> = going.iter().map(|seen| name(&seen.old.object)).collect();
-            olds.dedup();
-            for old in olds {
+            // One that has changed its target is another update.
+            let update = |seen: &&Seen<'_>| {
+                (name(&seen.old.object).to_owned(), seen.old.get(REQUEST).map(str::to_owned))
+            };
+            let mut updates: Vec<_> = going.iter().map(update).collect();
+            updates.dedup();
+            for one in updates {
                 let going: Vec<&Seen<'_>> =
-                    going.iter().filter(|seen| name(&seen.old.object) == old).copied().collect();
+                    going.iter().filter(|seen| update(seen) == one).copied().collect();
                 match self.resize_of(write, before, size(after), &going, is_rollback) {
                     Ok(()) => return Ok(()),
                     Err(found) => breach = found,
