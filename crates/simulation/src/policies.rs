@@ -1,8 +1,9 @@
 //! A Deployment under a rollout policy: one seed, one history, judged by RP2 to RP14.
 //!
 //! Users roll out images that work and images that do not, approve, abort and retry with right and wrong revisions, change the
-//! policy, write values that cannot be read, bypass it, and scale as an autoscaler does. Somebody copies, forges and loses the
-//! state of a rollout. The daemon is killed, requests are lost, late or refused, and for a while two daemons act.
+//! policy, write values that cannot be read, bypass it, and scale as an autoscaler does. An agent applies again what has failed.
+//! Somebody copies, forges and loses the state of a rollout. In some seeds a pod fits a node only in the place of another. The
+//! daemon is killed, requests are lost, late or refused, and for a while two daemons act.
 //!
 //! * [`scenario`]: what a seed draws; [`actors`]: carries it out.
 //! * [`terms`]: what a policy allows, read from the annotations and in another way than by the controller.
@@ -45,8 +46,9 @@ impl Staged for Policies {
     type Actors = Actors;
 
     fn stage(scenario: &Scenario) -> Stage<'_, Act> {
-        let &Scenario { faults, ref acts, readiness, shutdown, .. } = scenario;
-        Stage { faults, acts, nodes: Some(Nodes { count: 3, readiness, shutdown, ..Nodes::default() }) }
+        let &Scenario { faults, ref acts, readiness, shutdown, is_cramped, .. } = scenario;
+        let count = if is_cramped { actors::REPLICAS } else { 3 };
+        Stage { faults, acts, nodes: Some(Nodes { count, readiness, shutdown, ..Nodes::default() }) }
     }
 
     fn judge(scenario: &Scenario) -> Judge {
@@ -57,7 +59,11 @@ impl Staged for Policies {
         Actors::new(cluster.clone(), scenario)
     }
 
-    async fn converge(cluster: &Arc<Cluster>, actors: &mut Actors, _: &Scenario) -> Result<(), Breach> {
-        convergence::converges(cluster, actors).await
+    async fn converge(
+        cluster: &Arc<Cluster>,
+        actors: &mut Actors,
+        scenario: &Scenario,
+    ) -> Result<(), Breach> {
+        convergence::converges(cluster, actors, scenario.has_agent()).await
     }
 }

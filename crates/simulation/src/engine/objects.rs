@@ -34,6 +34,16 @@ pub fn number(object: &Value, pointer: &str) -> i64 {
     at(object, pointer).and_then(Value::as_i64).unwrap_or(0)
 }
 
+/// The elements of a list; none where it is absent.
+pub fn list(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// A condition of an object, whatever its status.
+pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    list(&object["status"]["conditions"]).iter().find(|condition| condition["type"] == kind)
+}
+
 /// Whether an object is being deleted.
 pub fn is_deleting(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
@@ -46,8 +56,7 @@ pub fn is_live(pod: &Value) -> bool {
 
 /// Whether a pod has been ready for that many seconds.
 pub fn is_available(pod: &Value, min_ready_seconds: i64, now: Timestamp) -> bool {
-    let conditions = pod["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    conditions.iter().any(|condition| {
+    list(&pod["status"]["conditions"]).iter().any(|condition| {
         let since: Option<Timestamp> =
             condition["lastTransitionTime"].as_str().and_then(|since| since.parse().ok());
         condition["type"] == "Ready"

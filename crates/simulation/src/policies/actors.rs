@@ -11,14 +11,19 @@ use super::scenario::{Act, STEPS, Scenario, VALUES};
 use super::terms::{NAME, revision};
 use crate::engine::daemons::{Daemons, unlimited};
 use crate::engine::game;
-use crate::engine::objects::{NAMESPACE, is_live, text};
+use crate::engine::objects::{NAMESPACE, is_live, number, text};
 use crate::engine::user::{JSON, MERGE, STRATEGIC, User};
 use windlass::config::Enabled;
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/shop/deployments";
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
+const NODES: &str = "/api/v1/nodes";
 const STATE: &str = "windlass.dev/rollout-state";
+const FIRST: &str = "windlass.dev/when-unschedulable";
+
+/// The size of the Deployment at the beginning.
+pub const REPLICAS: usize = 4;
 
 /// Users, chaos monkeys, and the supervisor of the daemons.
 pub struct Actors {
@@ -26,6 +31,11 @@ pub struct Actors {
     user: User,
     /// The supervisor of the daemons.
     pub daemons: Daemons<Judge>,
+    is_cramped: bool,
+    /// The container that users have last applied.
+    applied: Value,
+    /// Until when an agent applies it again.
+    agent_until: Duration,
 }
 
 impl game::Actors<Act> for Actors {
@@ -36,10 +46,10 @@ impl game::Actors<Act> for Actors {
         tokio::time::sleep(Duration::from_millis(500)).await;
         let created = json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": NAME},
-            "spec": {"replicas": 4, "selector": {"matchLabels": {"app": NAME}}, "progressDeadlineSeconds": 120,
+            "spec": {"replicas": REPLICAS, "selector": {"matchLabels": {"app": NAME}}, "progressDeadlineSeconds": 120,
                 "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
                 "template": {"metadata": {"labels": {"app": NAME}},
-                    "spec": {"terminationGracePeriodSeconds": 5, "containers": [container("0")]}}}
+                    "spec": {"terminationGracePeriodSeconds": 5, "containers": [self.container("0")]}}}
         });
         self.user.send(Method::POST, DEPLOYMENTS, JSON, &created).await;
     }
@@ -49,7 +59,14 @@ impl game::Actors<Act> for Actors {
         match act {
             Act::Image(tag) => self.image(&tag.to_string()).await,
             Act::BrokenImage => self.image("broken").await,
-            Act::Scale(replicas) => self.edit(json!({"replicas": replicas})).await,
+            Act::Scale(replicas) => self.scale(*replicas).await,
+            Act::Dip(seconds) => {
+                let before =
+                    deployment(&self.cluster.sandbox).map_or(0, |one| number(&one, "/spec/replicas"));
+                self.scale(0).await;
+                self.wait(Duration::from_secs((*seconds).into())).await;
+                self.edit(json!({"replicas": before})).await;
+            }
             Act::Budget(surge, unavailable) => {
                 let rolling = json!({"maxSurge": surge, "maxUnavailable": unavailable});
                 self.edit(json!({"strategy": {"rollingUpdate": rolling}})).await;
@@ -60,6 +77,18 @@ impl game::Actors<Act> for Actors {
                 let (key, values) = VALUES[*key];
                 self.annotate(key, values[*at]).await;
             }
+            Act::TerminateFirst(is_set) => {
+                self.annotate(FIRST, is_set.then_some("terminate-first")).await;
+            }
+            Act::TooLarge(tag) => {
+                let mut container = self.container(&tag.to_string());
+                container["resources"] = json!({"requests": {"cpu": "1000"}});
+                self.apply(container).await;
+            }
+            Act::GitOps(seconds) => {
+                self.agent_until = self.cluster.elapsed() + Duration::from_secs((*seconds).into());
+            }
+            Act::CrashAtVerdict => self.cluster.with_judge(|judge| judge.kills_at_verdict = true),
             Act::Approve(behind, 0) => self.command(&format!("approve {}", self.revision(*behind))).await,
             Act::Approve(behind, step) => {
                 self.command(&format!("approve {}/{step}", self.revision(*behind))).await;
@@ -101,7 +130,13 @@ impl game::Actors<Act> for Actors {
     }
 
     async fn wait(&mut self, time: Duration) {
-        self.daemons.wait(time).await;
+        let end = self.cluster.elapsed() + time;
+        while self.cluster.elapsed() < end.min(self.agent_until) {
+            let left = end.saturating_sub(self.cluster.elapsed());
+            self.daemons.wait(left.min(Duration::from_secs(1))).await;
+            self.apply_again().await;
+        }
+        self.daemons.wait(end.saturating_sub(self.cluster.elapsed())).await;
     }
 
     fn end(&mut self) {
@@ -117,7 +152,8 @@ impl Actors {
         let daemons = Daemons::new(cluster.clone(), unlimited(enabled), scenario.seed, |seed, life| {
             seed.wrapping_add(life.into())
         });
-        Actors { cluster, user, daemons }
+        let (applied, agent_until) = (Value::Null, Duration::ZERO);
+        Actors { cluster, user, daemons, is_cramped: scenario.is_cramped, applied, agent_until }
     }
 
     /// Deletes pods that were made unready: nothing makes them ready again.
@@ -131,15 +167,28 @@ impl Actors {
         }
     }
 
+    /// Gives each pod a node, and a rollout its surge.
+    pub async fn enlarge(&self) {
+        self.add_nodes(12).await;
+    }
+
+    /// From now on failures roll back, and for so long an agent applies the image again that never starts.
+    pub async fn fail_for(&mut self, time: Duration) {
+        let annotations = json!({"windlass.dev/on-failure": "rollback", "windlass.dev/fail-after": "10s"});
+        self.patch(json!({"metadata": {"annotations": annotations}})).await;
+        self.image("broken").await;
+        self.agent_until = self.cluster.elapsed() + time;
+    }
+
     /// Approves the current revision.
     pub async fn approve(&self) {
         self.command(&format!("approve {}", self.revision(0))).await;
     }
 
     /// Removes the policy, and repairs what is broken.
-    pub async fn repair(&self) {
+    pub async fn repair(&mut self) {
         let mut annotations = json!({"windlass.dev/steps": null, "windlass.dev/rollout": null,
-            "windlass.dev/bypass-until": null});
+            "windlass.dev/bypass-until": null, FIRST: null});
         for (key, _) in VALUES {
             annotations[key] = Value::Null;
         }
@@ -148,9 +197,10 @@ impl Actors {
     }
 
     /// Resumes, and corrects values that cannot be read.
-    pub async fn resume(&self) {
+    pub async fn resume(&mut self) {
         let annotations = json!({"windlass.dev/steps": "1", "windlass.dev/fail-after": null,
-            "windlass.dev/on-failure": null, "windlass.dev/bypass-until": null, "windlass.dev/rollout": null});
+            "windlass.dev/on-failure": null, "windlass.dev/bypass-until": null, "windlass.dev/rollout": null,
+            FIRST: null});
         self.patch(json!({"metadata": {"annotations": annotations}, "spec": {"paused": false}})).await;
         self.image("resumed").await;
     }
@@ -163,8 +213,47 @@ impl Actors {
         self.patch(json!({"spec": spec})).await;
     }
 
-    async fn image(&self, tag: &str) {
-        self.edit(json!({"template": {"spec": {"containers": [container(tag)]}}})).await;
+    async fn scale(&self, replicas: u32) {
+        self.add_nodes(replicas).await;
+        self.edit(json!({"replicas": replicas})).await;
+    }
+
+    /// Where nodes are full, there is always one for each pod.
+    async fn add_nodes(&self, count: u32) {
+        for number in 1..=count {
+            let name = format!("sandbox-node-{number}");
+            if self.is_cramped && self.cluster.sandbox.object("Node", "", &name).is_none() {
+                let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+                self.user.send(Method::POST, NODES, JSON, &node).await;
+            }
+        }
+    }
+
+    async fn image(&mut self, tag: &str) {
+        self.apply(self.container(tag)).await;
+    }
+
+    async fn apply(&mut self, container: Value) {
+        self.applied = container.clone();
+        self.edit(json!({"template": {"spec": {"containers": [container]}}})).await;
+    }
+
+    /// Applies again what was applied last, where somebody has changed it.
+    async fn apply_again(&mut self) {
+        let Some(deployment) = deployment(&self.cluster.sandbox) else { return };
+        let image = text(&deployment, "/spec/template/spec/containers/0/image");
+        if self.applied["image"].as_str().is_some_and(|applied| applied != image) {
+            self.apply(self.applied.clone()).await;
+        }
+    }
+
+    /// A container; where nodes are full, one that takes a port of its node.
+    fn container(&self, tag: &str) -> Value {
+        let mut container = json!({"name": "app", "image": format!("app:{tag}")});
+        if self.is_cramped {
+            container["ports"] = json!([{"containerPort": 80, "hostPort": 80}]);
+        }
+        container
     }
 
     async fn annotate(&self, key: &str, value: Option<&str>) {
@@ -212,8 +301,4 @@ impl Actors {
 
 fn path(of: &str, object: &Value) -> String {
     format!("{of}/{}", text(object, "/metadata/name"))
-}
-
-fn container(tag: &str) -> Value {
-    json!({"name": "app", "image": format!("app:{tag}")})
 }

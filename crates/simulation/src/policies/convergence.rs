@@ -1,4 +1,4 @@
-//! Conditions that must hold once the faults have ended: RP5, RP13 and RP14.
+//! Conditions that must hold once the faults have ended: RP5, RP7, RP9, RP13 and RP14.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,16 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(1200);
 
 /// Waits until a held rollout rests, approves it, then removes the policy, and each time waits until everything is settled.
 ///
+/// With an agent, an image that never starts is applied again and again after that.
+///
 /// # Errors
 /// The objects that have not converged.
-pub async fn converges(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Breach> {
+pub async fn converges(cluster: &Arc<Cluster>, actors: &mut Actors, has_agent: bool) -> Result<(), Breach> {
     cluster.say("the faults end");
     cluster.calm();
     // Without pods that serve there is nothing that a step could protect.
     let serves = cluster.sandbox.objects("ReplicaSet").iter().any(|all| number(all, "/spec/replicas") > 0);
+    actors.enlarge().await;
     actors.resume().await;
     match serves {
         true => rests_at_the_step(cluster, actors).await?,
@@ -41,7 +44,40 @@ pub async fn converges(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<()
     actors.approve().await;
     until(cluster, actors, "RP14", is_complete).await?;
     actors.repair().await;
+    until(cluster, actors, "RP14", is_complete).await?;
+    if !has_agent || deployment(&cluster.sandbox).is_none_or(|one| Terms::of(&one).replicas == 0) {
+        return Ok(());
+    }
+    fails_for_ever(cluster, actors).await?;
+    actors.repair().await;
     until(cluster, actors, "RP14", is_complete).await
+}
+
+/// RP9: where an agent applies a template that fails for ever, there is an end of writes, and the pods serve. RP7: the ReplicaSet
+/// that serves has all of them.
+async fn fails_for_ever(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Breach> {
+    actors.fail_for(Duration::from_secs(1500)).await;
+    actors.wait(Duration::from_secs(900)).await;
+    let writes = cluster.writes();
+    actors.wait(Duration::from_secs(600)).await;
+    let writes = cluster.writes() - writes;
+    if writes > 0 {
+        return Err(Breach::new("RP9", format!("{writes} writes while a failure stands")));
+    }
+    until(cluster, actors, "RP7", |deployment, replica_sets, _| {
+        let replicas = number(deployment, "/spec/replicas");
+        let serves =
+            |all: &&Value| template(all) != template(deployment) && number(all, "/spec/replicas") > 0;
+        let [serving] = replica_sets.iter().filter(serves).collect::<Vec<_>>()[..] else {
+            return Err("not one ReplicaSet serves".to_owned());
+        };
+        let counts = ["/spec/replicas", "/status/availableReplicas"].map(|count| number(serving, count));
+        match counts == [replicas, replicas] {
+            true => Ok(()),
+            false => Err(format!("{counts:?} pods of {replicas} serve")),
+        }
+    })
+    .await
 }
 
 /// RP5: at rest in the step there is one new pod, and the others are old.

@@ -3,6 +3,9 @@
 //! A write is judged by the objects at which it is committed and by what users have commanded. Where its author could not know
 //! the latest terms, each of the terms that held within that time counts, if it favours the write.
 
+mod size;
+mod verdict;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,15 +14,17 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::terms::{NAME, Terms, annotation, approves, owner, revision, template, written};
+use super::terms::{NAME, Terms, annotation, owner, revision, template};
+use crate::engine::blind::Blind;
 use crate::engine::breach::Breach;
-use crate::engine::call::Call;
-use crate::engine::network;
-use crate::engine::objects::{NAMESPACE, is_available, is_deleting, is_live, number, text};
+use crate::engine::call::{Call, OpenCalls};
+use crate::engine::network::{self, Dead};
+use crate::engine::objects::{NAMESPACE, condition, is_available, is_deleting, is_live, number, text};
+use crate::engine::request_fault::RequestFault;
 use windlass_apiserver::Sandbox;
 
-/// How old a decision may be while caches lag.
-const LAG: Duration = Duration::from_secs(60);
+/// How long the consequences of a change to pods last: others replace those that are gone.
+const AFTERMATH: Duration = Duration::from_secs(10);
 
 /// The API server of this game.
 pub type Cluster = network::Cluster<Judge>;
@@ -27,22 +32,28 @@ pub type Cluster = network::Cluster<Judge>;
 /// All invariants and their state.
 #[derive(Debug, Default)]
 pub struct Judge {
-    /// How old a decision may be when it is carried out.
-    staleness: Duration,
-    blind_until: Duration,
+    /// What the author of a write may not know.
+    blind: Blind,
     terms: Vec<(Duration, Terms)>,
     /// All commands that there have been.
     commands: Vec<String>,
     /// Since when a ReplicaSet first had so many available pods, by UID, revision and number.
     reached: BTreeMap<(String, i64, i64), Duration>,
-    /// ReplicaSets that have had all pods of the Deployment, by UID.
-    complete: BTreeSet<String>,
+    /// When a ReplicaSet last had all pods of the Deployment, by UID.
+    complete: BTreeMap<String, Duration>,
+    /// When a pod of a ReplicaSet last fitted no node, by UID.
+    unfit: BTreeMap<String, Duration>,
+    /// How many new pods were available when an old pod went first, by UID and revision of the new ReplicaSet.
+    went_first: BTreeMap<(String, i64), i64>,
     /// When others last deleted a pod or made one worse.
     disturbed: Duration,
-    /// When each daemon last resized a ReplicaSet.
-    resized: BTreeMap<Arc<str>, Duration>,
+    /// When others last changed a ReplicaSet: they may have taken its state.
+    tampered: Option<Duration>,
     /// The templates from which a daemon has rolled back.
     rolled_back: BTreeSet<String>,
+    /// Whether the daemon that stores the next verdict is killed with that.
+    pub kills_at_verdict: bool,
+    calls: OpenCalls,
 }
 
 /// The objects before a write.
@@ -73,10 +84,12 @@ impl Commit<'_> {
         self.pods.iter().filter(move |pod| owner(pod) == uid)
     }
 
+    fn serves(&self, replica_set: &Value, pod: &Value) -> bool {
+        is_live(pod) && is_available(pod, number(replica_set, "/spec/minReadySeconds"), self.now)
+    }
+
     fn available(&self, replica_set: &Value) -> i64 {
-        let seconds = number(replica_set, "/spec/minReadySeconds");
-        let serves = |pod: &&Value| is_live(pod) && is_available(pod, seconds, self.now);
-        self.pods_of(replica_set).filter(serves).count() as i64
+        self.pods_of(replica_set).filter(|pod| self.serves(replica_set, pod)).count() as i64
     }
 }
 
@@ -84,67 +97,111 @@ fn size(replica_set: &Value) -> i64 {
     number(replica_set, "/spec/replicas")
 }
 
-impl Judge {
-    /// Invariants that have seen nothing yet.
-    pub fn new(staleness: Duration) -> Self {
-        Judge { staleness, ..Judge::default() }
-    }
+/// The size of the Deployment that a ReplicaSet was last scaled for.
+fn desired(replica_set: &Value) -> i64 {
+    text(replica_set, "/metadata/annotations/deployment.kubernetes.io~1desired-replicas").parse().unwrap_or(0)
+}
 
-    fn staleness(&self, at: Duration) -> Duration {
-        // Events at the same instant have no order, and times are written in whole seconds.
-        let least = Duration::from_millis(1);
-        if at < self.blind_until { LAG } else { self.staleness + least }
+/// Whether the scheduler has found no node for a pod.
+fn is_unfit(pod: &Value) -> bool {
+    is_live(pod)
+        && text(pod, "/spec/nodeName").is_empty()
+        && condition(pod, "PodScheduled").is_some_and(|scheduled| scheduled["status"] == "False")
+}
+
+impl Judge {
+    /// Invariants that have seen nothing yet. `staleness` is how old a decision may be when it is carried out.
+    pub fn new(staleness: Duration) -> Self {
+        Judge { blind: Blind::new(staleness), ..Judge::default() }
     }
 
     /// The terms that the author of a write may know.
     fn known(&self, at: Duration) -> &[(Duration, Terms)] {
-        let from = at.saturating_sub(self.staleness(at));
+        // Events at the same instant have no order.
+        let from = self.blind.since(at).saturating_sub(Duration::from_millis(1));
         let first = self.terms.iter().rposition(|(since, _)| *since < from).unwrap_or(0);
         &self.terms[first..]
     }
 
+    /// How old the times may be that the author of a write knew. They are written in whole seconds.
+    fn age(&self, at: Duration) -> Duration {
+        at - self.blind.since(at) + Duration::from_secs(1)
+    }
+
+    /// Whether others have changed pods so lately that a decision may not know the consequences.
+    fn is_disturbed(&self, at: Duration) -> bool {
+        self.disturbed + AFTERMATH >= at || self.blind.hides(self.disturbed + AFTERMATH, at)
+    }
+
+    /// Whether somebody has changed ReplicaSets so lately that a decision may know their state before.
+    fn is_tampered(&self, at: Duration) -> bool {
+        self.tampered.is_some_and(|then| then == at || self.blind.hides(then, at))
+    }
+
     fn remember(&mut self, commit: &Commit<'_>, sandbox: &Sandbox) {
-        if commit.call.resource == "deployments"
-            && let Some(deployment) = commit.after
-        {
-            let terms = Terms::of(deployment);
-            if self.terms.last().is_none_or(|(_, last)| *last != terms) {
-                self.terms.push((commit.at, terms));
-            }
-            let command = annotation(deployment, "rollout");
-            if !command.is_empty() && self.commands.last().is_none_or(|last| last != command) {
-                self.commands.push(command.to_owned());
-            }
-        }
-        if commit.call.of_daemon()
-            && commit.call.resource == "replicasets"
-            && commit.call.subresource.is_empty()
-        {
-            self.resized.insert(commit.call.agent.clone(), commit.at);
-        }
-        if commit.call.resource == "pods" && !commit.call.of_daemon() && commit.call.method != Method::POST {
-            let is_worse = |after: &Value| {
-                let serves = |pod: &Value| is_live(pod) && is_available(pod, 0, commit.now);
-                commit.before.is_some_and(|before| serves(before) && !serves(after))
-            };
-            if commit.after.is_none_or(is_worse) || commit.after.is_some_and(is_deleting) {
-                self.disturbed = commit.at;
-            }
-        }
+        self.remember_act(commit);
         let Some((_, terms)) = self.terms.last() else { return };
         let pods = sandbox.objects("Pod");
-        for replica_set in sandbox.objects("ReplicaSet") {
+        let mut replica_sets = sandbox.objects("ReplicaSet");
+        replica_sets.retain(|all| !is_deleting(all));
+        let sum: i64 = replica_sets.iter().map(size).sum();
+        for replica_set in replica_sets {
             let uid = text(&replica_set, "/metadata/uid").to_owned();
-            let seconds = number(&replica_set, "/spec/minReadySeconds");
-            let serves =
-                |pod: &&Value| owner(pod) == uid && is_live(pod) && is_available(pod, seconds, commit.now);
-            let available = pods.iter().filter(serves).count() as i64;
+            let own = || pods.iter().filter(|pod| owner(pod) == uid);
+            let available = own().filter(|pod| commit.serves(&replica_set, pod)).count() as i64;
+            if own().any(is_unfit) {
+                self.unfit.insert(uid.clone(), commit.at);
+            }
             for count in 1..=available {
                 self.reached.entry((uid.clone(), revision(&replica_set), count)).or_insert(commit.at);
             }
-            if available >= terms.replicas && size(&replica_set) >= terms.replicas {
-                self.complete.insert(uid);
+            // Nothing proves a template of which there was no pod.
+            if available >= terms.replicas.max(1)
+                && size(&replica_set) == sum
+                && sum == terms.replicas
+                && template(&replica_set) == terms.template
+            {
+                self.complete.insert(uid, commit.at);
             }
+        }
+    }
+
+    /// Remembers what this write means for later ones.
+    fn remember_act(&mut self, commit: &Commit<'_>) {
+        let call = commit.call;
+        match &*call.resource {
+            "deployments" => {
+                let Some(deployment) = commit.after else { return };
+                let terms = Terms::of(deployment);
+                if self.terms.last().is_none_or(|(_, last)| *last != terms) {
+                    self.terms.push((commit.at, terms));
+                }
+                let command = annotation(deployment, "rollout");
+                if !command.is_empty() && self.commands.last().is_none_or(|last| last != command) {
+                    self.commands.push(command.to_owned());
+                }
+            }
+            "replicasets" if call.of_daemon() && call.subresource.is_empty() => {
+                self.blind.writes(&call.agent, commit.at);
+            }
+            "replicasets" if !call.of_daemon() => {
+                self.tampered = Some(commit.at);
+                // What a daemon has done is written nowhere else.
+                let Some(replica_set) = commit.before else { return };
+                let uid = text(replica_set, "/metadata/uid");
+                self.went_first.retain(|(of, _), _| of != uid);
+                self.rolled_back.remove(&template(replica_set).to_string());
+            }
+            "pods" if !call.of_daemon() && call.method != Method::POST => {
+                let is_worse = |after: &Value| {
+                    let serves = |pod: &Value| is_live(pod) && is_available(pod, 0, commit.now);
+                    commit.before.is_some_and(|before| serves(before) && !serves(after))
+                };
+                if commit.after.is_none_or(is_worse) || commit.after.is_some_and(is_deleting) {
+                    self.disturbed = commit.at;
+                }
+            }
+            _ => {}
         }
     }
 
@@ -157,208 +214,6 @@ impl Judge {
             }
             _ => Ok(()),
         }
-    }
-
-    /// RP8: a daemon changes the template once per template, only where failures roll back, and to one that serves.
-    fn judge_template(&mut self, commit: &Commit<'_>) -> Result<(), Breach> {
-        let (Some(before), Some(after)) = (commit.before, commit.after) else { return Ok(()) };
-        let (old, new) = (template(before), template(after));
-        if old == new {
-            return Ok(());
-        }
-        if !self.known(commit.at).iter().any(|(_, terms)| terms.rolls_back) {
-            return commit.breach("RP8", "a template is changed, and failures do not roll back");
-        }
-        if !self.rolled_back.insert(old.to_string()) {
-            return commit.breach("RP8", "a template is taken back a second time");
-        }
-        let is_calm = commit.at.saturating_sub(self.disturbed) > self.staleness(commit.at);
-        let serves = |replica_set: &&Value| template(replica_set) == new && commit.available(replica_set) > 0;
-        if is_calm && !commit.replica_sets.iter().any(|all| serves(&all)) {
-            return commit.breach("RP8", "a template is taken back to one that does not serve");
-        }
-        Ok(())
-    }
-
-    /// RP6: a verdict names a pod that has failed for long enough, or a command, or the deadline.
-    fn judge_verdict(&self, commit: &Commit<'_>) -> Result<(), Breach> {
-        let state = |object: Option<&Value>| -> Value {
-            let text = object.map(|object| annotation(object, "rollout-state")).unwrap_or_default();
-            serde_json::from_str(text).unwrap_or_default()
-        };
-        let (before, after) = (state(commit.before), state(commit.after));
-        let verdict = &after["failed"];
-        // Another hash: somebody has copied it, and it means nothing.
-        let Some(replica_set) = commit.after.filter(|_| verdict.is_object()) else { return Ok(()) };
-        if before["failed"] == *verdict && before["hash"] == after["hash"] {
-            return Ok(());
-        }
-        let cause = verdict["cause"].as_str().unwrap_or_default();
-        if cause == "Aborted" {
-            let command = format!("abort {}", revision(replica_set));
-            return match self.commands.contains(&command) {
-                true => Ok(()),
-                false => commit.breach("RP6", "nobody has aborted this revision"),
-            };
-        }
-        let known = || self.known(commit.at).iter().map(|(_, terms)| terms);
-        if cause.starts_with("no progress") {
-            return match known().any(|terms| terms.acts_on_failure) {
-                true => Ok(()),
-                false => commit.breach("RP6", "a verdict is stored, and nothing follows from it"),
-            };
-        }
-        let Some(patience) = known().filter_map(|terms| terms.fail_after).min() else {
-            return commit.breach("RP6", format!("{cause:?}, and no pod can fail the rollout"));
-        };
-        let named = cause.split(':').next().unwrap_or_default();
-        let pod = commit.pods.iter().find(|pod| text(pod, "/metadata/name") == named);
-        if let Some(pod) = pod.filter(|pod| is_live(pod)) {
-            let least = Duration::from_secs(patience).saturating_sub(self.staleness(commit.at));
-            let created = text(pod, "/metadata/creationTimestamp");
-            if is_available(pod, 0, commit.now) && commit.at.saturating_sub(self.disturbed) > LAG {
-                return commit.breach("RP6", format!("{named} is available"));
-            }
-            if *created > *written(commit.now, least.saturating_sub(Duration::from_secs(1))) {
-                return commit.breach("RP6", format!("{named} is younger than {patience} s"));
-            }
-        }
-        Ok(())
-    }
-
-    /// RP2 to RP4, RP7 and RP10 to RP13, where a ReplicaSet grows or is created.
-    fn judge_size(&self, commit: &Commit<'_>) -> Result<(), Breach> {
-        let Some(after) = commit.after else { return Ok(()) };
-        let from = commit.before.map_or(0, size);
-        let to = size(after);
-        let is_created = commit.before.is_none();
-        if to <= from && !is_created {
-            return Ok(());
-        }
-        let uid = text(after, "/metadata/uid");
-        let others = || commit.replica_sets.iter().filter(|all| text(all, "/metadata/uid") != uid);
-        let sum = to + others().map(size).sum::<i64>();
-        let known: Vec<&Terms> = self.known(commit.at).iter().map(|(_, terms)| terms).collect();
-        // The author of a creation that arrives late knows of no other ReplicaSet.
-        // Nor does one of two leaders know what the other has just written.
-        let staleness = self.staleness(commit.at).max(Duration::from_secs(1));
-        let is_alone = self
-            .resized
-            .iter()
-            .all(|(who, at)| *who == commit.call.agent || commit.at.saturating_sub(*at) > staleness);
-        if !is_created && is_alone && known.iter().all(|terms| sum > terms.most) {
-            return commit.breach("RP10", format!("{sum} pods are wanted"));
-        }
-        let is_new = |terms: &&&Terms| terms.template == template(after);
-        let has_old_pods = others().any(|other| size(other) > 0);
-        let known: Vec<&Terms> = known.into_iter().filter(|terms| is_new(&terms)).collect();
-        let is_old = self.terms.last().is_some_and(|(_, terms)| terms.template != template(after));
-        if known.is_empty() || !has_old_pods || is_old {
-            // One that is old by now may take the place of a canary that was replaced.
-            return Ok(());
-        }
-        self.judge_halt(commit, after)?;
-        self.judge_room(commit, after, &known, to)?;
-        if self.complete.contains(uid) {
-            return Ok(());
-        }
-        let allowed = |terms: &&&Terms| self.allows(commit, terms, after, from, to);
-        match known.iter().any(|terms| allowed(&terms)) {
-            true => Ok(()),
-            false => commit.breach("RP2", format!("it grows from {from} to {to}")),
-        }
-    }
-
-    /// RP7: while a verdict stands, the failed ReplicaSet does not grow.
-    fn judge_halt(&self, commit: &Commit<'_>, after: &Value) -> Result<(), Breach> {
-        let state: Value = serde_json::from_str(annotation(after, "rollout-state")).unwrap_or_default();
-        let is_own = state["hash"] == after["metadata"]["labels"]["pod-template-hash"];
-        let to = state["failed"]["to"].as_str().unwrap_or_default();
-        let serves = commit
-            .replica_sets
-            .iter()
-            .any(|all| text(all, "/metadata/labels/pod-template-hash") == to && size(all) > 0);
-        let is_told = self.known(commit.at).iter().all(|(_, terms)| terms.acts_on_failure);
-        match is_own && serves && is_told && state["failed"].is_object() {
-            true => commit.breach("RP7", "a ReplicaSet grows that has failed"),
-            false => Ok(()),
-        }
-    }
-
-    /// RP11: terminating pods take room where the policy counts them.
-    fn judge_room(
-        &self,
-        commit: &Commit<'_>,
-        after: &Value,
-        known: &[&Terms],
-        to: i64,
-    ) -> Result<(), Breach> {
-        let is_calm =
-            commit.at.saturating_sub(self.disturbed) > self.staleness(commit.at) + Duration::from_secs(10);
-        let grows = to > commit.before.map_or(0, size);
-        if !grows || !is_calm || !known.iter().all(|terms| terms.counts_ending) || known.len() > 1 {
-            return Ok(());
-        }
-        // An autoscaler's change is spread in proportion before anything else.
-        let recorded = text(after, "/metadata/annotations/deployment.kubernetes.io~1desired-replicas");
-        let before = commit.before.map_or(recorded, |before| {
-            text(before, "/metadata/annotations/deployment.kubernetes.io~1desired-replicas")
-        });
-        let uid = text(after, "/metadata/uid");
-        let runs = |pod: &&Value| !matches!(text(pod, "/status/phase"), "Failed" | "Succeeded");
-        let mut total = 0;
-        for replica_set in commit.replica_sets {
-            let size = if text(replica_set, "/metadata/uid") == uid { to } else { size(replica_set) };
-            let pods: Vec<&Value> = commit.pods_of(replica_set).filter(runs).collect();
-            let live = pods.iter().filter(|pod| is_live(pod)).count() as i64;
-            total += size.max(live) + (pods.len() as i64 - live);
-        }
-        let Some(most) = known.iter().map(|terms| terms.most).max() else { return Ok(()) };
-        match total > most && before == recorded {
-            true => commit.breach("RP11", format!("{total} pods run or are wanted, {most} may")),
-            false => Ok(()),
-        }
-    }
-
-    /// RP2 to RP4, RP12, RP13: whether these terms allow the ReplicaSet of the template this size.
-    fn allows(&self, commit: &Commit<'_>, terms: &Terms, after: &Value, from: i64, to: i64) -> bool {
-        let desired = |object: &Value| {
-            text(object, "/metadata/annotations/deployment.kubernetes.io~1desired-replicas")
-                .parse()
-                .unwrap_or(0)
-        };
-        // Where spec.replicas has changed, those that exist are scaled, whatever holds the rollout.
-        let is_scaled = commit.before.is_some_and(|before| desired(before) != terms.replicas)
-            || commit.replica_sets.iter().any(|all| size(all) > 0 && desired(all) != terms.replicas);
-        if terms.is_invalid() {
-            return commit.before.is_some() && is_scaled;
-        }
-        let Some(steps) = &terms.steps else { return false };
-        let staleness = self.staleness(commit.at);
-        if terms.is_bypassed(&written(commit.now, staleness + Duration::from_secs(1))) {
-            return true;
-        }
-        let (uid, current) = (text(after, "/metadata/uid").to_owned(), revision(after));
-        let mut passed_at = Duration::ZERO;
-        for (at, (bound, wait)) in steps.iter().enumerate() {
-            // A last one of all pods holds nothing; one that is exceeded is certainly passed.
-            if *bound >= terms.replicas || to <= *bound {
-                return true;
-            }
-            if from > *bound || self.commands.iter().any(|command| approves(command, current, at + 1)) {
-                continue;
-            }
-            let reached = self.reached.get(&(uid.clone(), current, *bound)).copied();
-            let Some((reached, wait)) = reached.zip(*wait) else { return false };
-            passed_at = reached.max(passed_at) + Duration::from_secs(wait);
-            let is_calm = commit.at.saturating_sub(self.disturbed) > staleness + Duration::from_secs(10);
-            let has_enough = commit.available(after) >= *bound || !is_calm;
-            // Times are written in whole seconds.
-            if commit.at + Duration::from_secs(1) < passed_at || !has_enough {
-                return false;
-            }
-        }
-        true
     }
 }
 
@@ -396,8 +251,32 @@ impl network::Judge for Judge {
         judged
     }
 
+    fn fault(&mut self, moment: network::Moment<'_>, may_fail: bool, _: &mut Dead) -> Option<RequestFault> {
+        let state = annotation(&moment.call.body, "rollout-state");
+        let is_verdict = self.kills_at_verdict && moment.call.of_daemon() && state.contains("\"failed\"");
+        if !may_fail || !is_verdict {
+            return None;
+        }
+        self.kills_at_verdict = false;
+        Some(RequestFault::Kill { carried_out: true })
+    }
+
+    fn begins(&mut self, _: Duration, call: &mut Call) -> Result<(), Breach> {
+        self.calls.begin(call);
+        Ok(())
+    }
+
+    fn ended(&mut self, _: Duration, _: &Arc<str>, id: u64) -> Result<(), Breach> {
+        self.calls.end(id);
+        Ok(())
+    }
+
+    fn was_abandoned(&self, call: &Call, is_dead: bool) -> bool {
+        is_dead || self.calls.is_abandoned(call)
+    }
+
     fn is_blind(&mut self, until: Duration) {
-        self.blind_until = self.blind_until.max(until);
+        self.blind.lags_until(until);
     }
 }
 

@@ -47,6 +47,16 @@ pub enum Act {
     Steps(usize),
     /// A user changes another key: by its place in [`VALUES`], and the place of the value.
     Value(usize, usize),
+    /// A user lets an old pod go first where the new one fits no node, or does not.
+    TerminateFirst(bool),
+    /// A user changes the image, and to pods that are larger than every node.
+    TooLarge(u32),
+    /// A user scales to none, and after so many seconds back.
+    Dip(u32),
+    /// For so many seconds an agent applies again what users have last applied, where somebody else has changed it.
+    GitOps(u32),
+    /// The daemon that stores the next verdict is killed with that.
+    CrashAtVerdict,
     /// An approval of the current revision minus so many, through a step; 0 for all.
     Approve(u32, u32),
     /// An abort of the current revision minus so many.
@@ -90,9 +100,19 @@ pub struct Scenario {
     /// From a pod's deletion until it has ended.
     #[serde(with = "milliseconds")]
     pub shutdown: Duration,
+    /// Whether each node has room for one pod, and there are as many nodes as pods: one more fits nowhere.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_cramped: bool,
     /// The acts with their times, in order.
     #[serde(with = "steps")]
     pub acts: Vec<(Duration, Act)>,
+}
+
+impl Scenario {
+    /// Whether an agent applies again what users have applied.
+    pub fn has_agent(&self) -> bool {
+        self.acts.iter().any(|(_, act)| matches!(act, Act::GitOps(_)))
+    }
 }
 
 impl game::Scenario for Scenario {
@@ -105,6 +125,7 @@ impl game::Scenario for Scenario {
             faults,
             readiness: Duration::from_millis(rng.u64(100..3000)),
             shutdown: Duration::from_millis(rng.u64(50..6000)),
+            is_cramped: false,
             acts: Vec::new(),
         };
         // Some seeds interrupt rollouts; others let them reach their steps and fail.
@@ -115,20 +136,24 @@ impl game::Scenario for Scenario {
             at += Duration::from_millis(rng.u64(50..pause));
             scenario.acts.push((at, any(&mut rng)));
         }
+        // Failures and full nodes are drawn for themselves: each takes a sequence of acts that chance would hardly find.
+        let mut rng = fastrand::Rng::with_seed(seed ^ 0x0901_1c1e_5000_0002);
+        let more = match rng.u8(..4) {
+            0 => failures(&mut rng),
+            1 => {
+                scenario.is_cramped = true;
+                full_nodes(&mut rng)
+            }
+            _ => Vec::new(),
+        };
+        for (seconds, act) in more {
+            at += Duration::from_secs(seconds);
+            scenario.acts.push((at, act));
+        }
         scenario
     }
 
-    fn seed(&self) -> u64 {
-        self.seed
-    }
-
-    fn bug(&self) -> &'static str {
-        self.bug
-    }
-
-    fn with_bug(self, bug: &'static str) -> Self {
-        Scenario { bug, ..self }
-    }
+    crate::seed_and_bug!();
 
     fn check(&self) -> Result<(), String> {
         for (_, act) in &self.acts {
@@ -143,6 +168,68 @@ impl game::Scenario for Scenario {
         }
         Ok(())
     }
+}
+
+/// A Deployment that serves, of so many pods, without steps or commands.
+fn serving(replicas: u32) -> Vec<(u64, Act)> {
+    let keys = (0..VALUES.len()).map(|key| (0, Act::Value(key, 0)));
+    let begin = [Act::Pause(false), Act::Steps(0), Act::NoCommand, Act::Bypass(0), Act::Budget(1, 0)];
+    let rest = [Act::Scale(replicas), Act::Image(9)];
+    begin.into_iter().chain(rest).map(|act| (0, act)).chain(keys).collect()
+}
+
+/// Rollouts that fail, halt or roll back, while daemons are killed and an agent applies the template again.
+fn failures(rng: &mut fastrand::Rng) -> Vec<(u64, Act)> {
+    let mut acts = serving(rng.u32(2..6));
+    let rolls_back = rng.u8(..3) > 0;
+    acts.extend([(60, Act::Value(1, if rolls_back { 2 } else { 1 })), (0, Act::Value(0, 1))]);
+    for _ in 0..rng.u32(1..3) {
+        if rng.bool() {
+            acts.push((0, Act::CrashAtVerdict));
+        }
+        if rng.u8(..3) > 0 {
+            acts.push((0, Act::GitOps(rng.u32(60..200))));
+        }
+        if rng.bool() {
+            acts.push((0, Act::Steps(rng.usize(..6))));
+        }
+        acts.push((rng.u64(1..20), Act::BrokenImage));
+        if rng.u8(..4) == 0 {
+            acts.push((rng.u64(1..20), Act::Second(rng.u32(5..40))));
+        }
+        match rng.u8(..6) {
+            0 => acts.push((rng.u64(10..60), Act::Retry(1))),
+            1 => acts.push((rng.u64(10..60), Act::Dip(rng.u32(1..20)))),
+            2 => acts.push((rng.u64(10..60), Act::Crash)),
+            3 => acts.push((rng.u64(10..60), Act::Scale(rng.u32(1..7)))),
+            _ => {}
+        }
+        acts.push((rng.u64(20..120), Act::Image(rng.u32(1..5))));
+        acts.push((rng.u64(1..60), Act::Dip(rng.u32(1..20))));
+    }
+    acts
+}
+
+/// Rollouts to pods that fit no node, or only in the place of an old one.
+fn full_nodes(rng: &mut fastrand::Rng) -> Vec<(u64, Act)> {
+    let mut acts = serving(rng.u32(1..6));
+    acts.push((60, Act::TerminateFirst(true)));
+    for _ in 0..rng.u32(1..4) {
+        let image = rng.u32(1..5);
+        acts.push((rng.u64(1..20), if rng.u8(..3) == 0 { Act::TooLarge(image) } else { Act::Image(image) }));
+        let wait = rng.u64(20..150);
+        match rng.u8(..8) {
+            0 => acts.push((wait, Act::Crash)),
+            1 => acts.push((wait, Act::Second(rng.u32(5..40)))),
+            2 => acts.push((wait, Act::BreakWatches)),
+            3 => acts.push((wait, Act::Scale(rng.u32(1..7)))),
+            4 => acts.push((wait, Act::TerminateFirst(false))),
+            5 => acts.push((wait, Act::Steps(rng.usize(..6)))),
+            _ => {}
+        }
+        acts.push((rng.u64(60..240), Act::TerminateFirst(true)));
+    }
+    acts
 }
 
 fn any(rng: &mut fastrand::Rng) -> Act {

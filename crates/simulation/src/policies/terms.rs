@@ -40,7 +40,9 @@ pub struct Terms {
     pub replicas: i64,
     /// The most pods.
     pub most: i64,
-    /// `spec.paused`.
+    /// The fewest available pods.
+    pub least: i64,
+    /// `spec.paused`: no ReplicaSet is created, and no failure judged.
     pub paused: bool,
     /// `spec.template`.
     pub template: Value,
@@ -58,10 +60,12 @@ pub struct Terms {
     pub acts_on_failure: bool,
     /// Whether terminating pods take room.
     pub counts_ending: bool,
+    /// Whether an old pod goes first, where a new one fits no node.
+    pub terminates_first: bool,
 }
 
 /// The seconds of a duration such as `90s`, `2m`.
-fn seconds(text: &str) -> Option<u64> {
+pub fn seconds(text: &str) -> Option<u64> {
     let (number, unit) = text.trim().split_at_checked(text.trim().len().checked_sub(1)?)?;
     let number: u64 = number.parse().ok()?;
     match unit {
@@ -71,7 +75,8 @@ fn seconds(text: &str) -> Option<u64> {
     }
 }
 
-fn steps(written: &str, replicas: i64) -> Option<Vec<(i64, Option<u64>)>> {
+/// Steps, each with its pods and its wait in seconds; `None`: they cannot be read.
+pub fn steps(written: &str, replicas: i64) -> Option<Vec<(i64, Option<u64>)>> {
     if written.is_empty() {
         return Some(Vec::new());
     }
@@ -100,12 +105,14 @@ impl Terms {
     /// The terms of this Deployment.
     pub fn of(deployment: &Value) -> Self {
         let replicas = number(deployment, "/spec/replicas");
-        let surge = number(deployment, "/spec/strategy/rollingUpdate/maxSurge");
+        let of = |field: &str| number(&deployment["spec"]["strategy"]["rollingUpdate"], field);
+        let (surge, unavailable) = (of("/maxSurge"), of("/maxUnavailable"));
         let fail_after = annotation(deployment, "fail-after");
         let on_failure = annotation(deployment, "on-failure");
         Terms {
             replicas,
             most: replicas + surge,
+            least: replicas - unavailable,
             paused: deployment["spec"]["paused"] == true,
             template: template(deployment),
             steps: steps(annotation(deployment, "steps"), replicas),
@@ -115,6 +122,8 @@ impl Terms {
             fail_after: seconds(fail_after),
             acts_on_failure: !on_failure.is_empty(),
             counts_ending: annotation(deployment, "pod-replacement") == "TerminationComplete",
+            terminates_first: annotation(deployment, "when-unschedulable") == "terminate-first"
+                && unavailable == 0,
         }
     }
 
@@ -127,6 +136,13 @@ impl Terms {
     pub fn is_bypassed(&self, now: &str) -> bool {
         !self.bypass.is_empty() && *self.bypass > *now
     }
+}
+
+/// The state of a rollout that a ReplicaSet has; `Null` where it is none of its own.
+pub fn state(replica_set: &Value) -> Value {
+    let stored: Value = serde_json::from_str(annotation(replica_set, "rollout-state")).unwrap_or_default();
+    let is_own = stored["hash"] == replica_set["metadata"]["labels"]["pod-template-hash"];
+    if is_own { stored } else { Value::Null }
 }
 
 /// Whether a command approves a step of a revision.
