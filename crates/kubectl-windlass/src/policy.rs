@@ -6,6 +6,7 @@ mod standing;
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use windlass::model::ObjectKey;
 use windlass::plan::deployment::revision::REVISION;
@@ -18,7 +19,7 @@ use crate::output::Output;
 use crate::owners;
 use crate::plan;
 use crate::question::agrees;
-use crate::rollout::{Workload, live};
+use crate::rollout::{Workload, daemon_set, live};
 use crate::target::{self, Kind, WorkloadKey};
 use crate::write;
 use request::{Action, Answer, Effect, Request};
@@ -36,7 +37,7 @@ const TRIES: usize = 5;
 /// Runs `approve`.
 ///
 /// # Errors
-/// When the Deployment cannot be found, nothing of it can be approved, or no controller accepts it.
+/// When the object cannot be found, nothing of it can be approved, or no controller accepts it.
 pub async fn approve(
     global: &GlobalArgs,
     args: ApproveArgs,
@@ -98,7 +99,7 @@ async fn run(
 ) -> Result<Exit, CommandError> {
     let targets = target::targets(objects)?;
     let one = || {
-        let text = format!("{command} takes one Deployment: name it, such as deploy/web");
+        let text = format!("{command} takes one Deployment or DaemonSet: name it, such as deploy/web");
         Err(CommandError::Usage(text))
     };
     if targets.len() != 1 {
@@ -116,10 +117,15 @@ async fn run(
     let key = WorkloadKey { kind: target.kind, namespace: api.namespace.clone(), name: target.name.clone() };
     let object = key.described();
     let wrong = |text: String| CommandError::Argument(format!("{object}: {text}"));
-    if key.kind != Kind::Deployment {
-        return Err(wrong("only Deployments have commands for their policies; approve the steps of a DaemonSet with kubectl annotate \
-             --overwrite ds/NAME windlass.dev/rollout=\"approve REVISION\""
-                .to_owned()));
+    match (key.kind, action) {
+        (Kind::Deployment, _) => {}
+        (Kind::DaemonSet, Action::Approve { .. } | Action::Bypass(_) | Action::EndBypass) => {}
+        (Kind::DaemonSet, Action::Abort | Action::Retry) => {
+            let text =
+                "the pods of its former revision are gone, so that it has nothing to go back to: undo it";
+            return Err(wrong(text.to_owned()));
+        }
+        _ => return Err(wrong("only Deployments and DaemonSets have rollout policies".to_owned())),
     }
     let (workload, standing) = look(&api, &key).await?;
     let now = api.now();
@@ -132,8 +138,7 @@ async fn run(
     };
     let wanted = annotated(&workload.object, &request);
     let said = format!("{}: {}", request.key, request.value.as_deref().unwrap_or("removed"));
-    let name = ObjectKey::new(key.namespace.as_str(), key.name.as_str());
-    output.text(&plan::of_annotations(&name, &workload, &wanted, said, now)?)?;
+    output.text(&preview(&key, &workload, &wanted, said, now)?)?;
     if let Some(foreign) = &standing.foreign {
         output.note(&format!("warning: {foreign} acts on it, and ignores rollout policies"));
     }
@@ -164,12 +169,37 @@ async fn look(api: &Api, key: &WorkloadKey) -> Result<(Workload, Standing), Comm
         let missing = workload.unreadable.join("; ");
         return Err(CommandError::Argument(format!("{object}: {missing}: its rollout is unknown")));
     }
-    let standing = Standing::of(object.clone(), &workload, api.now())
-        .map_err(|error| CommandError::Unreadable { object, error })?;
+    let standing = match key.kind {
+        Kind::DaemonSet => Standing::of_nodes(object.clone(), &workload, api.now()),
+        _ => Standing::of(object.clone(), &workload, api.now()),
+    };
+    let standing = standing.map_err(|error| CommandError::Unreadable { object, error })?;
     Ok((workload, standing))
 }
 
-/// The Deployment with the annotation.
+/// What follows from the annotation: the rollout of a Deployment to its end, the next plan of a DaemonSet.
+fn preview(
+    key: &WorkloadKey,
+    workload: &Workload,
+    wanted: &Value,
+    said: String,
+    now: Timestamp,
+) -> Result<String, CommandError> {
+    if key.kind == Kind::Deployment {
+        let name = ObjectKey::new(key.namespace.as_str(), key.name.as_str());
+        return plan::of_annotations(&name, workload, wanted, said, now);
+    }
+    let next = Workload { object: wanted.clone(), ..workload.clone() };
+    let (_, plan, _) = daemon_set::planned(&next, now)
+        .map_err(|error| CommandError::Unreadable { object: key.described(), error })?;
+    let mut text = format!("{}\n  {said}\n", key.described());
+    for line in plan.reasons.iter().map(ToString::to_string) {
+        text.push_str(&format!("  {line}\n"));
+    }
+    Ok(text)
+}
+
+/// The object with the annotation.
 fn annotated(object: &Value, request: &Request) -> Value {
     let mut wanted = object.clone();
     let annotations = &mut wanted["metadata"]["annotations"];

@@ -101,10 +101,7 @@ fn removed(current: Option<&str>, history: &History<'_>) -> Report {
     }
 }
 
-/// The command that approves what is held. The plugin approves Deployments only.
+/// The command that approves what is held.
 fn approve(daemon_set: &DaemonSet, revision: i64) -> String {
-    format!(
-        "kubectl annotate --overwrite ds/{} windlass.dev/rollout=\"approve {revision}\"",
-        daemon_set.meta.key.name
-    )
+    format!("kubectl windlass approve ds/{} --revision {revision}", daemon_set.meta.key.name)
 }

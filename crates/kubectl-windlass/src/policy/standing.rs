@@ -4,7 +4,10 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use windlass::model::{Deployment, Interner, Pod, Record as _, ReplicaSet, Strategy, condition};
+use windlass::model::{
+    ControllerRevision, Deployment, Interner, Pod, Record as _, ReplicaSet, Strategy, condition,
+};
+use windlass::plan::daemonset::{self, PlanReason};
 use windlass::plan::deployment::course::Hold;
 use windlass::plan::deployment::progress::PROGRESSING;
 use windlass::plan::deployment::{self as planner, Observed, revision};
@@ -13,9 +16,9 @@ use windlass::plan::policy::{BYPASS_UNTIL, Policy, State};
 
 use crate::rollout::last_writes::LastWrites;
 use crate::rollout::verdict::is_done;
-use crate::rollout::{Workload, decode};
+use crate::rollout::{Workload, daemon_set, decode};
 
-/// The standing of a rollout.
+/// The standing of a rollout. Of a DaemonSet, nodes take the place of pods.
 #[derive(Clone, Debug)]
 pub struct Standing {
     /// Such as `deployment shop/web`.
@@ -36,7 +39,7 @@ pub struct Standing {
     pub is_complete: bool,
     /// `spec.paused`.
     pub is_paused: bool,
-    /// Whether a rollout can go back to pods that serve.
+    /// Whether a rollout can go back to pods that serve. That of a DaemonSet never can.
     pub can_go_back: bool,
     /// The manager that wrote the status, if it is not Windlass.
     pub foreign: Option<String>,
@@ -76,6 +79,37 @@ impl Standing {
             can_go_back: deployment.strategy != Strategy::Recreate && roles.old.iter().any(serves),
             foreign: actor.map(|actor| actor.manager).filter(|manager| manager != "windlass"),
             policy: observed.policy.clone(),
+        })
+    }
+
+    /// The standing of a DaemonSet.
+    ///
+    /// # Errors
+    /// When the DaemonSet is not what its kind says.
+    pub fn of_nodes(object: String, workload: &Workload, now: Timestamp) -> Result<Self, serde_json::Error> {
+        let (daemon_set, plan, current) = daemon_set::planned(workload, now)?;
+        let policy = daemonset::policy_of(&daemon_set, now);
+        let progress = condition::find(&daemon_set.status.conditions, PROGRESSING);
+        let actor = LastWrites::of(&workload.object).status;
+        let state = |revision: Arc<ControllerRevision>| {
+            State::read(revision.rollout_state.as_deref(), &revision.meta.key.name)
+        };
+        Ok(Standing {
+            object,
+            has_bypass: workload.object["metadata"]["annotations"][BYPASS_UNTIL].is_string(),
+            revision: current.as_ref().map(|current| current.number),
+            state: current.map(state).unwrap_or_default(),
+            hold: plan.reasons.into_iter().find_map(|reason| match reason {
+                PlanReason::HeldAtStep { step } => Some(Hold::Step(step)),
+                PlanReason::InvalidPolicy { defect } => Some(Hold::Invalid { defect }),
+                _ => None,
+            }),
+            progress: progress.map_or(String::new(), |progress| progress.reason.to_string()),
+            is_complete: daemon_set::is_done(&daemon_set, &daemon_set.status),
+            is_paused: false,
+            can_go_back: false,
+            foreign: actor.map(|actor| actor.manager).filter(|manager| manager != "windlass"),
+            policy,
         })
     }
 }

@@ -22,8 +22,8 @@ use super::last_writes::LastWrites;
 use super::pods::PodView;
 use super::verdict::UNOBSERVED_AFTER;
 use super::{
-    Assessment, Counts, Decoded, PartView, Records, Verdict, decode, estimate, images, partial, policy,
-    refusal,
+    Assessment, Counts, Decoded, PartView, Records, Verdict, Workload, decode, decoded, estimate, images,
+    partial, policy, refusal,
 };
 use crate::target::Kind;
 
@@ -121,6 +121,28 @@ pub(super) fn assess(records: Records<'_>, now: Timestamp) -> Result<Assessment,
     })
 }
 
+/// A DaemonSet, the next plan for it, and its current revision, if it has one.
+///
+/// # Errors
+/// When the DaemonSet is not what its kind says.
+pub(crate) fn planned(
+    workload: &Workload,
+    now: Timestamp,
+) -> Result<(DaemonSet, Plan, Option<Arc<ControllerRevision>>), serde_json::Error> {
+    let interner = &mut Interner::default();
+    let daemon_set: DaemonSet = decode(&workload.object, interner)?;
+    let pods = decoded::<Pod>(&workload.pods, interner);
+    let revisions: Vec<Arc<ControllerRevision>> =
+        decoded(&workload.revisions, interner).into_iter().map(|(revision, _)| revision).collect();
+    let nodes: Vec<Arc<Node>> =
+        decoded(&workload.nodes, interner).into_iter().map(|(node, _)| node).collect();
+    let observed = observe(&daemon_set, &pods, &revisions, &nodes, now);
+    let plan = planner::plan(&observed);
+    let current = History::of(&daemon_set, &observed.revisions).current.cloned();
+    drop(observed);
+    Ok((daemon_set, plan, current))
+}
+
 /// The observation of a reader that remembers nothing from earlier plans: no node is backed off from.
 fn observe<'a>(
     daemon_set: &'a DaemonSet,
@@ -164,7 +186,7 @@ fn observe<'a>(
 }
 
 /// Whether the controllers are done (upstream: `DaemonSetStatusViewer`).
-fn is_done(daemon_set: &DaemonSet, status: &DaemonSetStatus) -> bool {
+pub(crate) fn is_done(daemon_set: &DaemonSet, status: &DaemonSetStatus) -> bool {
     status.observed_generation >= daemon_set.meta.generation
         && [status.current, status.updated, status.available].iter().all(|count| *count == status.desired)
 }

@@ -3,7 +3,7 @@
 
 pub mod claims;
 mod cron_job;
-mod daemon_set;
+pub(crate) mod daemon_set;
 mod deployment;
 pub mod estimate;
 pub mod failing_pods;

@@ -161,8 +161,8 @@ fn an_object_without_a_policy_has_nothing_to_decide() {
     has(&sandbox.plugin(&["approve", "web", "--yes"]), 1, &[], &["no annotation windlass.dev/steps"]);
     has(&sandbox.plugin(&["bypass", "web", "--for=1m", "--yes"]), 1, &[], &["nothing to bypass"]);
     has(&sandbox.plugin(&["abort", "web", "--yes"]), 1, &[], &["complete: undo it instead"]);
-    has(&sandbox.plugin(&["approve", "sts/db", "--yes"]), 1, &[], &["only Deployments"]);
-    has(&sandbox.plugin(&["approve", "web", "api", "--yes"]), 2, &[], &["takes one Deployment"]);
+    has(&sandbox.plugin(&["approve", "sts/db", "--yes"]), 1, &[], &["only Deployments and DaemonSets"]);
+    has(&sandbox.plugin(&["approve", "web", "api", "--yes"]), 2, &[], &["takes one Deployment or DaemonSet"]);
     has(&sandbox.plugin(&["approve", "shop", "--yes"]), 1, &[], &["deployment default/shop does not exist"]);
 }
 
@@ -196,4 +196,33 @@ fn without_a_controller_a_command_says_that_nobody_has_accepted_it() {
     );
     assert_eq!(command_of(&sandbox), "approve 2/1", "whoever leads next takes it");
     assert_eq!(sandbox.get(DEPLOYMENTS)["items"].as_array().unwrap().len(), 1);
+}
+
+const AGENTS: &str = "/apis/apps/v1/namespaces/default/daemonsets";
+
+#[test]
+fn a_step_of_a_daemon_set_is_approved_and_bypassed_and_nothing_is_aborted() {
+    let sandbox = Sandbox::start(&["--nodes=3"]);
+    let template = |image: &str| json!({"metadata": {"labels": {"app": "agent"}}, "spec": {"containers": [{"name": "app", "image": image}]}});
+    let agent = json!({"apiVersion": "apps/v1", "kind": "DaemonSet",
+        "metadata": {"name": "agent", "annotations": {"windlass.dev/steps": "1, 2"}},
+        "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": template("app:1")}});
+    sandbox.call("POST", AGENTS, &agent);
+    let path = format!("{AGENTS}/agent");
+    sandbox.eventually(&path, |it| it["status"]["numberAvailable"] == 3);
+    sandbox.call("PATCH", &path, &json!({"spec": {"template": template("app:2")}}));
+    let updated = |wanted: i64| {
+        move |it: &Value| {
+            it["status"]["updatedNumberScheduled"] == wanted && it["status"]["numberAvailable"] == 3
+        }
+    };
+    sandbox.eventually(&path, updated(1));
+    let approved = sandbox.plugin(&["approve", "ds/agent", "--yes"]);
+    has(&approved, 0, &["rollout: approve 2/1", "step 1 of 2 of revision 2 approved"], &[]);
+    sandbox.eventually(&path, updated(2));
+    has(&sandbox.plugin(&["abort", "ds/agent", "--yes"]), 1, &[], &["nothing to go back to: undo it"]);
+    let bypassed = sandbox.plugin(&["bypass", "ds/agent", "--for=10m", "--yes"]);
+    has(&bypassed, 0, &["steps and delays hold nothing until"], &[]);
+    sandbox.eventually(&path, updated(3));
+    has(&sandbox.plugin(&["approve", "ds/agent", "--yes"]), 0, &[], &["complete"]);
 }
