@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::Controllers;
-use super::workload_index::index;
+use super::workload_index::Index;
 use crate::clock::Clock;
 use crate::config::ServingConfig;
 use crate::engine::Context as Shared;
@@ -125,6 +125,18 @@ fn explanations(controllers: &Controllers, reader: Reader) -> axum::Router {
         .merge(cron_jobs)
         .merge(quotas)
         .merge(workloads)
+}
+
+/// All workloads that have explanations.
+fn index(context: &Shared) -> Index {
+    let mut index = Index::default();
+    index.add::<Deployment>(context);
+    index.add::<StatefulSet>(context);
+    index.add::<DaemonSet>(context);
+    index.add::<Job>(context);
+    index.add::<CronJob>(context);
+    index.add::<ResourceQuota>(context);
+    index.finish()
 }
 
 fn explained<T: Record>(controllers: &Controllers, reader: Reader, path: &str) -> axum::Router {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::engine::Context;
-use crate::model::{CronJob, DaemonSet, Deployment, Job, Record, ResourceQuota, StatefulSet};
+use crate::model::Record;
 
 /// The most workloads that are listed. Of more than that a person reads no list.
 const MOST: usize = 1000;
@@ -40,23 +40,17 @@ struct Unfinished {
     at: Timestamp,
 }
 
-/// All workloads that have explanations.
-pub(super) fn index(context: &Context) -> Index {
-    let mut index = Index::default();
-    index.add::<Deployment>(context);
-    index.add::<StatefulSet>(context);
-    index.add::<DaemonSet>(context);
-    index.add::<Job>(context);
-    index.add::<CronJob>(context);
-    index.add::<ResourceQuota>(context);
-    index.unfinished.sort_by(|a, b| (a.at, a.kind, &a.path).cmp(&(b.at, b.kind, &b.path)));
-    index.left_out = index.unfinished.len().saturating_sub(MOST);
-    index.unfinished.truncate(MOST);
-    index
-}
-
 impl Index {
-    fn add<T: Record>(&mut self, context: &Context) {
+    /// The index once all kinds are added.
+    pub(super) fn finish(mut self) -> Self {
+        self.unfinished.sort_by(|a, b| (a.at, a.kind, &a.path).cmp(&(b.at, b.kind, &b.path)));
+        self.left_out = self.unfinished.len().saturating_sub(MOST);
+        self.unfinished.truncate(MOST);
+        self
+    }
+
+    /// Adds the workloads of a kind.
+    pub(super) fn add<T: Record>(&mut self, context: &Context) {
         let (kind, plural) = (T::RESOURCE.kind, T::RESOURCE.plural);
         context.store::<T>().for_each(|object| {
             let key = &object.meta().key;

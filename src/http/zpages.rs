@@ -17,7 +17,7 @@ use crate::clock::Clock;
 /// The component, as the pages name it.
 const COMPONENT: &str = "windlass";
 
-/// What programs may ask for, besides text.
+/// The media types that are served.
 const ACCEPTED: [&str; 3] = ["application/json", "application/yaml", "text/plain"];
 
 /// The first parts of all paths that are served, in their order.

@@ -1,4 +1,4 @@
-//! What a lookup finds, by what it looks for: kept with each change, so that no lookup goes through a whole store.
+//! Lookups that do not go through a whole store: the values of each key, kept with each change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
