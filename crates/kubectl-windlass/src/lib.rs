@@ -9,8 +9,8 @@
 //! * [`mod@list`], [`explain`], [`status`], [`plan`], [`create`], [`rolling_update`], [`history`], [`undo`], [`policy`],
 //!   [`mod@version`]: the commands; [`question`]: what they ask; [`mod@write`]: the only writes.
 //! * [`absent`]: objects that do not exist.
-//! * [`exit`], [`interruption`], [`output`], [`layout`], [`text`], [`trace`]: exit codes, signals, the streams, rows of a
-//!   terminal, texts of other people, and `-v`.
+//! * [`exit`], [`interruption`], [`output`], [`text`], [`trace`]: exit codes, signals, the streams, texts of other people,
+//!   and `-v`. `windlass-terminal` has the rows of a terminal.
 
 pub mod absent;
 pub mod api;
@@ -24,7 +24,6 @@ pub mod history;
 pub mod interruption;
 pub mod invocation;
 pub mod kind;
-pub mod layout;
 pub mod list;
 pub mod output;
 pub mod owners;

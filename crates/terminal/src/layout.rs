@@ -5,6 +5,8 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 /// The meaning of a part of a row, for its colour. The words say the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
+    /// A heading.
+    Heading,
     /// A name or a number.
     Plain,
     /// It is done.
@@ -26,6 +28,13 @@ pub fn columns_of(text: &str) -> usize {
 /// How many columns a row takes.
 pub fn row_columns(row: &Row) -> usize {
     row.iter().map(|(text, _)| columns_of(text)).sum()
+}
+
+/// A text of exactly `width` columns: padded, or cut.
+pub fn fit(text: &str, width: usize) -> String {
+    let text = cut(text, width);
+    let padding = width.saturating_sub(columns_of(&text));
+    text + &" ".repeat(padding)
 }
 
 /// A text of at most `width` columns. One that is cut ends in `…`.
@@ -103,6 +112,20 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// A line as a terminal of `width` columns breaks it: between any two characters.
+pub fn folded(line: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut rest = line;
+    loop {
+        let (now, later) = rest.split_at(prefix(rest, width));
+        lines.push(cut(now, width));
+        if later.is_empty() {
+            return lines;
+        }
+        rest = later;
+    }
+}
+
 /// The bytes of the longest beginning of at most `width` columns: one character at least.
 fn prefix(text: &str, width: usize) -> usize {
     let mut columns = 0;
@@ -145,7 +168,7 @@ pub fn line(row: &Row, colour: bool) -> String {
     let mut line = String::new();
     for (text, tone) in row {
         let code = match tone {
-            Tone::Plain => None,
+            Tone::Plain | Tone::Heading => None,
             Tone::Good => Some(32),
             Tone::Waiting => Some(33),
             Tone::Bad => Some(31),
@@ -177,6 +200,12 @@ mod tests {
     }
 
     #[test]
+    fn a_text_that_fits_a_column_is_padded_to_it() {
+        assert_eq!((fit("ab", 4), fit("abcde", 4)), ("ab  ".to_owned(), "abc…".to_owned()));
+        assert_eq!((fit("日本", 5), fit("日本語", 4)), ("日本 ".to_owned(), "日… ".to_owned()));
+    }
+
+    #[test]
     fn words_wrap_and_no_line_is_too_long() {
         assert_eq!(wrap("the quick brown fox", 9), ["the quick", "brown fox"]);
         assert_eq!(wrap("a sha256:0123456789 b", 8), ["a sha256", ":0123456", "789 b"]);
@@ -187,6 +216,14 @@ mod tests {
             let text: String = lines.concat().split_whitespace().collect();
             assert_eq!(text, "Back-offpullingimage\"registry.example/日本:1\"forthe9thtime", "{width}");
         }
+    }
+
+    #[test]
+    fn a_line_is_folded_between_any_characters() {
+        assert_eq!(folded("a  bcd", 4), ["a  b", "cd"]);
+        assert_eq!(folded("", 4), [""]);
+        assert_eq!(folded("日本語", 5), ["日本", "語"]);
+        assert!(folded("日本", 1).iter().all(|line| columns_of(line) <= 1));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use windlass::plan::deployment::status::REPLICA_FAILURE;
 use windlass::plan::deployment::{Plan, PlanReason, StatusScope};
 
 use super::last_writes::LastWrites;
-use crate::layout::Tone;
+use windlass_terminal::layout::Tone;
 
 /// How long a controller may take to observe a change before it counts as absent.
 pub const UNOBSERVED_AFTER: SignedDuration = SignedDuration::from_secs(5);

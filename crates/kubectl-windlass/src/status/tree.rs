@@ -4,12 +4,12 @@ use jiff::SignedDuration;
 use windlass::plan::Reason;
 use windlass::plan::deployment::PlanReason;
 
-use crate::layout::{self, Row, Tone, cut_row, indented, with_text};
 use crate::output::Style;
 use crate::rollout::headline::headline;
 use crate::rollout::pods::{PodView, SHOWN};
 use crate::rollout::{Assessment, PartView};
 use crate::text::{age, counted, span};
+use windlass_terminal::layout::{self, Row, Tone, cut_row, indented, with_text};
 
 /// The width of a bar.
 const BAR: usize = 12;

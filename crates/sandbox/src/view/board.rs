@@ -3,30 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use windlass_terminal::layout::{Row, Tone, cut_row, fit, with_text, wrap};
 
 use crate::{
     cluster::{Cluster, Key, Pod, desired_replicas, key, number},
     event_lines::{event, plain},
     progress::{Rollout, completions, counts, daemon_rollout, job_state, rollout, stateful_rollout},
 };
-
-/// The meaning of a piece of text; [`view`](super) maps it to a colour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tone {
-    /// A heading.
-    Heading,
-    /// Neutral.
-    Plain,
-    /// Complete or ready.
-    Good,
-    /// In progress.
-    Waiting,
-    /// An error.
-    Bad,
-}
-
-/// One line of the screen.
-pub type Row = Vec<(String, Tone)>;
 
 /// The width of a bar in characters.
 const BAR: usize = 12;
@@ -102,7 +85,7 @@ impl Board {
             rows.truncate(height - 1);
             rows.push(vec![(format!("… and {hidden} more lines"), Tone::Plain)]);
         }
-        rows.into_iter().map(|row| self.cut(row)).collect()
+        rows.into_iter().map(|row| cut_row(row, self.width)).collect()
     }
 
     /// The width of the column of names.
@@ -127,24 +110,12 @@ impl Board {
     fn lines(&self, name: &str, numbers: [String; 2], status: &str, tone: Tone) -> Vec<Row> {
         let [ready, updated] = numbers;
         let width = self.numbers();
-        let mut row = vec![
-            (fit(name, self.names()) + "  ", Tone::Plain),
+        let row = vec![
+            (fit(&plain(name), self.names()) + "  ", Tone::Plain),
             (format!("{ready:width$}  "), tone),
             (format!("{updated:width$}  "), tone),
         ];
-        let left = self.names() + 2 * width + 6;
-        let status = plain(status);
-        if left + status.chars().count() <= self.width {
-            row.push((status, tone));
-            return vec![row];
-        }
-        let mut rows = vec![row];
-        rows.extend(
-            wrap(&status, self.width.saturating_sub(4))
-                .into_iter()
-                .map(|line| vec![("    ".to_owned(), Tone::Plain), (line, tone)]),
-        );
-        rows
+        with_text(row, &plain(status), tone, "    ", Some(self.width))
     }
 
     /// The lines of a DaemonSet: it counts nodes.
@@ -243,7 +214,7 @@ impl Board {
             let line = event(item);
             let line = line.strip_prefix("event ").unwrap_or(&line);
             let mut lines: Vec<Row> = Vec::new();
-            for (at, text) in wrap(line, self.width.saturating_sub(4)).into_iter().enumerate() {
+            for (at, text) in wrap(&plain(line), self.width.saturating_sub(4)).into_iter().enumerate() {
                 let indent = if at == 0 { "" } else { "    " };
                 lines.push(vec![(indent.to_owned(), Tone::Plain), (text, tone)]);
             }
@@ -255,46 +226,12 @@ impl Board {
         rows.truncate(room);
         rows.insert(0, vec![("EVENTS".to_owned(), Tone::Heading)]);
         rows.truncate(height);
-        rows.into_iter().map(|row| self.cut(row)).collect()
-    }
-
-    /// A row that is no longer than the screen is wide; one that is cut ends in `…`.
-    fn cut(&self, row: Row) -> Row {
-        let total: usize = row.iter().map(|(text, _)| text.chars().count()).sum();
-        if total <= self.width {
-            return row;
-        }
-        let mut left = self.width.saturating_sub(1);
-        let mut cut: Row = Row::new();
-        for (text, tone) in row {
-            let kept: String = text.chars().take(left).collect();
-            left -= kept.chars().count();
-            cut.push((kept, tone));
-        }
-        if let Some((last, _)) = cut.iter_mut().rfind(|(text, _)| !text.is_empty()) {
-            last.push('…');
-        }
-        cut
+        rows.into_iter().map(|row| cut_row(row, self.width)).collect()
     }
 }
 
 fn is_complete(rollout: &Rollout) -> bool {
     matches!(rollout, Rollout::Complete(_))
-}
-
-/// The lines of a text of words, each of at most `width` characters. A word that is longer has a line of its own, and is cut.
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 /// The states of the pods of a StatefulSet: `0-2 Ready, 3 old Ready, 4 Pending`. An old one is not of the update revision.
@@ -339,18 +276,10 @@ fn meter(done: i64, desired: i64) -> String {
     fit(&format!("{bar} {done}/{desired}"), 21)
 }
 
-/// Pads a text to `width`, or truncates it with an ellipsis.
-fn fit(text: &str, width: usize) -> String {
-    let text = plain(text);
-    if text.chars().count() <= width {
-        return format!("{text:width$}");
-    }
-    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use windlass_terminal::layout::columns_of;
 
     use super::*;
     use crate::cluster::{Followed, ObjectChange};
@@ -580,6 +509,20 @@ mod tests {
             ["EVENTS", "deployment shop/web Normal Counted 3", "deployment shop/web Normal Counted 4"]
         );
         assert!(Board { width: 80 }.events(&cluster(), 0).is_empty());
+    }
+
+    #[test]
+    fn an_event_in_wide_characters_and_with_a_long_word_is_wrapped_whole() {
+        let mut cluster = Cluster::default();
+        let message = format!("イメージを取得できません sha256:{}", "0123456789abcdef".repeat(4));
+        let about = json!({"kind": "Pod", "namespace": "shop", "name": "web-1"});
+        let object =
+            json!({"involvedObject": about, "type": "Warning", "reason": "Failed", "message": message});
+        cluster.observe(ObjectChange { kind: Followed::Event, object, deleted: false });
+        let text = text(&Board { width: 40 }.events(&cluster, 10));
+        assert!(text.iter().all(|line| columns_of(line) <= 40), "{text:#?}");
+        let shown: String = text.concat().split_whitespace().collect();
+        assert!(shown.ends_with(&message.replace(' ', "")), "{text:#?}");
     }
 
     #[test]
