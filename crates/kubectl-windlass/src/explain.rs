@@ -15,8 +15,7 @@ use crate::api::Api;
 use crate::cli::{ExplainArgs, ExplainFormat, GlobalArgs, ListArgs, ListFormat};
 use crate::connection::connect;
 use crate::exit::{CommandError, Exit};
-use crate::invocation::Invocation;
-use crate::layout::{self, Tone};
+use crate::invocation::{Commands, Invocation};
 use crate::list;
 use crate::output::Output;
 use crate::owners;
@@ -30,6 +29,7 @@ use crate::rollout::{self, Assessment, PartView, Verdict, Workload, live, policy
 use crate::target::{self, Kind, Target, WorkloadKey};
 use crate::text::{age, columns, counted, span};
 use daemon::Daemon;
+use windlass_terminal::layout::{self, Tone};
 
 /// Runs `explain`.
 ///
@@ -42,7 +42,8 @@ pub async fn run(global: &GlobalArgs, args: ExplainArgs, output: &mut Output) ->
             ExplainFormat::Json => ListFormat::Json,
             ExplainFormat::Yaml => ListFormat::Yaml,
         };
-        return list::run(global, ListArgs::of(&args.objects, format), output).await;
+        let chosen = Some(format).filter(|format| *format != ListFormat::Text);
+        return list::run(global, ListArgs::of(&args.objects, chosen, false), output).await;
     }
     let targets = target::targets(&args.objects)?;
     let daemon = Daemon::of(&args, global.request_timeout).await?;
@@ -75,11 +76,11 @@ pub async fn run(global: &GlobalArgs, args: ExplainArgs, output: &mut Output) ->
             read
         }
     };
-    let plugin = Invocation::of_process().as_plugin();
+    let commands = Invocation::of_process().commands();
     for (key, (assessment, pods)) in chosen {
         exit = exit.worse(if assessment.is_partial { Exit::Error } else { Exit::Success });
-        let mut data = rollout::json::assessment(&assessment, &next(&assessment));
-        let mut text = text(&assessment, plugin.as_deref(), output.style.colour);
+        let mut data = rollout::json::assessment(&assessment, &next(&assessment, &commands.kubectl));
+        let mut text = text(&assessment, &commands, output.style.colour);
         if let Some(count) = args.logs {
             let logs = logs::read(&api, &key.namespace, &assessment.pods, &pods, count).await;
             text.push_str(&logs::text(&logs));
@@ -176,8 +177,18 @@ async fn assess(api: &Api, key: &WorkloadKey) -> Result<Option<Assessed>, Comman
     Ok(Some((assessment, workload.pods)))
 }
 
+/// The explanation of one object as text; `None` if it does not exist.
+///
+/// # Errors
+/// When it cannot be read.
+pub async fn one(api: &Api, key: &WorkloadKey) -> Result<Option<String>, CommandError> {
+    let commands = Invocation::of_process().commands();
+    let assessed = assess(api, key).await?;
+    Ok(assessed.map(|(assessment, _)| text(&assessment, &commands, false)))
+}
+
 /// The next steps of the rollout, and of the user.
-pub fn next(assessment: &Assessment) -> Vec<String> {
+pub fn next(assessment: &Assessment, kubectl: &str) -> Vec<String> {
     let Assessment { namespace, name, now, .. } = assessment;
     let mut next = Vec::new();
     match assessment.verdict {
@@ -188,20 +199,20 @@ pub fn next(assessment: &Assessment) -> Vec<String> {
         | Verdict::Failed
         | Verdict::Scheduled => {}
         Verdict::Suspended => next.push(format!(
-            "nothing until spec.suspend is false: `kubectl patch -n {namespace} {} -p '{{\"spec\":{{\"suspend\":false}}}}'`",
+            "nothing until spec.suspend is false: `{kubectl} patch -n {namespace} {} -p '{{\"spec\":{{\"suspend\":false}}}}'`",
             assessment.argument()
         )),
         Verdict::Stuck | Verdict::Blocked if assessment.is_partial => {}
         Verdict::Held | Verdict::Halted => next.extend(policy::next(assessment)),
-        Verdict::Paused => next.push(format!("nothing until `kubectl rollout resume deploy/{name}`")),
+        Verdict::Paused => next.push(format!("nothing until `{kubectl} rollout resume -n {namespace} deploy/{name}`")),
         Verdict::Blocked | Verdict::Waiting if assessment.kind == Kind::StatefulSet => {
-            next.extend(next_of_stateful_set(assessment));
+            next.extend(next_of_stateful_set(assessment, kubectl));
         }
         Verdict::Unobserved => next.extend(
-            headline(assessment).map(|why| format!("{why} See `kubectl get leases -n kube-system`")),
+            headline(assessment).map(|why| format!("{why} See `{kubectl} get leases -n kube-system`")),
         ),
         _ if !assessment.writes.is_empty() => next.push(assessment.writes.join(", then ")),
-        _ if assessment.kind == Kind::DaemonSet && !assessment.by_hand.is_empty() => next.extend(by_hand(assessment)),
+        _ if assessment.kind == Kind::DaemonSet && !assessment.by_hand.is_empty() => next.extend(by_hand(assessment, kubectl)),
         _ if !assessment.kind.has_revisions() => {}
         Verdict::Waiting
         | Verdict::Stuck
@@ -234,7 +245,7 @@ pub fn next(assessment: &Assessment) -> Vec<String> {
 }
 
 /// The pod, claim or user that a StatefulSet waits for, and its next step.
-fn next_of_stateful_set(assessment: &Assessment) -> Option<String> {
+fn next_of_stateful_set(assessment: &Assessment, kubectl: &str) -> Option<String> {
     let Assessment { then, .. } = assessment;
     let then = then.as_ref().map_or(String::new(), |then| format!("; then it {then}"));
     if assessment.refusal.is_some() {
@@ -255,16 +266,16 @@ fn next_of_stateful_set(assessment: &Assessment) -> Option<String> {
     if let Some(claim) = assessment.claims.iter().find(|claim| claim.state == "terminating") {
         return Some(format!("the rollout continues when the claim {} is gone{then}", claim.name));
     }
-    by_hand(assessment)
+    by_hand(assessment, kubectl)
 }
 
 /// The pods with an older template that a user is to delete.
-fn by_hand(assessment: &Assessment) -> Option<String> {
+fn by_hand(assessment: &Assessment, kubectl: &str) -> Option<String> {
     let Assessment { namespace, by_hand, .. } = assessment;
     let pods = by_hand.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(" ");
     let more = if by_hand.len() > SHOWN { " …" } else { "" };
     let text = "nothing until a user deletes the older pods, one after the other";
-    (!by_hand.is_empty()).then(|| format!("{text}: `kubectl delete pod -n {namespace} {pods}`{more}"))
+    (!by_hand.is_empty()).then(|| format!("{text}: `{kubectl} delete pod -n {namespace} {pods}`{more}"))
 }
 
 /// The pod that a StatefulSet waits for first.
@@ -278,26 +289,29 @@ fn own_way(assessment: &Assessment, pod: &PodView) -> bool {
 }
 
 /// A command that may help: our own where the user calls the plugin through kubectl, as he calls it, else kubectl's.
-fn advice(assessment: &Assessment, plugin: Option<&str>) -> Option<String> {
+fn advice(assessment: &Assessment, commands: &Commands) -> Option<String> {
     if let Some(pod) = awaited(assessment).filter(|pod| own_way(assessment, pod)) {
-        let (namespace, name) = (&assessment.namespace, &pod.name);
+        let (kubectl, namespace, name) = (&commands.kubectl, &assessment.namespace, &pod.name);
         return Some(format!(
-            "kubectl delete pod -n {namespace} {name}    (it has an older template, and comes back with the current one)"
+            "{kubectl} delete pod -n {namespace} {name}    (it has an older template, and comes back with the current one)"
         ));
     }
-    if let Some(command) = policy::advice(assessment, plugin) {
+    if let Some(command) = policy::advice(assessment, commands) {
         return Some(command);
     }
     let is_failing = assessment.pods.iter().any(|pod| pod.is_new && pod.is_failing);
     let is_in_trouble = matches!(assessment.verdict, Verdict::Stuck | Verdict::Waiting | Verdict::Blocked);
     let (revision, images) = assessment.previous.as_ref().filter(|_| is_failing && is_in_trouble)?;
     let (namespace, object) = (&assessment.namespace, assessment.argument());
-    let command = plugin.map_or("kubectl rollout undo".to_owned(), |plugin| format!("{plugin} undo"));
+    let command = match &commands.plugin {
+        Some(plugin) => format!("{plugin} undo"),
+        None => format!("{} rollout undo", commands.kubectl),
+    };
     Some(format!("{command} -n {namespace} {object}    (revision {revision}, image {images})"))
 }
 
 /// The explanation as text.
-fn text(assessment: &Assessment, plugin: Option<&str>, colour: bool) -> String {
+fn text(assessment: &Assessment, commands: &Commands, colour: bool) -> String {
     let Assessment { namespace, name, verdict, counts, now, .. } = assessment;
     let revision = assessment.revision.map_or(String::new(), |revision| format!(", revision {revision}"));
     let since = assessment.since.map_or(String::new(), |since| format!(" for {}", age(since, *now)));
@@ -358,7 +372,7 @@ fn text(assessment: &Assessment, plugin: Option<&str>, colour: bool) -> String {
     }
     text.push_str(&pod_table(&assessment.pods, assessment.kind, *now));
     text.push_str(&claim_table(&assessment.claims, *now));
-    let next = next(assessment);
+    let next = next(assessment, &commands.kubectl);
     for (at, line) in next.iter().enumerate() {
         text.push_str(&format!("{:<8}{line}\n", if at == 0 { "NEXT" } else { "" }));
     }
@@ -366,7 +380,7 @@ fn text(assessment: &Assessment, plugin: Option<&str>, colour: bool) -> String {
         "ACTS    {}\n",
         acts(assessment.acts.as_ref(), assessment.observed_generation > 0, *now)
     ));
-    if let Some(advice) = advice(assessment, plugin) {
+    if let Some(advice) = advice(assessment, commands) {
         text.push_str(&format!("{}     {advice}\n", layout::painted("TRY", Tone::Good, colour)));
     }
     text

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use crate::text::harmless;
+
 /// The start of a plugin's file name, before the name of the plugin.
 const PLUGIN: &str = "kubectl-";
 
@@ -16,17 +18,44 @@ const COMPLETE_COMMAND: &str = "__complete";
 /// clap: the scripts of the shells would offer it.
 const MAN_COMMAND: &str = "__man";
 
+/// The variable in which kubectl 1.37 and later tell a plugin where kubectl is: it may have another name, such as
+/// `kubectl-1.37` or `oc`, or be in no directory of `PATH`.
+const KUBECTL_PATH: &str = "KUBECTL_PATH";
+
 /// The first argument of the process: the name that the program was called by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
     /// The path or name, as the caller wrote it.
     pub program: PathBuf,
+    /// How a user calls kubectl: `kubectl`, or as the kubectl that has called the program says.
+    pub kubectl: String,
+}
+
+/// The programs that an offered command may name, as a user calls them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commands {
+    /// kubectl.
+    pub kubectl: String,
+    /// The plugin through kubectl; `None` if kubectl would not find it.
+    pub plugin: Option<String>,
 }
 
 impl Invocation {
     /// The call of this process.
     pub fn of_process() -> Self {
-        Invocation { program: std::env::args_os().next().unwrap_or_default().into() }
+        let kubectl = std::env::var_os(KUBECTL_PATH).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        Invocation {
+            program: std::env::args_os().next().unwrap_or_default().into(),
+            kubectl: kubectl.map_or("kubectl".to_owned(), |it| {
+                as_word(&it, &std::env::split_paths(&path).collect::<Vec<_>>())
+            }),
+        }
+    }
+
+    /// The commands that a text may offer.
+    pub fn commands(&self) -> Commands {
+        Commands { kubectl: self.kubectl.clone(), plugin: self.as_plugin() }
     }
 
     /// The name of the file, without directory and without the ending of Windows.
@@ -40,7 +69,7 @@ impl Invocation {
     pub fn as_plugin(&self) -> Option<String> {
         let name = self.name();
         let words = name.strip_prefix(PLUGIN).filter(|words| !words.is_empty())?;
-        Some(format!("kubectl {}", words.replace('-', " ").replace('_', "-")))
+        Some(format!("{} {}", self.kubectl, words.replace('-', " ").replace('_', "-")))
     }
 
     /// How a user calls it: through kubectl, or by its own name.
@@ -80,12 +109,42 @@ impl Invocation {
     }
 }
 
+/// A program as a word of a shell: its name where the shell finds it by that, else its path.
+fn as_word(program: &Path, path: &[PathBuf]) -> String {
+    let name = program.file_name().unwrap_or_default();
+    let found = path.iter().map(|directory| directory.join(name)).find(|file| file.is_file());
+    let word = match found.is_some_and(|found| found == program) {
+        // The ending of Windows is typed by nobody.
+        true => {
+            let name = name.to_string_lossy();
+            name.strip_suffix(std::env::consts::EXE_SUFFIX).unwrap_or(&name).into()
+        }
+        false => program.to_owned(),
+    };
+    let word = harmless(&word.to_string_lossy());
+    let is_plain = |c: char| c.is_alphanumeric() || "/\\:._+-".contains(c);
+    if word.chars().all(is_plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn called(program: &str) -> Invocation {
-        Invocation { program: program.into() }
+        Invocation { program: program.into(), kubectl: "kubectl".to_owned() }
+    }
+
+    #[test]
+    fn kubectl_is_named_as_it_was_called() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str| directory.path().join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+        std::fs::write(file("kubectl-1.37"), "").unwrap();
+        let path = [directory.path().to_owned()];
+        assert_eq!(as_word(&file("kubectl-1.37"), &path), "kubectl-1.37");
+        assert_eq!(as_word(Path::new("/opt/a/kubectl"), &path), "/opt/a/kubectl");
+        assert_eq!(as_word(Path::new("/opt/a's b/kubectl"), &path), r"'/opt/a'\''s b/kubectl'");
+        let invocation = Invocation { kubectl: "kubectl-1.37".to_owned(), ..called("kubectl-windlass") };
+        assert_eq!(invocation.commands().plugin.unwrap(), "kubectl-1.37 windlass");
     }
 
     #[test]

@@ -66,7 +66,7 @@ mod tests {
     fn plugin(directory: &Path) -> Invocation {
         let program = directory.join("kubectl-windlass");
         std::fs::write(&program, "").unwrap();
-        Invocation { program }
+        Invocation { program, kubectl: "kubectl".to_owned() }
     }
 
     #[test]
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_program_that_kubectl_would_not_find_is_refused() {
-        let called = |program: &str| Invocation { program: program.into() };
+        let called = |program: &str| Invocation { program: program.into(), kubectl: "kubectl".to_owned() };
         assert!(install(&called("/bin/windlass-cli"), &[]).unwrap_err().contains("kubectl-windlass"));
         assert!(install(&called("kubectl-windlass"), &[]).unwrap_err().contains("PATH"));
     }

@@ -11,6 +11,7 @@ use windlass::plan::policy::{
 };
 
 use super::{Assessment, Verdict};
+use crate::invocation::Commands;
 use crate::target::Kind;
 use crate::text::{age, harmless, span};
 
@@ -116,7 +117,7 @@ pub fn next(assessment: &Assessment) -> Option<String> {
 }
 
 /// The command that ends the hold or the halt: the plugin's as the user calls it, else kubectl's, which writes the same.
-pub fn advice(assessment: &Assessment, plugin: Option<&str>) -> Option<String> {
+pub fn advice(assessment: &Assessment, commands: &Commands) -> Option<String> {
     let (namespace, object) = (&assessment.namespace, assessment.argument());
     let (command, value, why) = match (assessment.verdict, &by_policy(assessment)?) {
         (Verdict::Held, PlanReason::HeldAtStep { step }) => {
@@ -132,11 +133,12 @@ pub fn advice(assessment: &Assessment, plugin: Option<&str>) -> Option<String> {
         _ => return None,
     };
     // The plugin's commands are about Deployments.
-    Some(match plugin.filter(|_| assessment.kind == Kind::Deployment) {
+    Some(match commands.plugin.as_ref().filter(|_| assessment.kind == Kind::Deployment) {
         Some(plugin) => format!("{plugin} {command}    ({why})"),
         None => {
             format!(
-                "kubectl annotate --overwrite -n {namespace} {object} windlass.dev/rollout='{value}'    ({why})"
+                "{} annotate --overwrite -n {namespace} {object} windlass.dev/rollout='{value}'    ({why})",
+                commands.kubectl
             )
         }
     })

@@ -187,14 +187,24 @@ fn the_way_back_is_named_as_the_user_calls_the_plugin() {
         };
         pods["items"].as_array().into_iter().flatten().any(waits)
     });
-    let advice = |program: &Path| {
-        let ended = Ended::of(&sandbox.command(program, &["explain", "web"]).output().unwrap());
+    let advice_by = |program: &Path, kubectl: &str| {
+        let mut command = sandbox.command(program, &["explain", "web"]);
+        let ended = Ended::of(&command.env("KUBECTL_PATH", kubectl).output().unwrap());
         ended.out.lines().find_map(|line| line.strip_prefix("TRY     ").map(str::to_owned)).unwrap()
     };
+    let advice = |program: &Path| advice_by(program, "");
     assert!(
         advice(Path::new(PLUGIN)).starts_with("kubectl windlass undo -n default deploy/web    (revision 1")
     );
     let renamed = sandbox.file("windlass-cli");
     std::os::unix::fs::symlink(PLUGIN, &renamed).unwrap();
     assert!(advice(&renamed).starts_with("kubectl rollout undo -n default deploy/web"));
+    // kubectl 1.37 and later say where they are.
+    let other = "/opt/kubernetes/kubectl-1.37";
+    let undo = advice_by(Path::new(PLUGIN), other);
+    assert!(undo.starts_with(&format!("{other} windlass undo -n default deploy/web")), "{undo}");
+    assert!(advice_by(&renamed, other).starts_with(&format!("{other} rollout undo -n default")));
+    let mut command = sandbox.command(PLUGIN, &["explain", "--help"]);
+    let help = Ended::of(&command.env("KUBECTL_PATH", other).output().unwrap()).out;
+    assert!(help.contains(&format!("Usage: {other} windlass explain")), "{help}");
 }

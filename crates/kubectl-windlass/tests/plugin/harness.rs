@@ -171,9 +171,15 @@ impl Sandbox {
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(args).env("KUBECONFIG", self.file("kubeconfig")).env("LC_ALL", "C.UTF-8");
-        for variable in
-            ["GITHUB_ACTIONS", "WINDLASS_ENDPOINT", "HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy"]
-        {
+        for variable in [
+            "GITHUB_ACTIONS",
+            "KUBECTL_PATH",
+            "WINDLASS_ENDPOINT",
+            "HTTPS_PROXY",
+            "HTTP_PROXY",
+            "https_proxy",
+            "http_proxy",
+        ] {
             command.env_remove(variable);
         }
         command.stdin(Stdio::null());
