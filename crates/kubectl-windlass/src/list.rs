@@ -1,9 +1,11 @@
 //! `list`: the workloads, one a line, the worst first.
 
 pub mod census;
+pub mod live;
 #[cfg(test)]
 mod screens;
 pub mod table;
+pub mod view;
 
 use serde_json::{Value, json};
 
@@ -30,28 +32,30 @@ pub async fn run(global: &GlobalArgs, args: ListArgs, output: &mut Output) -> Re
     let api = Api::new(connection, global.request_timeout);
     let namespace = (!args.all_namespaces).then_some(api.namespace.as_str());
     let chosen = Chosen { namespace, labels: args.selector.as_deref(), kinds: &kinds };
+    let look = Look {
+        style: output.style,
+        width: output.width.filter(|_| args.output != Some(ListFormat::Wide)),
+        is_wide: args.output == Some(ListFormat::Wide),
+        shows_namespace: args.all_namespaces,
+        shows_all: args.all,
+    };
+    // Who asks for a format or for an exit code wants no view.
+    if args.watch && args.output.is_none() && !args.unfinished && output.is_interactive {
+        return live::run(&api, chosen, look, output).await;
+    }
     let Census { mut workloads, unreadable } = census::take(&api, chosen).await?;
     table::worst_first(&mut workloads);
-    for missing in &unreadable {
-        output.note(&format!("note: {missing}: the list is incomplete, or lacks reasons"));
-    }
+    unreadable.iter().for_each(|missing| output.note(&live::note(missing)));
     let exit = exit(&workloads, !unreadable.is_empty(), args.unfinished);
     if args.unfinished {
         workloads.retain(is_unfinished);
     }
-    match args.output {
+    match args.output.unwrap_or_default() {
         ListFormat::Text | ListFormat::Wide => {
             if workloads.is_empty() && !args.unfinished && unreadable.is_empty() {
                 let place = namespace.map_or("any namespace".to_owned(), |name| format!("namespace {name}"));
                 output.note(&format!("no workload in {place}"));
             }
-            let look = Look {
-                style: output.style,
-                width: output.width.filter(|_| args.output == ListFormat::Text),
-                is_wide: args.output == ListFormat::Wide,
-                shows_namespace: args.all_namespaces,
-                shows_all: args.all,
-            };
             output.text(&table::text(&workloads, &look))?;
         }
         ListFormat::Json => output.line(&pretty_json(&data(&workloads, &unreadable, &api)))?,

@@ -48,8 +48,9 @@ enum View {
 /// When an object cannot be found or read, or the terminal cannot be used.
 pub async fn run(global: &GlobalArgs, args: StatusArgs, output: &mut Output) -> Result<Exit, CommandError> {
     if args.objects.are_none() {
-        let format = if args.output == Format::Json { ListFormat::Json } else { ListFormat::Text };
-        return list::run(global, ListArgs::of(&args.objects, format), output).await;
+        let format = (args.output == Format::Json).then_some(ListFormat::Json);
+        let follows = args.watch && !args.plain;
+        return list::run(global, ListArgs::of(&args.objects, format, follows), output).await;
     }
     let targets = target::targets(&args.objects)?;
     let connection = connect(global, &|name| std::env::var(name).ok()).await?;
@@ -154,10 +155,7 @@ async fn follow(
                 continue;
             }
             _ = ticks.tick() => {}
-            quit = screen::quit(view) => {
-                quit?;
-                return Ok(Exit::Interrupted);
-            }
+            () = screen::quit(view) => return Ok(Exit::Interrupted),
         }
         let timed_out = !args.timeout.is_zero() && started.elapsed() >= args.timeout;
         let mut has_failed = false;

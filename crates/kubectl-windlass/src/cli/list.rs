@@ -8,7 +8,7 @@ use super::Objects;
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(after_help = "\
 Examples:
-  kubectl windlass list -A                what is stuck or waits anywhere, and why
+  kubectl windlass list -A                what is stuck or waits anywhere, and why; at a terminal, until q
   kubectl windlass list deploy,sts --all  two kinds, with what is complete
   kubectl windlass list -A --unfinished   for scripts: exit code 0, 3 or 4")]
 pub struct ListArgs {
@@ -21,15 +21,20 @@ pub struct ListArgs {
     /// In all namespaces.
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
-    /// Only what is not finished. Exit code 0 if that is nothing, 4 if it is something, 3 if something has failed.
+    /// Only what is not finished, once. Exit code 0 if that is nothing, 3 if something is stuck, halted or has failed, 4
+    /// otherwise.
     #[arg(long, conflicts_with = "all")]
     pub unfinished: bool,
     /// Also those that are complete, suspended, or scheduled for later, one a line.
     #[arg(long)]
     pub all: bool,
-    /// The output format.
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: ListFormat,
+    /// The output format, text by default. With this flag, the list is printed once.
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<ListFormat>,
+    /// Whether to follow the list at a terminal: arrows choose, Enter explains, / filters, q leaves.
+    #[arg(short = 'w', long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub watch: bool,
 }
 
 /// How `list` prints.
@@ -48,8 +53,8 @@ pub enum ListFormat {
 
 impl ListArgs {
     /// The list that stands for another command without a name.
-    pub fn of(objects: &Objects, output: ListFormat) -> Self {
+    pub fn of(objects: &Objects, output: Option<ListFormat>, watch: bool) -> Self {
         let Objects { names: _, selector, all_namespaces } = objects.clone();
-        ListArgs { selector, all_namespaces, output, ..ListArgs::default() }
+        ListArgs { selector, all_namespaces, output, watch, ..ListArgs::default() }
     }
 }

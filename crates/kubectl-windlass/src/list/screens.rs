@@ -7,14 +7,14 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::table::{self, Look};
-use crate::layout::columns_of;
 use crate::output::Style;
 use crate::rollout::tests::{at, stuck};
 use crate::rollout::{self, Assessment, Workload};
 use crate::status::tree;
 use crate::target::Kind;
+use windlass_terminal::layout::columns_of;
 
-const STYLE: Style = Style { colour: false, unicode: true };
+pub(super) const STYLE: Style = Style { colour: false, unicode: true };
 
 fn metadata(namespace: &str, name: &str) -> Value {
     json!({"namespace": namespace, "name": name, "uid": format!("uid-{name}"), "resourceVersion": "5", "generation": 1,
@@ -59,7 +59,7 @@ fn agent() -> Workload {
         object: json!({"metadata": metadata("ops", "node-agent"), "spec": spec, "status": counts}),
         revisions: vec![json!({"metadata": revision, "revision": 1, "data": template})],
         pods: vec![ready, pod("ops", owner, "node-agent-x7k2p", "node-2", crash)],
-        nodes: vec![node("node-1"), node("node-2")],
+        nodes: vec![node("node-1"), node("node-2")].into(),
         ..Workload::default()
     }
 }
@@ -98,7 +98,7 @@ fn unreadable() -> Workload {
     workload
 }
 
-fn cluster() -> Vec<Assessment> {
+pub(super) fn cluster() -> Vec<Assessment> {
     let mut web = stuck();
     web.object["status"]["conditions"][0]["reason"] = json!("ProgressDeadlineExceeded");
     web.object["status"]["conditions"][0]["lastUpdateTime"] = json!("2026-01-01T00:00:25Z");

@@ -2,12 +2,12 @@
 
 use std::cmp::Reverse;
 
-use crate::layout::{self, Row, Tone, columns_of, cut, cut_row, indented, wrap};
 use crate::output::Style;
 use crate::rollout::headline::headline;
 use crate::rollout::verdict::Severity;
 use crate::rollout::{Assessment, Verdict};
 use crate::text::age;
+use windlass_terminal::layout::{self, Row, Tone, columns_of, cut, cut_row, indented, wrap};
 
 /// The least room for a column of reasons. With less, each has lines of its own.
 const REASON_COLUMNS: usize = 50;
@@ -84,7 +84,12 @@ pub fn text(workloads: &[Assessment], look: &Look) -> String {
 pub fn rows(workloads: &[Assessment], look: &Look) -> Vec<Row> {
     let is_shown = |it: &&Assessment| look.shows_all || it.verdict.severity() != Severity::AtRest;
     let shown: Vec<&Assessment> = workloads.iter().filter(is_shown).collect();
-    let mut rows = if shown.is_empty() { Vec::new() } else { table(&shown, look) };
+    let mut rows = Vec::new();
+    if !shown.is_empty() {
+        let Table { head, workloads } = table(&shown, look);
+        rows.push(head);
+        rows.extend(workloads.into_iter().flatten());
+    }
     rows.extend(at_rest(workloads, look).map(|line| vec![(line, Tone::Plain)]));
     match look.width {
         Some(width) => rows.into_iter().map(|row| cut_row(row, width)).collect(),
@@ -93,7 +98,7 @@ pub fn rows(workloads: &[Assessment], look: &Look) -> Vec<Row> {
 }
 
 /// How many workloads at rest have no line.
-fn at_rest(workloads: &[Assessment], look: &Look) -> Option<String> {
+pub fn at_rest(workloads: &[Assessment], look: &Look) -> Option<String> {
     let count = |verdict: Verdict| workloads.iter().filter(|it| it.verdict == verdict).count();
     let counts: Vec<String> = [Verdict::Complete, Verdict::Scheduled, Verdict::Suspended]
         .into_iter()
@@ -106,7 +111,16 @@ fn at_rest(workloads: &[Assessment], look: &Look) -> Option<String> {
     (!counts.is_empty()).then(|| format!("{}: --all lists them", counts.join(", ")))
 }
 
-fn table(shown: &[&Assessment], look: &Look) -> Vec<Row> {
+/// A head, and the lines of each workload.
+pub struct Table {
+    /// The names of the columns.
+    pub head: Row,
+    /// For each workload a line, and more for a reason that is long.
+    pub workloads: Vec<Vec<Row>>,
+}
+
+/// The table of these workloads.
+pub fn table(shown: &[&Assessment], look: &Look) -> Table {
     let mut columns = columns(shown, look);
     let total = |columns: &[Column]| columns.iter().map(|column| column.width() + 2).sum::<usize>();
     if let Some(width) = look.width {
@@ -134,7 +148,7 @@ fn table(shown: &[&Assessment], look: &Look) -> Vec<Row> {
     if has_column {
         head.push(("REASON".to_owned(), Tone::Plain));
     }
-    let mut rows = vec![head];
+    let mut workloads = Vec::new();
     for (at, it) in shown.iter().enumerate() {
         let mut row: Row = columns
             .iter()
@@ -146,6 +160,7 @@ fn table(shown: &[&Assessment], look: &Look) -> Vec<Row> {
             })
             .collect();
         let reason = headline(it).unwrap_or_default();
+        let mut rows = Vec::new();
         match (room, has_column) {
             (None, _) => {
                 row.push((reason, Tone::Plain));
@@ -168,8 +183,9 @@ fn table(shown: &[&Assessment], look: &Look) -> Vec<Row> {
                 rows.extend(texts.map(|text| vec![("    ".to_owned(), Tone::Plain), (text, Tone::Plain)]));
             }
         }
+        workloads.push(rows);
     }
-    rows
+    Table { head, workloads }
 }
 
 /// The first lines; the last of them says whether there are more.

@@ -16,6 +16,13 @@ struct Terminal {
     shown: Arc<Mutex<Vec<u8>>>,
 }
 
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // A test that has failed leaves no program behind.
+        let _ = self.child.kill();
+    }
+}
+
 impl Terminal {
     fn start(sandbox: &Sandbox, line: &str) -> Self {
         let line = format!("stty cols 120 rows 40; exec {line}");
@@ -105,6 +112,46 @@ fn the_tree_ends_with_the_rollout() {
         "{text:?}"
     );
     assert!(after.contains("revision 1 complete: 3 of 3 new pods available"), "{after:?}");
+}
+
+#[test]
+#[ignore = "needs `script` of util-linux"]
+fn a_terminal_gets_a_list_that_follows_filters_and_explains() {
+    let sandbox = with_a_broken_rollout();
+    // Only what differs from the frame before is sent: the first one is to have the whole word.
+    sandbox.eventually("/api/v1/namespaces/default/pods", |pods| pods.to_string().contains("ImagePullBackOff"));
+    let mut terminal = Terminal::start(&sandbox, &format!("{PLUGIN} list"));
+    terminal.shows("ImagePullBackOff");
+    terminal.shows("filter");
+    terminal.press(b"/zzz");
+    terminal.shows("nothing");
+    terminal.press(b"\x1b");
+    std::thread::sleep(Duration::from_millis(300));
+    terminal.press(b"\r");
+    terminal.shows("NEXT");
+    terminal.press(b"q");
+    // It follows: the rollout that was broken goes back and completes.
+    sandbox.set_image("app:1");
+    terminal.shows("--all");
+    terminal.press(b"q");
+    let (code, text) = terminal.end();
+    assert_eq!(code, Some(0), "{text:?}");
+    let (_, after) = text.rsplit_once("\u{1b}[?1049l").unwrap();
+    assert!(after.contains("1 complete: --all lists them"), "{after:?}");
+    assert!(!after.contains("q: leave"), "{after:?}");
+}
+
+#[test]
+#[ignore = "needs `script` of util-linux"]
+fn a_list_in_a_format_for_a_code_or_without_watch_is_printed_once() {
+    let sandbox = with_a_broken_rollout();
+    for flags in ["--watch=false", "-o wide", "-o text", "--unfinished", "-o json"] {
+        let (code, text) = Terminal::start(&sandbox, &format!("{PLUGIN} list {flags}")).end();
+        assert_eq!(code, Some(if flags == "--unfinished" { 4 } else { 0 }), "{flags}: {text:?}");
+        assert!(text.contains("web") && !text.contains("\u{1b}[?1049h"), "{flags}: {text:?}");
+    }
+    let (code, text) = Terminal::start(&sandbox, &format!("{PLUGIN} explain")).end();
+    assert!(code == Some(0) && !text.contains("\u{1b}[?1049h"), "{text:?}");
 }
 
 #[test]
