@@ -57,8 +57,8 @@ pub struct Workload {
     pub pods: Vec<Value>,
     /// Of a StatefulSet: the claims of the namespace.
     pub claims: Vec<Value>,
-    /// Of a DaemonSet: the nodes.
-    pub nodes: Vec<Value>,
+    /// Of a DaemonSet: the nodes, which all share.
+    pub nodes: Arc<Vec<Value>>,
     /// Of a CronJob: the Jobs of the namespace, since one of another owner may have the name of one of its own.
     pub jobs: Vec<Value>,
     /// Events, by the UID of the object.
@@ -78,7 +78,7 @@ impl Workload {
             ReplicaSet::RESOURCE => &mut self.replica_sets,
             ControllerRevision::RESOURCE => &mut self.revisions,
             PersistentVolumeClaim::RESOURCE => &mut self.claims,
-            Node::RESOURCE => &mut self.nodes,
+            Node::RESOURCE => Arc::make_mut(&mut self.nodes),
             Job::RESOURCE => &mut self.jobs,
             _ => &mut self.pods,
         }

@@ -1,6 +1,7 @@
 //! Lists that several workloads share: each gets what tells its rollout. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::Value;
 use windlass::model::{Job, Node, PersistentVolumeClaim, Pod, Record as _, Resource, Selector, StringMap};
@@ -15,8 +16,8 @@ pub struct SharedLists {
     by_controller: BTreeMap<(&'static str, String), Vec<Value>>,
     /// Objects that names or labels may connect with a workload, by resource and namespace.
     by_namespace: BTreeMap<(&'static str, String), Vec<Value>>,
-    /// Nodes, which are in no namespace.
-    nodes: Vec<Value>,
+    /// Nodes, which are in no namespace: all DaemonSets share them.
+    nodes: Arc<Vec<Value>>,
     /// Lists that could not be read, by resource and namespace, with the server's answer; without a namespace, in all.
     missing: BTreeMap<(&'static str, Option<String>), String>,
 }
@@ -51,7 +52,7 @@ impl SharedLists {
         for item in items {
             let by_name = resource == PersistentVolumeClaim::RESOURCE || resource == Job::RESOURCE;
             match controller(&item).filter(|_| !by_name) {
-                _ if resource == Node::RESOURCE => self.nodes.push(item),
+                _ if resource == Node::RESOURCE => Arc::make_mut(&mut self.nodes).push(item),
                 Some(controller) => {
                     self.by_controller.entry((of, controller.to_owned())).or_default().push(item);
                 }
@@ -96,6 +97,7 @@ impl SharedLists {
                 [None, Some(namespace)].into_iter().find_map(|it| self.missing.get(&(resource.plural, it)));
             match why {
                 Some(why) => workload.lacks(resource, why.clone()),
+                None if resource == Node::RESOURCE => workload.nodes = self.nodes.clone(),
                 None => {
                     let items = self.of(resource, &workload, selector.as_ref());
                     *workload.list_mut(resource) = items;
@@ -107,9 +109,6 @@ impl SharedLists {
 
     /// The objects of a resource that tell the rollout of a workload.
     fn of(&mut self, resource: Resource, workload: &Workload, selector: Option<&Selector>) -> Vec<Value> {
-        if resource == Node::RESOURCE {
-            return self.nodes.clone();
-        }
         let object = &workload.object;
         let (name, uid) = (text(object, "name"), text(object, "uid"));
         let plural = resource.plural;
@@ -228,6 +227,15 @@ mod tests {
         let got = lists.workload(Kind::StatefulSet, workload("db")).unwrap();
         assert_eq!(names(&got.pods), ["db-0", "db-1", "db-2"]);
         assert_eq!(names(&got.claims), ["data-db-0"]);
+    }
+
+    #[test]
+    fn nodes_are_kept_once_for_all_daemon_sets() {
+        let mut lists = SharedLists::default();
+        lists.add(Node::RESOURCE, vec![object("n1", None, json!({}))]);
+        let [one, other] =
+            ["agent", "probe"].map(|name| lists.workload(Kind::DaemonSet, workload(name)).unwrap());
+        assert_eq!((names(&one.nodes), Arc::ptr_eq(&one.nodes, &other.nodes)), (vec!["n1"], true));
     }
 
     #[test]

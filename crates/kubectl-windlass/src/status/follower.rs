@@ -1,6 +1,8 @@
 //! The objects of one workload as watches report them, and what they say.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +18,7 @@ use crate::api::{Api, ApiError};
 use crate::cli::StatusArgs;
 use crate::exit::CommandError;
 use crate::rollout::failing_pods::FailingPods;
-use crate::rollout::{self, Assessment, Records, live};
+use crate::rollout::{self, Assessment, Records, live, shared};
 use crate::target::WorkloadKey;
 use crate::watch::{self, Change, Selection, Silence};
 
@@ -38,6 +40,8 @@ pub struct Message {
 pub enum News {
     /// The watch of a resource reports a change. Of the kind that is followed, it is about the workload itself.
     Change(Resource, Change),
+    /// The nodes have changed, which all followers share: another one has taken the change in.
+    Nodes,
     /// The events of objects, each with its UID.
     Events(Vec<(String, Result<Vec<Value>, ApiError>)>),
 }
@@ -51,6 +55,10 @@ struct Seen<T> {
 /// The objects of one watch by their UIDs. What cannot be decoded is left out.
 type Objects<T> = BTreeMap<String, Seen<T>>;
 
+/// The nodes, which several DaemonSets share: a cluster may have thousands of them, and of DaemonSets a hundred.
+#[derive(Clone, Default)]
+pub struct Nodes(Rc<RefCell<Option<Objects<Node>>>>);
+
 /// The objects that tell a rollout; `None` until they are listed.
 #[derive(Default)]
 struct Parts {
@@ -58,7 +66,7 @@ struct Parts {
     revisions: Option<Objects<ControllerRevision>>,
     pods: Option<Objects<Pod>>,
     claims: Option<Objects<PersistentVolumeClaim>>,
-    nodes: Option<Objects<Node>>,
+    nodes: Nodes,
     jobs: Option<Objects<Job>>,
 }
 
@@ -71,7 +79,7 @@ impl Parts {
             revisions: is_there(ControllerRevision::RESOURCE).then(BTreeMap::new),
             pods: is_there(Pod::RESOURCE).then(BTreeMap::new),
             claims: is_there(PersistentVolumeClaim::RESOURCE).then(BTreeMap::new),
-            nodes: is_there(Node::RESOURCE).then(BTreeMap::new),
+            nodes: Nodes(Rc::new(RefCell::new(is_there(Node::RESOURCE).then(BTreeMap::new)))),
             jobs: is_there(Job::RESOURCE).then(BTreeMap::new),
         }
     }
@@ -81,7 +89,7 @@ impl Parts {
             ReplicaSet::RESOURCE => take(&mut self.replica_sets, change, interner),
             ControllerRevision::RESOURCE => take(&mut self.revisions, change, interner),
             PersistentVolumeClaim::RESOURCE => take(&mut self.claims, change, interner),
-            Node::RESOURCE => take(&mut self.nodes, change, interner),
+            Node::RESOURCE => take(&mut self.nodes.0.borrow_mut(), change, interner),
             Job::RESOURCE => take(&mut self.jobs, change, interner),
             _ => take(&mut self.pods, change, interner),
         }
@@ -196,6 +204,11 @@ impl Follower {
     ) -> Result<bool, CommandError> {
         let (resource, change) = match message.news {
             News::Change(resource, change) => (resource, change),
+            News::Nodes => {
+                self.silences.remove(Node::RESOURCE.plural);
+                self.has_changed = true;
+                return Ok(true);
+            }
             News::Events(all) => {
                 self.receive_events(all);
                 return Ok(true);
@@ -308,6 +321,7 @@ impl Follower {
             return Ok(true);
         }
         let Parts { replica_sets, revisions, pods, claims, nodes, jobs } = &self.parts;
+        let all_nodes = nodes.0.borrow();
         let (
             Some(object),
             Some(replica_sets),
@@ -316,7 +330,7 @@ impl Follower {
             Some(claims),
             Some(nodes),
             Some(jobs),
-        ) = (&self.object, replica_sets, revisions, pods, claims, nodes, jobs)
+        ) = (&self.object, replica_sets, revisions, pods, claims, &*all_nodes, jobs)
         else {
             return Ok(false);
         };
@@ -336,6 +350,7 @@ impl Follower {
         };
         let unreadable = |error| CommandError::Unreadable { object: self.key.described(), error };
         let assessment = rollout::assess_records(records, api.now()).map_err(unreadable)?;
+        drop(all_nodes);
         self.ask_for_events(&assessment, api, sender);
         if needs_events && self.events_are_awaited {
             return Ok(false);
@@ -400,8 +415,20 @@ impl Follower {
     }
 
     /// The lists that its kind needs are those that others share: those of the others count as read.
-    pub fn shares(&mut self, resources: &[Resource]) {
+    pub fn shares(&mut self, resources: &[Resource], nodes: &Nodes) {
         self.parts = Parts::that_need(resources);
+        if resources.contains(&Node::RESOURCE) {
+            self.parts.nodes = nodes.clone();
+        }
+    }
+
+    /// The pods that it holds of a controller, such as a ReplicaSet.
+    pub fn pods_of(&self, controller: &str) -> Vec<Value> {
+        let pods = self.parts.pods.iter().flat_map(Objects::values);
+        pods.map(|seen| &seen.object)
+            .filter(|pod| shared::controller(pod) == Some(controller))
+            .cloned()
+            .collect()
     }
 
     /// The UIDs of the objects whose events say more than they do themselves.
