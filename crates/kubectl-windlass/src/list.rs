@@ -117,6 +117,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_script_learns_from_the_code_whether_something_has_failed() {
+        let all = screens::cluster();
+        let of = |words: &[&str]| {
+            let has_state = |it: &&Assessment| words.contains(&it.verdict.word());
+            exit(&all.iter().filter(has_state).cloned().collect::<Vec<_>>(), false, true)
+        };
+        assert_eq!(of(&["complete", "scheduled"]), Exit::Success);
+        assert_eq!(
+            (of(&["waiting"]), of(&["waiting", "unfinished"])),
+            (Exit::NotFinished, Exit::NotFinished)
+        );
+        assert_eq!((of(&["failed"]), of(&["waiting", "stuck"])), (Exit::RolloutFailed, Exit::RolloutFailed));
+        let halted = Assessment { verdict: Verdict::Halted, ..all[0].clone() };
+        assert_eq!(exit(std::slice::from_ref(&halted), false, true), Exit::RolloutFailed);
+        // Without --unfinished a list is a list; what may not be read is worse than all that was.
+        assert_eq!(exit(std::slice::from_ref(&halted), false, false), Exit::Success);
+        assert_eq!(exit(&[halted], true, true), Exit::Error);
+    }
+
+    #[test]
     fn kinds_may_be_given_in_any_order_and_with_commas() {
         let read = |words: &[&str]| kinds(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
         assert_eq!(read(&["jobs", "deploy,sts"]).unwrap(), [Kind::Deployment, Kind::StatefulSet, Kind::Job]);

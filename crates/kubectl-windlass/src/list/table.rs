@@ -235,3 +235,48 @@ fn columns(shown: &[&Assessment], look: &Look) -> Vec<Column> {
     columns.retain(|column| look.shows_namespace || column.head != "NAMESPACE");
     columns
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The states in the order of the row about it in `docs/plugin.md`.
+    fn documented() -> Vec<String> {
+        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/plugin.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let row = page.lines().find(|line| line.starts_with("| order |")).unwrap();
+        row.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_documented_order_is_that_of_the_list() {
+        const ALL: [Verdict; 17] = [
+            Verdict::Complete,
+            Verdict::Rolling,
+            Verdict::Waiting,
+            Verdict::Unfinished,
+            Verdict::Held,
+            Verdict::Halted,
+            Verdict::Stuck,
+            Verdict::Paused,
+            Verdict::Scaling,
+            Verdict::Blocked,
+            Verdict::Refused,
+            Verdict::Unobserved,
+            Verdict::Deleting,
+            Verdict::Failed,
+            Verdict::Running,
+            Verdict::Suspended,
+            Verdict::Scheduled,
+        ];
+        let documented = documented();
+        let place = |verdict: &Verdict| (verdict.severity(), urgency(*verdict));
+        let verdict = |word: &String| *ALL.iter().find(|it| it.word() == word).unwrap();
+        let verdicts: Vec<Verdict> = documented.iter().map(verdict).collect();
+        assert!(verdicts.is_sorted_by_key(place), "{documented:?}");
+        for verdict in ALL {
+            let has_place = matches!(verdict.severity(), Severity::Trouble | Severity::Held);
+            assert_eq!(verdicts.contains(&verdict), has_place, "{}", verdict.word());
+        }
+    }
+}
