@@ -332,7 +332,8 @@ pub(crate) fn quotas_and_limit_ranges_admit_refuse_and_count_as_a_real_api_serve
                 let end = Instant::now() + Duration::from_secs(5);
                 let theirs = loop {
                     let theirs = play(&real, namespace, step).await;
-                    let is_unsettled = theirs.message.contains("status unknown for quota");
+                    let is_unsettled = theirs.message.contains("status unknown for quota")
+                        || (ours.code < 300 && theirs.message.contains("exceeded quota"));
                     if !is_unsettled || Instant::now() > end {
                         break theirs;
                     }
