@@ -394,18 +394,8 @@ impl network::Judge for Judge {
         judged
     }
 
-    fn begins(&mut self, _: Duration, call: &mut Call) -> Result<(), Breach> {
-        self.calls.begin(call);
-        Ok(())
-    }
-
-    fn ended(&mut self, _: Duration, _: &Arc<str>, id: u64) -> Result<(), Breach> {
-        self.calls.end(id);
-        Ok(())
-    }
-
-    fn was_abandoned(&self, call: &Call, is_dead: bool) -> bool {
-        is_dead || self.calls.is_abandoned(call)
+    fn open_calls(&mut self) -> Option<&mut OpenCalls> {
+        Some(&mut self.calls)
     }
 
     fn daemon_started(&mut self, agent: &str, _: Duration) {

@@ -294,7 +294,7 @@ impl network::Judge for Judge {
         self.invariants.ended(at, agent, id, retry_at)
     }
 
-    fn was_abandoned(&self, call: &Call, _: bool) -> bool {
+    fn was_abandoned(&mut self, call: &Call, _: bool) -> bool {
         self.invariants.was_abandoned(call.id)
     }
 

@@ -225,7 +225,7 @@ impl<J: Judge> Cluster<J> {
                 let task = tokio::spawn(async move {
                     tokio::time::sleep(time).await;
                     let (abandoned, now) = {
-                        let state = self.state.lock();
+                        let mut state = self.state.lock();
                         let is_dead = state.dead.contains(&call.agent);
                         (state.judge.was_abandoned(&call, is_dead), state.outages)
                     };

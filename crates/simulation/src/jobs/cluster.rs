@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::judge::{Commit, Judge};
 use crate::engine::breach::Breach;
-use crate::engine::call::Call;
+use crate::engine::call::{Call, OpenCalls};
 use crate::engine::network;
 use crate::engine::objects::NAMESPACE;
 use windlass_apiserver::Sandbox;
@@ -46,18 +46,8 @@ impl network::Judge for Judge {
         Judge::committed(self, &Commit { at, now, call, before, after, jobs, pods })
     }
 
-    fn begins(&mut self, _: Duration, call: &mut Call) -> Result<(), Breach> {
-        self.calls.begin(call);
-        Ok(())
-    }
-
-    fn ended(&mut self, _: Duration, _: &Arc<str>, id: u64) -> Result<(), Breach> {
-        self.calls.end(id);
-        Ok(())
-    }
-
-    fn was_abandoned(&self, call: &Call, is_dead: bool) -> bool {
-        is_dead || self.calls.is_abandoned(call)
+    fn open_calls(&mut self) -> Option<&mut OpenCalls> {
+        Some(&mut self.calls)
     }
 
     fn daemon_started(&mut self, agent: &str, _: Duration) {

@@ -261,18 +261,8 @@ impl network::Judge for Judge {
         Some(RequestFault::Kill { carried_out: true })
     }
 
-    fn begins(&mut self, _: Duration, call: &mut Call) -> Result<(), Breach> {
-        self.calls.begin(call);
-        Ok(())
-    }
-
-    fn ended(&mut self, _: Duration, _: &Arc<str>, id: u64) -> Result<(), Breach> {
-        self.calls.end(id);
-        Ok(())
-    }
-
-    fn was_abandoned(&self, call: &Call, is_dead: bool) -> bool {
-        is_dead || self.calls.is_abandoned(call)
+    fn open_calls(&mut self) -> Option<&mut OpenCalls> {
+        Some(&mut self.calls)
     }
 
     fn is_blind(&mut self, until: Duration) {

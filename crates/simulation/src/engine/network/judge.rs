@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::engine::breach::Breach;
-use crate::engine::call::Call;
+use crate::engine::call::{Call, OpenCalls};
 use crate::engine::request_fault::RequestFault;
 use windlass_apiserver::Sandbox;
 
@@ -47,12 +47,18 @@ pub trait Judge: Send + 'static {
     /// The breach.
     fn committed(&mut self, moment: Moment<'_>, before: Self::Before) -> Result<(), Breach>;
 
+    /// The calls whose authors wait for an answer, where that makes a difference.
+    fn open_calls(&mut self) -> Option<&mut OpenCalls> {
+        None
+    }
+
     /// A client begins a call. One that gets an id is reported as answered and ended.
     ///
     /// # Errors
     /// The breach.
     fn begins(&mut self, at: Duration, call: &mut Call) -> Result<(), Breach> {
-        let _ = (at, call);
+        let _ = at;
+        self.open_calls().into_iter().for_each(|calls| calls.begin(call));
         Ok(())
     }
 
@@ -93,14 +99,14 @@ pub trait Judge: Send + 'static {
     /// # Errors
     /// The breach.
     fn ended(&mut self, at: Duration, agent: &Arc<str>, id: u64) -> Result<(), Breach> {
-        let _ = (at, agent, id);
+        let _ = (at, agent);
+        self.open_calls().into_iter().for_each(|calls| calls.end(id));
         Ok(())
     }
 
     /// Whether a late request arrives after its author has abandoned it. `is_dead`: it has been killed.
-    fn was_abandoned(&self, call: &Call, is_dead: bool) -> bool {
-        let _ = call;
-        is_dead
+    fn was_abandoned(&mut self, call: &Call, is_dead: bool) -> bool {
+        is_dead || self.open_calls().is_some_and(|calls| calls.is_abandoned(call))
     }
 
     /// The reply of a member of the API server that lags behind the others, or `None` if the request is carried out, for
