@@ -7,11 +7,11 @@ use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::judge::{Cluster, Judge, NAME, SCHEDULED, condition, expires, finished, is_finished, owner};
+use super::judge::{Cluster, Judge, NAME, SCHEDULED, condition, expires, finished, is_finished};
 use super::scenario::{Act, Scenario};
 use crate::engine::daemons::{Daemons, unlimited};
 use crate::engine::game;
-use crate::engine::objects::{NAMESPACE, is_deleting, text};
+use crate::engine::objects::{self, NAMESPACE, is_deleting, name, owner, text, uid};
 use crate::engine::user::{JSON, MERGE, STRATEGIC, User};
 use windlass::config::{ControllerConfig, Enabled};
 
@@ -249,9 +249,7 @@ impl Actors {
     }
 
     fn nth(&self, kind: &str, nth: u32) -> Option<Value> {
-        let all = self.cluster.sandbox.objects(kind);
-        let count = all.len().max(1);
-        all.into_iter().nth(nth as usize % count)
+        objects::nth(self.cluster.sandbox.objects(kind), nth)
     }
 
     /// The Jobs that have not ended.
@@ -416,14 +414,6 @@ impl Actors {
         let jobs = self.cluster.sandbox.objects("Job");
         jobs.iter().filter(|job| condition(job, kind).is_some() && finished(job).is_some()).count()
     }
-}
-
-fn name(object: &Value) -> &str {
-    text(object, "/metadata/name")
-}
-
-fn uid(object: &Value) -> &str {
-    text(object, "/metadata/uid")
 }
 
 fn node(nth: u32) -> String {

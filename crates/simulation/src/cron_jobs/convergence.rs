@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::actors::{Actors, THRESHOLD};
 use super::judge::pods::{has_ended, is_out_of_service};
-use super::judge::{Cluster, condition, expires, is_finished, last_schedule, owner, run_time};
+use super::judge::{Cluster, condition, expires, is_finished, last_schedule, run_time};
 use crate::engine::breach::Breach;
-use crate::engine::objects::{is_deleting, text};
+use crate::engine::objects::{is_deleting, owner, text};
 
 /// By when everything is settled: the longest time for which a request stays in doubt, the longest backoff, and a period of
 /// the pod garbage collector.

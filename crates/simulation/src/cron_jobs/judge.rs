@@ -19,7 +19,7 @@ use crate::engine::blind::Blind;
 use crate::engine::breach::Breach;
 use crate::engine::call::{Call, OpenCalls};
 use crate::engine::network::{self, BLIND, Faults};
-use crate::engine::objects::{NAMESPACE, is_deleting, number, text};
+use crate::engine::objects::{self, NAMESPACE, is_deleting, name, number, owner, text, uid};
 use windlass_apiserver::Sandbox;
 
 /// The name of the CronJob.
@@ -70,7 +70,7 @@ pub struct Before {
 /// All invariants and their state.
 #[derive(Debug, Default)]
 pub struct Judge {
-    /// What the author of a write may not know.
+    /// The changes that the author of a write may not know.
     blind: Blind,
     /// The Jobs that are gone, and since when: a decision may have counted them.
     gone: Vec<(Duration, Value)>,
@@ -102,16 +102,9 @@ pub struct Judge {
     calls: OpenCalls,
 }
 
-/// The UID of the controller of an object, or "".
-pub fn owner(object: &Value) -> &str {
-    let owners = object["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
-    owners.iter().find(|owner| owner["controller"] == true).map_or("", |owner| text(owner, "/uid"))
-}
-
 /// A condition of a Job that is true.
 pub fn condition<'a>(job: &'a Value, kind: &str) -> Option<&'a Value> {
-    let conditions = job["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    conditions.iter().find(|condition| condition["type"] == kind && condition["status"] == "True")
+    objects::condition(job, kind).filter(|condition| condition["status"] == "True")
 }
 
 /// When a Job ended.
@@ -139,14 +132,6 @@ pub fn run_time(job: &Value) -> Option<Timestamp> {
 /// The last run that the status of a CronJob shows.
 pub fn last_schedule(cron_job: &Value) -> Option<Timestamp> {
     text(cron_job, "/status/lastScheduleTime").parse().ok()
-}
-
-fn uid(object: &Value) -> &str {
-    text(object, "/metadata/uid")
-}
-
-fn name(object: &Value) -> &str {
-    text(object, "/metadata/name")
 }
 
 /// The name of the Job for a time.

@@ -34,6 +34,42 @@ pub fn number(object: &Value, pointer: &str) -> i64 {
     at(object, pointer).and_then(Value::as_i64).unwrap_or(0)
 }
 
+/// The UID of an object.
+pub fn uid(object: &Value) -> &str {
+    text(object, "/metadata/uid")
+}
+
+/// The name of an object.
+pub fn name(object: &Value) -> &str {
+    text(object, "/metadata/name")
+}
+
+/// The owner references of an object.
+pub fn references(object: &Value) -> &[Value] {
+    list(&object["metadata"]["ownerReferences"])
+}
+
+/// The reference to the controller of an object.
+pub fn controller(object: &Value) -> Option<&Value> {
+    references(object).iter().find(|reference| reference["controller"] == true)
+}
+
+/// The UID of the controller of an object, or "".
+pub fn owner(object: &Value) -> &str {
+    controller(object).map_or("", |reference| text(reference, "/uid"))
+}
+
+/// The element of this number; after the last comes the first.
+pub fn nth<T>(all: Vec<T>, nth: u32) -> Option<T> {
+    let count = all.len().max(1);
+    all.into_iter().nth(nth as usize % count)
+}
+
+/// A time in whole seconds, as the API server writes it.
+pub fn written(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 /// The elements of a list; none where it is absent.
 pub fn list(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()

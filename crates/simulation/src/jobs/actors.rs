@@ -7,12 +7,12 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::facts::{INDEX, NAME, TRACKING, condition, has_ended, is_finished, is_tracked, name, owner, uid};
+use super::facts::{INDEX, NAME, TRACKING, condition, has_ended, is_finished, is_tracked, owner};
 use super::judge::{Cluster, Judge};
 use super::scenario::{Act, Form, Scenario};
 use crate::engine::daemons::{Daemons, unlimited};
 use crate::engine::game;
-use crate::engine::objects::{NAMESPACE, is_live, number, text};
+use crate::engine::objects::{self, NAMESPACE, is_live, name, number, text, uid};
 use crate::engine::user::{JSON, MERGE, STRATEGIC, User};
 use windlass::config::Enabled;
 
@@ -237,12 +237,11 @@ impl Actors {
     fn pod(&self, nth: u32) -> Option<Value> {
         let mut pods = self.pods();
         pods.retain(is_live);
-        let count = pods.len().max(1);
-        pods.into_iter().nth(nth as usize % count)
+        objects::nth(pods, nth)
     }
 
     fn now(&self) -> String {
-        self.cluster.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+        objects::written(self.cluster.clock.now())
     }
 
     /// A pod ends as its kubelet would say it.

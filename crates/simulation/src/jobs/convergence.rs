@@ -6,11 +6,11 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::actors::Actors;
-use super::facts::{account, canonical, indexes, is_finished, is_indexed, is_tracked, name, owner, uid};
+use super::facts::{account, canonical, indexes, is_finished, is_indexed, is_tracked, owner};
 use super::judge::Cluster;
 use super::scenario::Form;
 use crate::engine::breach::Breach;
-use crate::engine::objects::{is_deleting, is_live, number, text};
+use crate::engine::objects::{is_deleting, is_live, name, number, text, uid};
 
 /// By when a Job is finished: seven backoffs of up to ten minutes for each of six indexes one after the other, and the
 /// longest time for which a request stays in doubt.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::engine::objects::{is_deleting, is_live, number, text};
+use crate::engine::objects::{self, controller, is_deleting, is_live, list, number, text, uid};
 
 /// The name of the Job.
 pub const NAME: &str = "work";
@@ -15,26 +15,6 @@ pub const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
 /// The key of the index of a pod: a label and an annotation.
 pub const INDEX: &str = "batch.kubernetes.io/job-completion-index";
-
-/// The UID of an object.
-pub fn uid(object: &Value) -> &str {
-    text(object, "/metadata/uid")
-}
-
-/// The name of an object.
-pub fn name(object: &Value) -> &str {
-    text(object, "/metadata/name")
-}
-
-/// The elements of a list; none where it is absent.
-pub fn list(value: &Value) -> &[Value] {
-    value.as_array().map(Vec::as_slice).unwrap_or_default()
-}
-
-/// The reference to the controller of an object.
-pub fn controller(object: &Value) -> Option<&Value> {
-    list(&object["metadata"]["ownerReferences"]).iter().find(|reference| reference["controller"] == true)
-}
 
 /// The UID of the Job that controls a pod, or "".
 pub fn owner(pod: &Value) -> &str {
@@ -137,7 +117,7 @@ pub fn uncounted(job: &Value) -> [Vec<&str>; 2] {
 
 /// A condition that is True.
 pub fn condition<'a>(job: &'a Value, kind: &str) -> Option<&'a Value> {
-    list(&job["status"]["conditions"]).iter().find(|c| c["type"] == kind && c["status"] == "True")
+    objects::condition(job, kind).filter(|condition| condition["status"] == "True")
 }
 
 /// Whether the Job is finished.

@@ -14,12 +14,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::facts::{has_ended, index, is_tracked, list, owner, uid};
+use super::facts::{has_ended, index, is_tracked, owner};
 use crate::engine::blind::Blind;
 use crate::engine::breach::Breach;
 use crate::engine::call::{Call, OpenCalls};
 use crate::engine::network::{self, Faults};
-use crate::engine::objects::{is_deleting, is_live};
+use crate::engine::objects::{is_deleting, is_live, list, uid};
 
 /// A committed write, and all objects right before it.
 pub struct Commit<'a> {
@@ -64,7 +64,7 @@ pub(super) struct Ledger {
 /// All invariants and their state.
 #[derive(Debug, Default)]
 pub struct Judge {
-    /// What the author of a write may not know.
+    /// The changes that the author of a write may not know.
     pub(super) blind: Blind,
     /// When the specification was last changed.
     edited: Option<Duration>,

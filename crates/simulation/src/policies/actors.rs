@@ -11,7 +11,7 @@ use super::scenario::{Act, STEPS, Scenario, VALUES};
 use super::terms::{NAME, revision};
 use crate::engine::daemons::{Daemons, unlimited};
 use crate::engine::game;
-use crate::engine::objects::{NAMESPACE, is_live, number, text};
+use crate::engine::objects::{self, NAMESPACE, is_live, number, text};
 use crate::engine::user::{JSON, MERGE, STRATEGIC, User};
 use windlass::config::Enabled;
 
@@ -99,7 +99,7 @@ impl game::Actors<Act> for Actors {
             Act::Bypass(0) => self.annotate("windlass.dev/bypass-until", None).await,
             Act::Bypass(seconds) => {
                 let until = self.cluster.clock.now() + Duration::from_secs((*seconds).into());
-                let until = until.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+                let until = objects::written(until);
                 self.annotate("windlass.dev/bypass-until", Some(&until)).await;
             }
             Act::CopyState(nth) => self.copy_state(*nth).await,
@@ -115,7 +115,7 @@ impl game::Actors<Act> for Actors {
                 }
             }
             Act::Unready(nth) => {
-                let now = self.cluster.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+                let now = objects::written(self.cluster.clock.now());
                 let ready = json!([{"type": "Ready", "status": "False", "lastTransitionTime": now}]);
                 if let Some(pod) = self.pod(*nth) {
                     let path = format!("{}/status", path(PODS, &pod));
@@ -269,16 +269,13 @@ impl Actors {
     }
 
     fn nth(&self, kind: &str, nth: u32) -> Option<Value> {
-        let all = self.cluster.sandbox.objects(kind);
-        let count = all.len().max(1);
-        all.into_iter().nth(nth as usize % count)
+        objects::nth(self.cluster.sandbox.objects(kind), nth)
     }
 
     fn pod(&self, nth: u32) -> Option<Value> {
         let mut pods = self.cluster.sandbox.objects("Pod");
         pods.retain(is_live);
-        let count = pods.len().max(1);
-        pods.into_iter().nth(nth as usize % count)
+        objects::nth(pods, nth)
     }
 
     async fn copy_state(&self, nth: u32) {

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::actors::Actors;
 use super::judge::{Cluster, deployment};
-use super::terms::{Terms, owner, template};
+use super::terms::{Terms, template};
 use crate::engine::breach::Breach;
 use crate::engine::game::Actors as _;
-use crate::engine::objects::{is_live, number, text};
+use crate::engine::objects::{is_live, number, owner, text};
 
 /// By when everything is settled: the longest time for which a request stays in doubt, the backoff of pods that have failed,
 /// and a rollout with pauses.

@@ -14,12 +14,12 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::terms::{NAME, Terms, annotation, owner, revision, template};
+use super::terms::{NAME, Terms, annotation, revision, template};
 use crate::engine::blind::Blind;
 use crate::engine::breach::Breach;
 use crate::engine::call::{Call, OpenCalls};
 use crate::engine::network::{self, Dead};
-use crate::engine::objects::{NAMESPACE, condition, is_available, is_deleting, is_live, number, text};
+use crate::engine::objects::{NAMESPACE, condition, is_available, is_deleting, is_live, number, owner, text};
 use crate::engine::request_fault::RequestFault;
 use windlass_apiserver::Sandbox;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::engine::objects::{number, text};
+use crate::engine::objects::{self, number, text};
 
 /// The one Deployment.
 pub const NAME: &str = "web";
@@ -26,11 +26,6 @@ pub fn template(object: &Value) -> Value {
         labels.remove("pod-template-hash");
     }
     template
-}
-
-/// The UID of an object's owner.
-pub fn owner(object: &Value) -> &str {
-    text(object, "/metadata/ownerReferences/0/uid")
 }
 
 /// The terms of a Deployment.
@@ -155,6 +150,5 @@ pub fn approves(command: &str, revision: i64, step: usize) -> bool {
 
 /// A time as the API server writes it, some time ago.
 pub fn written(now: jiff::Timestamp, ago: Duration) -> String {
-    let then = now.saturating_sub(ago).unwrap_or(now);
-    then.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    objects::written(now.saturating_sub(ago).unwrap_or(now))
 }

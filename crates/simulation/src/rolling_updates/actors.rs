@@ -10,11 +10,11 @@ use super::judge::{Cluster, Judge};
 use super::scenario::{Act, BREAKABLE, Cleanup, NAMES, Request, Scenario};
 use super::truth::{
     self, CLEANUP, DESIRED, HANDING_OVER, MAX_SURGE, MAX_UNAVAILABLE, ORIGINAL, PAUSED, PERIOD, REQUEST,
-    ROLLBACK, SOURCE, TIMEOUT, annotation, name, uid,
+    ROLLBACK, SOURCE, TIMEOUT, annotation,
 };
 use crate::engine::daemons::{Daemons, unlimited};
 use crate::engine::game::{self, Actors as _};
-use crate::engine::objects::{NAMESPACE, is_live, number, text};
+use crate::engine::objects::{self, NAMESPACE, is_live, name, number, owner, text, uid};
 use crate::engine::user::{JSON, MERGE, STRATEGIC, User};
 use windlass::config::Enabled;
 
@@ -255,8 +255,7 @@ impl Actors {
     fn pod(&self, nth: u32) -> Option<String> {
         let mut pods = self.cluster.sandbox.objects("Pod");
         pods.retain(is_live);
-        let count = pods.len().max(1);
-        pods.get(nth as usize % count).map(|pod| format!("{PODS}/{}", name(pod)))
+        objects::nth(pods, nth).map(|pod| format!("{PODS}/{}", name(&pod)))
     }
 
     async fn pod_status(&self, nth: u32, status: Value) {
@@ -268,7 +267,7 @@ impl Actors {
     }
 
     pub(super) fn readiness(&self, status: &str) -> Value {
-        let now = self.cluster.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let now = objects::written(self.cluster.clock.now());
         json!([{"type": "Ready", "status": status, "lastTransitionTime": now}])
     }
 
@@ -295,7 +294,7 @@ impl Actors {
             .await;
         for pod in self.cluster.sandbox.objects("Pod") {
             let is_broken = text(&pod, "/spec/containers/0/image").ends_with("broken");
-            if truth::owner(&pod) == uid(&own) && is_broken {
+            if owner(&pod) == uid(&own) && is_broken {
                 self.user.send(Method::DELETE, &format!("{PODS}/{}", name(&pod)), JSON, &json!({})).await;
             }
         }

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::actors::{Actors, CONTROLLERS, PODS, QUOTAS, REPLICA_SETS};
 use super::judge::Judge;
 use super::scenario::NAMES;
-use super::truth::{self, PAUSED, REQUEST, annotation, name};
+use super::truth::{self, PAUSED, REQUEST, annotation};
 use crate::engine::game::Actors as _;
-use crate::engine::objects::{is_live, text};
+use crate::engine::objects::{is_live, name, text};
 use crate::engine::user::{JSON, STRATEGIC};
 
 impl Actors {

@@ -10,11 +10,11 @@ use super::judge::Cluster;
 use super::scenario::{Act, Cleanup, NAMES, Scenario};
 use super::truth::{
     self, BOOKKEEPING, HANDING_OVER, ORIGINAL, PAUSED, REQUEST, SOURCE, STEP_AT, annotation, condition,
-    count, name, obstacle, reason, uid,
+    count, obstacle, reason,
 };
 use crate::engine::breach::Breach;
 use crate::engine::game::Actors as _;
-use crate::engine::objects::{is_deleting, number, text};
+use crate::engine::objects::{is_deleting, name, number, text, uid};
 
 /// By when everything is settled: the longest backoff of requests and of pods, a few times over.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(1200);

@@ -12,14 +12,12 @@ use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::truth::{
-    self, Facts, HANDING_OVER, ORIGINAL, REQUEST, STEP_AT, Snapshot, Terms, owner, selects, uid,
-};
+use super::truth::{self, Facts, HANDING_OVER, ORIGINAL, REQUEST, STEP_AT, Snapshot, Terms, selects};
 use crate::engine::blind::Blind;
 use crate::engine::breach::Breach;
 use crate::engine::call::Call;
 use crate::engine::network;
-use crate::engine::objects::{is_available, is_live, number, text};
+use crate::engine::objects::{is_available, is_live, name, number, owner, text, uid};
 use windlass_apiserver::Sandbox;
 
 /// How long the states are kept.
@@ -40,7 +38,7 @@ pub type Cluster = network::Cluster<Judge>;
 #[derive(Debug, Default)]
 pub struct Judge {
     staleness: Duration,
-    /// What the author of a write may not know.
+    /// The changes that the author of a write may not know.
     blind: Blind,
     /// Until when two daemons act.
     two_until: Duration,
@@ -166,7 +164,7 @@ impl Judge {
                 false => Err(write.breach("RU8", format!("a pod is created where {live} of {size} live"))),
             };
         }
-        let Some(pod) = before.pods.iter().find(|pod| truth::name(pod) == call.name) else { return Ok(()) };
+        let Some(pod) = before.pods.iter().find(|pod| name(pod) == call.name) else { return Ok(()) };
         if call.method != Method::DELETE || !is_live(pod) || !truth::is_of_a_controller(pod) {
             return Ok(());
         }
@@ -191,12 +189,11 @@ impl Judge {
         pods: &[Value],
         now: Timestamp,
     ) -> Result<(), Breach> {
-        let request = |old: &str| {
-            all.iter().find(|one| truth::name(one) == old)?["metadata"]["annotations"][REQUEST].as_str()
-        };
+        let request =
+            |old: &str| all.iter().find(|one| name(one) == old)?["metadata"]["annotations"][REQUEST].as_str();
         self.promises.retain(|old, promise| request(old) == Some(&promise.new));
         for (old, promise) in &self.promises {
-            let both = all.iter().filter(|one| [old, &promise.new].contains(&&truth::name(one).to_owned()));
+            let both = all.iter().filter(|one| [old, &promise.new].contains(&&name(one).to_owned()));
             let seconds: Vec<(&str, i64)> =
                 both.map(|one| (uid(one), number(one, "/spec/minReadySeconds"))).collect();
             let live = |pod: &&Value| {
@@ -304,7 +301,7 @@ impl network::Judge for Judge {
 impl Judge {
     /// Judges a write to a controller: of its status, or of the update.
     fn controller(&self, write: &Write<'_>, before: &[Value], after: &[Value]) -> Result<(), Breach> {
-        let named = |all: &[Value]| all.iter().find(|one| truth::name(one) == write.call.name).cloned();
+        let named = |all: &[Value]| all.iter().find(|one| name(one) == write.call.name).cloned();
         let Some(before) = named(before) else {
             return Err(write.breach("RU5", "the daemon creates a controller"));
         };
@@ -318,7 +315,7 @@ impl Judge {
 
     /// Remembers resizes and reports.
     fn learn(&mut self, (at, now): (Duration, Timestamp), call: &Call, before: &[Value], after: &[Value]) {
-        let named = |all: &[Value]| all.iter().find(|one| truth::name(one) == call.name).cloned();
+        let named = |all: &[Value]| all.iter().find(|one| name(one) == call.name).cloned();
         let Some((before, after)) = named(before).zip(named(after)) else { return };
         let (from, to) = (number(&before, "/spec/replicas"), number(&after, "/spec/replicas"));
         if truth::annotation(&after, STEP_AT).is_none() {
@@ -332,7 +329,7 @@ impl Judge {
             let sent = at.saturating_sub(late.unwrap_or_default());
             self.resized.insert(uid(&after).to_owned(), sent);
             let direction = if to > from { "up" } else { "down" };
-            let name = truth::name(&after);
+            let name = name(&after);
             self.resizes
                 .insert(format!("Scaled {direction} replication controller {name} from {from} to {to}"));
         }

@@ -8,10 +8,10 @@ use super::judge::{Judge, Write};
 use super::scenario::Cleanup;
 use super::truth::{
     self, BOOKKEEPING, DESIRED, Facts, HANDING_OVER, ORIGINAL, REQUEST, SOURCE, STEP_AT, Snapshot, Terms,
-    annotation, name, selects, uid,
+    annotation, selects,
 };
 use crate::engine::breach::Breach;
-use crate::engine::objects::number;
+use crate::engine::objects::{name, number, uid};
 
 /// An update at one moment.
 struct Seen<'a> {

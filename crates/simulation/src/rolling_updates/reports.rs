@@ -7,12 +7,10 @@ use serde_json::Value;
 
 use super::judge::{Judge, Write};
 use super::scenario::Cleanup;
-use super::truth::{
-    self, HANDING_OVER, ORIGINAL, REQUEST, SOURCE, STEP_AT, Terms, condition, name, reason, uid,
-};
+use super::truth::{self, HANDING_OVER, ORIGINAL, REQUEST, SOURCE, STEP_AT, Terms, condition, reason};
 use crate::engine::breach::Breach;
 use crate::engine::call::Call;
-use crate::engine::objects::text;
+use crate::engine::objects::{name, text, uid};
 
 /// The reasons of an update that is under way.
 const UNDER_WAY: [&str; 6] = ["Progressing", "Waiting", "Paused", "RollingBack", "TimedOut", "HandingOver"];

@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::scenario::Cleanup;
-use crate::engine::objects::{NAMESPACE, is_available, is_deleting, is_live, number, text};
+use crate::engine::objects::{
+    self, NAMESPACE, is_available, is_deleting, is_live, name, number, owner, text, uid,
+};
 use windlass_apiserver::Sandbox;
 
 /// The request.
@@ -68,34 +70,14 @@ pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object["metadata"]["annotations"][key].as_str()
 }
 
-/// The name.
-pub fn name(object: &Value) -> &str {
-    text(object, "/metadata/name")
-}
-
-/// The UID.
-pub fn uid(object: &Value) -> &str {
-    text(object, "/metadata/uid")
-}
-
-fn controller_reference(pod: &Value) -> Option<&Value> {
-    let owners = pod["metadata"]["ownerReferences"].as_array()?;
-    owners.iter().find(|owner| owner["controller"] == true)
-}
-
 /// Name and UID, as in [`SOURCE`].
 pub fn source_of(object: &Value) -> String {
     format!("{}:{}", name(object), uid(object))
 }
 
-/// The UID of the controller of a pod, or "".
-pub fn owner(pod: &Value) -> &str {
-    controller_reference(pod).and_then(|owner| owner["uid"].as_str()).unwrap_or_default()
-}
-
 /// Whether a ReplicationController controls a pod. ReplicaSets adopt pods, too.
 pub fn is_of_a_controller(pod: &Value) -> bool {
-    controller_reference(pod).is_some_and(|owner| owner["kind"] == "ReplicationController")
+    objects::controller(pod).is_some_and(|owner| owner["kind"] == "ReplicationController")
 }
 
 /// Whether a selector, as a map of labels, matches labels. An empty one selects nothing here.
@@ -106,8 +88,7 @@ pub fn selects(selector: &Value, labels: &Value) -> bool {
 
 /// The condition `RollingUpdate`.
 pub fn condition(controller: &Value) -> Option<&Value> {
-    let conditions = controller["status"]["conditions"].as_array()?;
-    conditions.iter().find(|condition| condition["type"] == "RollingUpdate")
+    objects::condition(controller, "RollingUpdate")
 }
 
 /// Its reason, or "".

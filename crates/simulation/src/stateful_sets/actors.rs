@@ -9,14 +9,15 @@ use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::identity::{
-    NAME, check_identity, is_parallel, is_selected, name, ordinal, owner, pod_name, range, references,
-    stateful_set, uid,
+    NAME, check_identity, is_parallel, is_selected, ordinal, pod_name, range, stateful_set,
 };
 use super::judge::{Cluster, Judge};
 use super::scenario::{Act, Form, Scenario};
 use crate::engine::daemons::{Daemons, controllers, unlimited};
 use crate::engine::game;
-use crate::engine::objects::{NAMESPACE, is_deleting, is_live, number, text};
+use crate::engine::objects::{
+    self, NAMESPACE, is_deleting, is_live, name, number, owner, references, text, uid,
+};
 use crate::engine::user::{JSON, MERGE, STRATEGIC, User};
 use windlass::config::Enabled;
 
@@ -243,17 +244,14 @@ impl Actors {
     }
 
     fn nth(&self, kind: &str, nth: u32) -> Option<Value> {
-        let all = self.cluster.sandbox.objects(kind);
-        let count = all.len().max(1);
-        all.into_iter().nth(nth as usize % count)
+        objects::nth(self.cluster.sandbox.objects(kind), nth)
     }
 
     /// A live pod of a StatefulSet.
     fn pod(&self, nth: u32) -> Option<Value> {
         let mut pods = self.cluster.sandbox.objects("Pod");
         pods.retain(|pod| is_live(pod) && text(pod, "/metadata/ownerReferences/0/kind") == "StatefulSet");
-        let count = pods.len().max(1);
-        pods.into_iter().nth(nth as usize % count)
+        objects::nth(pods, nth)
     }
 
     async fn set_status(&self, of: &str, name: &str, status: Value) {
@@ -285,7 +283,7 @@ impl Actors {
     }
 
     fn ready(&self, ready: bool) -> Value {
-        let now = self.cluster.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let now = objects::written(self.cluster.clock.now());
         let status = if ready { "True" } else { "False" };
         json!([{"type": "Ready", "status": status, "lastTransitionTime": now}])
     }

@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::actors::Actors;
 use super::identity::{
-    HASH, check_identity, check_references, claims, is_member, is_stale, is_update, name, ordinal, owner,
-    range, stateful_set, template, uid,
+    HASH, check_identity, check_references, claims, is_member, is_stale, is_update, ordinal, range,
+    stateful_set, template,
 };
 use super::judge::Cluster;
 use super::scenario::Scenario;
 use crate::engine::breach::Breach;
-use crate::engine::objects::{NAMESPACE, is_available, is_deleting, is_live, number, text};
+use crate::engine::objects::{NAMESPACE, is_available, is_deleting, is_live, name, number, owner, text, uid};
 
 /// By when everything is settled: the longest time for which a request stays in doubt, the backoff of a pod that has
 /// failed many times, and a rollout, pod by pod.

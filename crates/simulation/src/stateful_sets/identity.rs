@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::engine::objects::{NAMESPACE, number, text};
+use crate::engine::objects::{NAMESPACE, name, number, owner, references, text, uid};
 use windlass_apiserver::Sandbox;
 
 /// The name of the StatefulSet.
@@ -17,27 +17,6 @@ pub const HASH: &str = "/metadata/labels/controller-revision-hash";
 /// The StatefulSet, if there is one.
 pub fn stateful_set(sandbox: &Sandbox) -> Option<Arc<Value>> {
     sandbox.object("StatefulSet", NAMESPACE, NAME)
-}
-
-/// The UID of an object.
-pub fn uid(object: &Value) -> &str {
-    text(object, "/metadata/uid")
-}
-
-/// The name of an object.
-pub fn name(object: &Value) -> &str {
-    text(object, "/metadata/name")
-}
-
-/// The owner references of an object.
-pub fn references(object: &Value) -> &[Value] {
-    object["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default()
-}
-
-/// The UID of the controller of an object, or "".
-pub fn owner(object: &Value) -> &str {
-    let controller = references(object).iter().find(|reference| reference["controller"] == true);
-    controller.map_or("", |reference| text(reference, "/uid"))
 }
 
 /// The ordinal that the name of a pod of the StatefulSet has.

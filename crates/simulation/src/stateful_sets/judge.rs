@@ -16,12 +16,12 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::identity::{is_member, name, ordinal, range, references, template_of_claim, uid};
+use super::identity::{is_member, ordinal, range, template_of_claim};
 use crate::engine::blind::Blind;
 use crate::engine::breach::Breach;
 use crate::engine::call::Call;
 use crate::engine::network::{self, Faults};
-use crate::engine::objects::{is_available, is_deleting, is_live, number, text};
+use crate::engine::objects::{is_available, is_deleting, is_live, name, number, references, text, uid};
 
 /// A committed write, and all objects right before it.
 pub struct Commit<'a> {
@@ -51,7 +51,7 @@ pub type Cluster = network::Cluster<Judge>;
 /// All invariants and their state.
 #[derive(Debug, Default)]
 pub struct Judge {
-    /// What the author of a write may not know.
+    /// The changes that the author of a write may not know.
     pub(super) blind: Blind,
     /// When the specification was last changed.
     edited: Option<Duration>,

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::{
     Commit, Judge, NAME, SCHEDULED, condition, expires, is_active, is_finished, job_name, last_schedule,
-    limit, name, owner, run_time, uid,
+    limit, run_time,
 };
 use crate::cron_jobs::calendar::Calendar;
 use crate::engine::breach::Breach;
-use crate::engine::objects::{is_deleting, number, text};
+use crate::engine::objects::{is_deleting, name, number, owner, text, uid};
 
 impl Judge {
     pub(super) fn judge_creation(&mut self, commit: &Commit<'_>, job: &Value) -> Result<(), Breach> {

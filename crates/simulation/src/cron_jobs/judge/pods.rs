@@ -4,10 +4,10 @@ use http::Method;
 use serde_json::Value;
 
 use super::jobs::QUARANTINE;
-use super::{Commit, Judge, name, uid};
+use super::{Commit, Judge};
 use crate::cron_jobs::actors::THRESHOLD;
 use crate::engine::breach::Breach;
-use crate::engine::objects::{is_deleting, text};
+use crate::engine::objects::{is_deleting, name, text, uid};
 
 /// Whether a pod has ended.
 pub fn has_ended(pod: &Value) -> bool {

@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use super::super::facts::{
-    REASONS, TRACKING, account, action, backoff, condition, controller, failures_before, has_ended,
-    has_failed, has_succeeded, index, is_finished, is_indexed, is_tracked, list, may_be, name, owner,
-    replaces_failed_only, status_indexes, uid, uncounted, wanted,
+    REASONS, TRACKING, account, action, backoff, condition, failures_before, has_ended, has_failed,
+    has_succeeded, index, is_finished, is_indexed, is_tracked, may_be, owner, replaces_failed_only,
+    status_indexes, uncounted, wanted,
 };
 use super::status::is_foreign;
 use super::{Commit, Judge};
 use crate::engine::breach::Breach;
-use crate::engine::objects::{is_deleting, is_live, number, text};
+use crate::engine::objects::{controller, is_deleting, is_live, list, name, number, text, uid};
 
 /// By how many seconds two clocks may differ that round.
 const ROUNDING: i64 = 2;

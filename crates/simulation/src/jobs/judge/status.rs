@@ -6,12 +6,11 @@ use serde_json::Value;
 
 use super::super::facts::{
     account, action, canonical, condition, failures_before, has_ended, has_failed, has_succeeded, index,
-    indexes, is_finished, is_indexed, is_terminating, is_tracked, may_be, status_indexes, time, uid,
-    uncounted,
+    indexes, is_finished, is_indexed, is_terminating, is_tracked, may_be, status_indexes, time, uncounted,
 };
 use super::{Commit, Judge, is_same_fate, lost_conditions, without};
 use crate::engine::breach::Breach;
-use crate::engine::objects::{is_deleting, is_live, number, text};
+use crate::engine::objects::{is_deleting, is_live, name, number, text, uid};
 
 impl Judge {
     pub(super) fn judge_status(
@@ -83,7 +82,7 @@ impl Judge {
 
     /// A pod comes into a list.
     fn judge_entry(&self, commit: &Commit<'_>, job: &Value, pod: &Value, list: &str) -> Result<(), Breach> {
-        let name = super::super::facts::name(pod);
+        let name = name(pod);
         let is_released = self.ledgers.get(uid(job)).is_some_and(|ledger| ledger.released.contains(uid(pod)));
         if is_released {
             return commit.breach("JB9", format!("{name} was deleted without failing, and counts"));
@@ -205,7 +204,7 @@ impl Judge {
         }
         let rest = |pod: &&Value| is_tracked(pod) || is_live(pod) || is_terminating(pod);
         match commit.pods_of(after).find(rest) {
-            Some(pod) => commit.breach("JB7", format!("{} is left", super::super::facts::name(pod))),
+            Some(pod) => commit.breach("JB7", format!("{} is left", name(pod))),
             None => Ok(()),
         }
     }

@@ -4,12 +4,11 @@ use http::Method;
 use serde_json::Value;
 
 use super::super::identity::{
-    HASH, deletes_claims, is_ours, is_update, name, owner, pod_name, range, references, template,
-    template_of_claim, uid,
+    HASH, deletes_claims, is_ours, is_update, pod_name, range, template, template_of_claim,
 };
 use super::{Commit, Judge};
 use crate::engine::breach::Breach;
-use crate::engine::objects::{number, text};
+use crate::engine::objects::{name, number, owner, references, text, uid};
 
 impl Judge {
     pub(super) fn judge_claim(

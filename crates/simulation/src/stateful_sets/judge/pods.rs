@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use super::super::identity::{
     HASH, check_identity, check_references, claims, deletes_claims, first_updated, has_ended, has_started,
-    is_on_delete, is_outdated, is_parallel, is_selected, is_stale, is_update, most_unavailable, name,
-    ordinal, owner, range, references, template, uid,
+    is_on_delete, is_outdated, is_parallel, is_selected, is_stale, is_update, most_unavailable, ordinal,
+    range, template,
 };
 use super::{Commit, Judge};
 use crate::engine::breach::Breach;
-use crate::engine::objects::{is_deleting, is_live, number, text};
+use crate::engine::objects::{is_deleting, is_live, name, number, owner, references, text, uid};
 
 impl Judge {
     pub(super) fn judge_creation(
