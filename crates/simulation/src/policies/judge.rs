@@ -32,7 +32,7 @@ pub type Cluster = network::Cluster<Judge>;
 /// All invariants and their state.
 #[derive(Debug, Default)]
 pub struct Judge {
-    /// What the author of a write may not know.
+    /// The changes that the author of a write may not know.
     blind: Blind,
     terms: Vec<(Duration, Terms)>,
     /// All commands that there have been.
@@ -43,8 +43,8 @@ pub struct Judge {
     complete: BTreeMap<String, Duration>,
     /// When a pod of a ReplicaSet last fitted no node, by UID.
     unfit: BTreeMap<String, Duration>,
-    /// How many new pods were available when an old pod went first, by UID and revision of the new ReplicaSet.
-    went_first: BTreeMap<(String, i64), i64>,
+    /// When an old pod last went first, and how many new ones were available then, by UID and revision of the new ReplicaSet.
+    went_first: BTreeMap<(String, i64), (Duration, i64)>,
     /// When others last deleted a pod or made one worse.
     disturbed: Duration,
     /// When others last changed a ReplicaSet: they may have taken its state.
@@ -186,7 +186,7 @@ impl Judge {
             }
             "replicasets" if !call.of_daemon() => {
                 self.tampered = Some(commit.at);
-                // What a daemon has done is written nowhere else.
+                // With the state goes the only record of a rollback, and of an old pod that went first.
                 let Some(replica_set) = commit.before else { return };
                 let uid = text(replica_set, "/metadata/uid");
                 self.went_first.retain(|(of, _), _| of != uid);
@@ -247,6 +247,7 @@ impl network::Judge for Judge {
         let commit = Commit { at, now, call, before, after, replica_sets, pods };
         let is_judged = call.of_daemon() && !call.abandoned;
         let judged = if is_judged { self.judge(&commit) } else { Ok(()) };
+        let judged = judged.and_then(|()| self.judge_return(&commit));
         self.remember(&commit, sandbox);
         judged
     }

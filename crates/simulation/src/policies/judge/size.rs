@@ -13,6 +13,9 @@ use crate::policies::terms::{Terms, approves, revision, template, written};
 /// How long a new pod has fitted no node when an old one goes first.
 const UNFIT: Duration = Duration::from_secs(30);
 
+/// By when an old pod that went first in vain is back: a minute after it has ended, and the time of lost and late requests.
+const RETURNS: Duration = Duration::from_secs(200);
+
 impl Judge {
     /// Judges the size of a ReplicaSet that is created, grows or shrinks.
     pub(super) fn judge_size(&mut self, commit: &Commit<'_>) -> Result<(), Breach> {
@@ -131,12 +134,32 @@ impl Judge {
         }
         let key = (uid.clone(), revision(new));
         let available = commit.available(new);
-        let before = self.went_first.insert(key, available);
+        let before = self.went_first.insert(key, (commit.at, available)).map(|(_, available)| available);
         let has_helped = |before: i64| self.reached.contains_key(&(uid, revision(new), before + 1));
         match before.is_some_and(|before| !has_helped(before)) {
             true => commit.breach("RP10", "a second old pod goes first, and no new one has become available"),
             false => Ok(()),
         }
+    }
+
+    /// RP10: where the new pod fits no node even then, the old one comes back.
+    pub(super) fn judge_return(&self, commit: &Commit<'_>) -> Result<(), Breach> {
+        let Some((since, terms)) = self.terms.last() else { return Ok(()) };
+        if !terms.terminates_first || terms.paused || terms.is_invalid() || self.is_disturbed(commit.at) {
+            return Ok(());
+        }
+        for new in commit.replica_sets.iter().filter(|all| template(all) == terms.template) {
+            let uid = text(new, "/metadata/uid");
+            let Some((then, _)) = self.went_first.get(&(uid.to_owned(), revision(new))) else { continue };
+            let is_due = since < then && commit.at - *then > RETURNS && !self.blind.lags(commit.at);
+            let old = commit.replica_sets.iter().filter(|all| text(all, "/metadata/uid") != uid);
+            let left = old.map(size).sum::<i64>() + commit.available(new);
+            if is_due && commit.pods_of(new).any(is_unfit) && left < terms.replicas {
+                return commit
+                    .breach("RP10", format!("{left} pods of {}: no old one comes back", terms.replicas));
+            }
+        }
+        Ok(())
     }
 
     /// RP11: terminating pods take room where the policy counts them.

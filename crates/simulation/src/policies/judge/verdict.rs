@@ -107,8 +107,8 @@ impl Judge {
         }
     }
 
-    /// RP7: a verdict ends with completion, a retry, the removal of `on-failure`, or another template; and where the ReplicaSet
-    /// is gone to which it leads.
+    /// RP7: a verdict ends with completion, a retry or the removal of `on-failure`, and where the ReplicaSet is gone to which it
+    /// leads. Another template leaves it on the ReplicaSet that has failed.
     fn judge_end(
         &self,
         commit: &Commit<'_>,
@@ -124,12 +124,10 @@ impl Judge {
             .is_some_and(|then| commit.at == *then || self.blind.hides(*then, commit.at));
         let retry = format!("retry {}/{}", revision(replica_set), before["attempt"]);
         let is_removed = verdict["cause"] != "Aborted" && known().any(|terms| !terms.acts_on_failure);
-        let is_replaced = known().any(|terms| terms.template != template(replica_set));
         let leads = |other: &Value| other["metadata"]["labels"]["pod-template-hash"] == verdict["to"];
         let ends = is_complete
             || self.commands.contains(&retry)
             || is_removed
-            || is_replaced
             || self.is_tampered(commit.at)
             || !commit.replica_sets.iter().any(leads);
         match ends {
