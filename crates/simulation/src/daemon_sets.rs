@@ -1,4 +1,5 @@
-//! DaemonSets in a cluster whose nodes are added and removed: one seed, one history, judged by DS1 to DS21.
+//! DaemonSets in a cluster whose nodes are added and removed: one seed, one history, judged by DS1 to DS21, and
+//! under a policy by RP1 to RP6 and RP13 to RP15.
 //!
 //! The nodes are actors. Every request of a daemon is judged by [`judge`] with the state that [`cluster`] has found. At
 //! the end the faults end, and [`convergence`] checks that each node has the pod that it should have.
@@ -61,7 +62,11 @@ impl Staged for DaemonSets {
         Actors::new(cluster.clone(), scenario)
     }
 
-    async fn converge(cluster: &Arc<Cluster>, actors: &mut Actors, _: &Scenario) -> Result<(), Breach> {
-        convergence::converges(cluster, actors).await
+    async fn converge(
+        cluster: &Arc<Cluster>,
+        actors: &mut Actors,
+        scenario: &Scenario,
+    ) -> Result<(), Breach> {
+        convergence::converges(cluster, actors, scenario.has_policy()).await
     }
 }

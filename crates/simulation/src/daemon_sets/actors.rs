@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::cluster::daemon_set;
 use super::judge::{Cluster, Judge};
 use super::placement::target;
-use super::scenario::{Act, Scenario};
+use super::scenario::{Act, KEYS, Scenario};
 use crate::engine::daemons::{Daemons, unlimited};
 use crate::engine::game;
-use crate::engine::objects::{NAMESPACE, is_live, number, text};
+use crate::engine::objects::{self, NAMESPACE, is_live, number, text};
 use crate::engine::user::{JSON, MERGE, STRATEGIC, User};
 use windlass::config::ControllerConfig;
 
@@ -150,6 +150,21 @@ impl game::Actors<Act> for Actors {
             }
             Act::NoQuota => self.set_quota(None).await,
             Act::Policy => self.refuse_pods().await,
+            Act::Key(key, at) => {
+                let (key, values) = KEYS[*key];
+                self.annotate(json!({key: values[*at]})).await;
+            }
+            Act::Approve(behind, 0) => {
+                self.approve(&format!("{}", self.revision() - i64::from(*behind))).await
+            }
+            Act::Approve(behind, step) => {
+                self.approve(&format!("{}/{step}", self.revision() - i64::from(*behind))).await;
+            }
+            Act::Bypass(seconds) => {
+                let until = self.cluster.clock.now() + Duration::from_secs((*seconds).into());
+                let until = objects::written(until);
+                self.annotate(json!({"windlass.dev/bypass-until": (*seconds > 0).then_some(until)})).await;
+            }
             Act::BreakWatches => self.cluster.break_watches(false),
             Act::Compact => self.cluster.break_watches(true),
             Act::Crash => self.daemons.crash().await,
@@ -172,6 +187,40 @@ impl Actors {
 
     async fn edit(&self, spec: Value) {
         self.user.send(Method::PATCH, &format!("{DAEMON_SETS}/agent"), MERGE, &json!({"spec": spec})).await;
+    }
+
+    async fn annotate(&self, annotations: Value) {
+        let body = json!({"metadata": {"annotations": annotations}});
+        self.user.send(Method::PATCH, &format!("{DAEMON_SETS}/agent"), MERGE, &body).await;
+    }
+
+    async fn approve(&self, what: &str) {
+        self.annotate(json!({"windlass.dev/rollout": format!("approve {what}")})).await;
+    }
+
+    /// The number of the latest revision.
+    fn revision(&self) -> i64 {
+        self.revisions().last().map_or(0, |latest| number(latest, "/revision"))
+    }
+
+    /// Holds an update to another image after the first node.
+    pub async fn hold(&self) {
+        self.annotate(json!({"windlass.dev/steps": "1"})).await;
+        self.edit_template(json!({"containers": [image(8)]})).await;
+    }
+
+    /// Approves the latest revision.
+    pub async fn approve_latest(&self) {
+        self.approve(&self.revision().to_string()).await;
+    }
+
+    /// Removes the policy.
+    pub async fn release(&self) {
+        let mut annotations = json!({"windlass.dev/rollout": null, "windlass.dev/bypass-until": null});
+        for (key, _) in KEYS {
+            annotations[key] = Value::Null;
+        }
+        self.annotate(annotations).await;
     }
 
     async fn edit_template(&self, spec: Value) {
@@ -202,8 +251,7 @@ impl Actors {
     fn pod(&self, nth: u32) -> Option<Value> {
         let mut pods = self.cluster.sandbox.objects("Pod");
         pods.retain(|pod| is_live(pod) && text(pod, "/metadata/ownerReferences/0/kind") == "DaemonSet");
-        let count = pods.len().max(1);
-        pods.into_iter().nth(nth as usize % count)
+        objects::nth(pods, nth)
     }
 
     async fn pod_status(&self, nth: u32, status: Value) {
@@ -231,7 +279,7 @@ impl Actors {
     }
 
     fn unready(&self) -> Value {
-        let now = self.cluster.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let now = objects::written(self.cluster.clock.now());
         json!([{"type": "Ready", "status": "False", "lastTransitionTime": now}])
     }
 
@@ -317,12 +365,16 @@ impl Actors {
     pub async fn replace(&self) {
         if daemon_set(&self.cluster.sandbox).is_none() {
             self.create(1).await;
+            // It may run on more nodes than the earlier one.
+            if let Some(daemon_set) = daemon_set(&self.cluster.sandbox) {
+                self.widen_quota(&daemon_set).await;
+            }
         }
     }
 
     /// Makes pods ready again that chaos monkeys have made unready.
     pub async fn heal(&self) {
-        let now = self.cluster.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let now = objects::written(self.cluster.clock.now());
         let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": now}]);
         let pods = self.cluster.sandbox.objects("Pod");
         let is_unready = |pod: &&Value| {

@@ -81,6 +81,6 @@ impl network::Judge for Judge {
     }
 
     fn is_blind(&mut self, until: Duration) {
-        Judge::is_blind(self, until);
+        self.blind.lags_until(until);
     }
 }

@@ -24,9 +24,12 @@ const HASH: &str = "/metadata/labels/controller-revision-hash";
 ///
 /// # Errors
 /// The objects that have not converged.
-pub async fn converges(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<(), Breach> {
+pub async fn converges(cluster: &Arc<Cluster>, actors: &mut Actors, has_policy: bool) -> Result<(), Breach> {
     cluster.say("the faults end");
     cluster.calm();
+    if has_policy {
+        actors.release().await;
+    }
     actors.repair().await;
     // Everything may look settled before nodes that report again have lost their taints.
     tokio::time::sleep(Duration::from_secs(3)).await;
@@ -35,7 +38,37 @@ pub async fn converges(cluster: &Arc<Cluster>, actors: &mut Actors) -> Result<()
     actors.set_quota(None).await;
     nodes_are_served(cluster, actors).await?;
     until_settled(cluster, actors).await?;
+    if has_policy {
+        rests_at_the_step(cluster, actors).await?;
+    }
     check_quiescence(cluster, actors).await
+}
+
+/// RP5 and RP14: at rest in the step one node has a new pod, and nothing is written until it is approved.
+async fn rests_at_the_step(cluster: &Arc<Cluster>, actors: &Actors) -> Result<(), Breach> {
+    let new_pods = || {
+        let pods = cluster.sandbox.objects("Pod");
+        let is_new = |pod: &&Value| is_live(pod) && text(pod, "/spec/containers/0/image") == "agent:8";
+        pods.iter().filter(is_new).count()
+    };
+    let nodes = cluster.sandbox.objects("Node");
+    let Some(daemon_set) = daemon_set(&cluster.sandbox) else { return Ok(()) };
+    let runs = nodes.iter().filter(|node| requirement(&daemon_set, node) == Requirement::Run).count();
+    actors.hold().await;
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    if new_pods() != runs.min(1) {
+        return Err(Breach::new("RP5", format!("{} of {runs} nodes have a new pod", new_pods())));
+    }
+    let writes = cluster.writes();
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    match cluster.writes() - writes {
+        0 => {}
+        writes => return Err(Breach::new("RP14", format!("{writes} writes while a step holds"))),
+    }
+    actors.approve_latest().await;
+    until_settled(cluster, actors).await?;
+    actors.release().await;
+    until_settled(cluster, actors).await
 }
 
 async fn until_settled(cluster: &Arc<Cluster>, actors: &Actors) -> Result<(), Breach> {

@@ -1,7 +1,9 @@
-//! The invariants over every committed write of a daemon: DS1 to DS8, DS11 to DS15 and DS19.
+//! The invariants over every committed write of a daemon: DS1 to DS8, DS11 to DS15 and DS19; and those of policies, [`policy`].
 //!
 //! A write is judged by the state at which it is committed, and only where its author could know that state: others
 //! must not have changed what a bound counts within the time that a decision may be old.
+
+mod policy;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +14,12 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::placement::{Requirement, requirement, target};
+use crate::engine::blind::Blind;
 use crate::engine::breach::Breach;
 use crate::engine::call::Call;
 use crate::engine::network;
-use crate::engine::objects::{is_available, is_deleting, is_live, number, text};
+use crate::engine::objects::{is_available, is_deleting, is_live, number, owner, text, uid};
+use crate::policies::terms::annotation;
 
 /// A committed write, and all objects right before it.
 pub struct Commit<'a> {
@@ -45,7 +49,8 @@ pub type Cluster = network::Cluster<Judge>;
 /// All invariants and their state.
 #[derive(Debug, Default)]
 pub struct Judge {
-    staleness: Duration,
+    /// The changes that the author of a write may not know.
+    pub(super) blind: Blind,
     /// When the specification or a node was last changed, or a pod lost its readiness.
     disturbed: Option<Duration>,
     /// When the specification was last changed.
@@ -63,19 +68,10 @@ pub struct Judge {
     observed: (String, i64),
     /// Whether a policy refuses new pods.
     pub policy: bool,
-    /// Until when a daemon's caches may lag, as its watches are broken or it has just started.
-    blind_until: Duration,
+    policy_memory: policy::Memory,
 }
 
 const HASH: &str = "/metadata/labels/controller-revision-hash";
-
-fn uid(object: &Value) -> &str {
-    text(object, "/metadata/uid")
-}
-
-fn owner(object: &Value) -> &str {
-    text(object, "/metadata/ownerReferences/0/uid")
-}
 
 /// The template that a revision holds.
 fn template(revision: &Value) -> Value {
@@ -128,7 +124,7 @@ impl Commit<'_> {
 impl Judge {
     /// Invariants that have seen nothing yet. `staleness` is how old a decision may be when it is carried out.
     pub fn new(staleness: Duration) -> Self {
-        Judge { staleness, ..Judge::default() }
+        Judge { blind: Blind::new(staleness), ..Judge::default() }
     }
 
     /// A daemon is dead, and has lost its memory.
@@ -137,12 +133,7 @@ impl Judge {
     }
 
     fn is_recent(&self, then: Option<Duration>, at: Duration) -> bool {
-        at < self.blind_until || then.is_some_and(|then| at.saturating_sub(then) < self.staleness)
-    }
-
-    /// A daemon's caches may lag until then.
-    pub fn is_blind(&mut self, until: Duration) {
-        self.blind_until = self.blind_until.max(until);
+        then.is_some_and(|then| self.blind.hides(then, at))
     }
 
     /// A write has been committed.
@@ -152,6 +143,7 @@ impl Judge {
     pub fn committed(&mut self, commit: &Commit<'_>) -> Result<(), Breach> {
         let judged = if commit.call.of_daemon() { self.judge(commit) } else { Ok(()) };
         self.remember(commit);
+        self.remember_policy(commit);
         judged
     }
 
@@ -290,7 +282,10 @@ impl Judge {
                 return commit.breach("DS4", format!("{surging} nodes have two pods already"));
             }
         }
-        Ok(())
+        match is_calm && !live.is_empty() {
+            true => self.judge_move(commit, daemon_set, node),
+            false => Ok(()),
+        }
     }
 
     fn judge_deletion(&mut self, commit: &Commit<'_>, daemon_set: &Value, pod: &Value) -> Result<(), Breach> {
@@ -336,6 +331,9 @@ impl Judge {
         if text(daemon_set, "/spec/updateStrategy/type") == "OnDelete" {
             return commit.breach("DS6", "an old pod was deleted under OnDelete");
         }
+        if requirement == Some(Requirement::Run) || !surges {
+            self.judge_move(commit, daemon_set, node)?;
+        }
         if !commit.is_available(daemon_set, pod) {
             return Ok(());
         }
@@ -345,14 +343,18 @@ impl Judge {
                 .on(daemon_set, text(node, "/metadata/name"))
                 .any(|pod| commit.is_available(daemon_set, pod))
         };
-        let without = commit.nodes.iter().filter(runs).filter(|node| !serves(node)).count() as i64;
+        // One with a pod of the current revision counts, whatever the policy: that pod may be the reason (RP15).
+        let counts = |node: &&Value| !serves(node) && !commit.leaves_alone(daemon_set, node);
+        let without = commit.nodes.iter().filter(runs).filter(counts).count() as i64;
         match surges {
             true if requirement == Some(Requirement::Run) => {
                 commit.breach("DS5", format!("{node} has no other pod"))
             }
             true => Ok(()),
             false if without >= bound(daemon_set, "/maxUnavailable").max(1) => {
-                commit.breach("DS3", format!("{without} nodes have no available pod already"))
+                let has_policy = annotation(daemon_set, "not-ready-nodes") == "ignore";
+                let code = if has_policy { "RP15" } else { "DS3" };
+                commit.breach(code, format!("{without} nodes have no available pod already"))
             }
             false => Ok(()),
         }
@@ -434,6 +436,7 @@ impl Judge {
             return commit.breach("DS15", "observedGeneration falls");
         }
         self.observed = (uid(after).to_owned(), observed);
+        self.judge_progress(commit, before, after)?;
         let collisions = |daemon_set: &Value| number(daemon_set, "/status/collisionCount");
         match collisions(after) - collisions(before) {
             0 | 1 => Ok(()),

@@ -8,6 +8,23 @@ use crate::engine::game;
 use crate::engine::network::Faults;
 use crate::engine::replay::{StaticName, Word, bug, milliseconds, steps};
 
+/// The keys of a policy, with some values: the first removes it, the last cannot be read.
+pub const KEYS: [(&str, &[Option<&str>]); 3] = [
+    (
+        "windlass.dev/steps",
+        &[
+            None,
+            Some("1"),
+            Some("1 for 20s, 50% for 40s"),
+            Some("50%, 75%"),
+            Some("2 for 1m, 3"),
+            Some("1,25%%"),
+        ],
+    ),
+    ("windlass.dev/not-ready-nodes", &[None, Some("ignore"), Some("true")]),
+    ("windlass.dev/progress-deadline", &[None, Some("20s"), Some("2m"), Some("soon")]),
+];
+
 /// Something that an actor does. `nth` counts the existing objects in the order of their names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -77,6 +94,12 @@ pub enum Act {
     NoQuota,
     /// A policy refuses new pods for ten minutes, in which the DaemonSet must leave all nodes for a new one.
     Policy,
+    /// A user changes a key of the policy: by its place in [`KEYS`], and the place of the value.
+    Key(usize, usize),
+    /// A user approves the current revision minus so many, through a step; 0 for all.
+    Approve(u32, u32),
+    /// A bypass of so many seconds; 0 ends it.
+    Bypass(u32),
     /// All watches break.
     BreakWatches,
     /// The API server compacts its history.
@@ -109,6 +132,13 @@ pub struct Scenario {
     pub acts: Vec<(Duration, Act)>,
 }
 
+impl Scenario {
+    /// Whether the DaemonSet gets a policy.
+    pub fn has_policy(&self) -> bool {
+        self.acts.iter().any(|(_, act)| matches!(act, Act::Key(..)))
+    }
+}
+
 impl game::Scenario for Scenario {
     fn draw(seed: u64) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x0da3_0105_e75e_ed00);
@@ -129,24 +159,73 @@ impl game::Scenario for Scenario {
             at += Duration::from_millis(rng.u64(20..pause));
             scenario.acts.push((at, any(&mut rng)));
         }
+        let mut rng = fastrand::Rng::with_seed(seed ^ 0x0da3_0105_e75e_ed01);
+        let more = if rng.u8(..3) == 0 { under_a_policy(&mut rng) } else { Vec::new() };
+        for (seconds, act) in more {
+            at += Duration::from_secs(seconds);
+            scenario.acts.push((at, act));
+        }
         scenario
     }
 
-    fn seed(&self) -> u64 {
-        self.seed
-    }
-
-    fn bug(&self) -> &'static str {
-        self.bug
-    }
-
-    fn with_bug(self, bug: &'static str) -> Self {
-        Scenario { bug, ..self }
-    }
+    crate::seed_and_bug!();
 
     fn check(&self) -> Result<(), String> {
+        let is_unknown = |(_, act): &(Duration, Act)| match act {
+            Act::Key(key, at) => KEYS.get(*key).is_none_or(|(_, values)| *at >= values.len()),
+            _ => false,
+        };
+        if let Some((_, act)) = self.acts.iter().find(|step| is_unknown(step)) {
+            return Err(format!("acts: {act:?} names a value that does not exist"));
+        }
         if (1..=20).contains(&self.nodes) { Ok(()) } else { Err("nodes: must be between 1 and 20".into()) }
     }
+}
+
+/// Updates of a DaemonSet that has a policy.
+fn under_a_policy(rng: &mut fastrand::Rng) -> Vec<(u64, Act)> {
+    let mut acts = vec![
+        (5, Act::NoQuota),
+        (0, Act::OneZone(false)),
+        (0, if rng.u8(..3) == 0 { Act::Surge(1) } else { Act::Unavailable(rng.u32(1..3)) }),
+        (0, Act::MinReady(rng.choice([0, 2]).unwrap_or(0))),
+        (0, Act::Image(9)),
+    ];
+    acts.extend((1..=rng.u32(2..6)).map(|number| (0, Act::AddNode(number))));
+    let has_steps = rng.bool();
+    acts.push((60, Act::Key(0, if has_steps { rng.usize(1..5) } else { 0 })));
+    acts.push((0, Act::Key(1, rng.usize(..2))));
+    for _ in 0..rng.u32(3..14) {
+        let nth = rng.u32(..8);
+        let act = match rng.u8(..32) {
+            0..8 => Act::Image(rng.u32(1..5)),
+            8 => Act::BrokenImage,
+            9..13 => {
+                let key = rng.usize(..KEYS.len());
+                Act::Key(key, rng.usize(..KEYS[key].1.len()))
+            }
+            13..15 => Act::Key(1, 1),
+            15 => Act::Key(2, 1),
+            16..20 => Act::Approve(rng.choice([0, 0, 0, 1]).unwrap_or(0), rng.u32(..3)),
+            20 => Act::Bypass(rng.choice([0, 20]).unwrap_or(0)),
+            21..25 => Act::Dead(nth, rng.u8(..3) > 0),
+            25 => Act::Undo,
+            26 => Act::DeletePod(nth),
+            27 => Act::AddNode(rng.u32(1..8)),
+            28 => Act::RemoveNode(nth),
+            29 => Act::BreakWatches,
+            30 => Act::Unavailable(rng.u32(1..3)),
+            _ => Act::Crash,
+        };
+        // The first node that gets a new pod may stop for it.
+        let stops = matches!(act, Act::Image(_)) && rng.u8(..3) == 0;
+        acts.push((rng.u64(1..60), act));
+        if stops {
+            acts.push((rng.u64(1..6), Act::Dead(rng.u32(..8), true)));
+            acts.push((rng.u64(1..6), Act::Dead(rng.u32(..8), true)));
+        }
+    }
+    acts
 }
 
 fn any(rng: &mut fastrand::Rng) -> Act {
