@@ -188,7 +188,7 @@ impl Api {
             let mut incoming = response.into_body();
             let mut body = Vec::new();
             while let Some(frame) = in_time(part, incoming.frame()).await? {
-                body.extend(frame.map_err(kube::Error::from)?.into_data().unwrap_or_default());
+                body.extend(frame?.into_data().unwrap_or_default());
             }
             Ok::<_, NoAnswer>((code, warnings, Bytes::from(body)))
         };

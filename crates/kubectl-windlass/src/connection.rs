@@ -201,6 +201,11 @@ async fn load(
     };
     let mut merged = Kubeconfig::default();
     for file in files {
+        // kube would quote the path twice, which the name of the source has already unless there are several.
+        std::fs::File::open(file).map_err(|error| match files.len() {
+            1 => wrong(error.to_string()),
+            _ => wrong(format!("{}: {error}", file.display())),
+        })?;
         let read = Kubeconfig::read_from(file).map_err(|error| wrong(error.to_string()))?;
         merged = merged.merge(read).map_err(|error| wrong(error.to_string()))?;
     }

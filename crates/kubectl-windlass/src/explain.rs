@@ -289,7 +289,7 @@ fn own_way(assessment: &Assessment, pod: &PodView) -> bool {
 }
 
 /// A command that may help: our own where the user calls the plugin through kubectl, as he calls it, else kubectl's.
-fn advice(assessment: &Assessment, commands: &Commands) -> Option<String> {
+pub fn advice(assessment: &Assessment, commands: &Commands) -> Option<String> {
     if let Some(pod) = awaited(assessment).filter(|pod| own_way(assessment, pod)) {
         let (kubectl, namespace, name) = (&commands.kubectl, &assessment.namespace, &pod.name);
         return Some(format!(

@@ -19,6 +19,8 @@ use crate::api::Api;
 use crate::cli::{Format, GlobalArgs, ListArgs, ListFormat, StatusArgs};
 use crate::connection::connect;
 use crate::exit::{CommandError, Exit};
+use crate::explain;
+use crate::invocation::Invocation;
 use crate::list;
 use crate::output::Output;
 use crate::owners;
@@ -80,6 +82,14 @@ pub async fn run(global: &GlobalArgs, args: StatusArgs, output: &mut Output) -> 
         for follower in &followers {
             if let Some((end, assessment)) = follower.ended() {
                 output.line(&lines::end(end, assessment, &follower.label()))?;
+            }
+        }
+    }
+    if args.output == Format::Text {
+        let commands = Invocation::of_process().commands();
+        for (end, assessment) in followers.iter().filter_map(Follower::ended) {
+            if let (End::Failed(_), Some(command)) = (end, explain::advice(assessment, &commands)) {
+                output.note(&format!("try: {command}"));
             }
         }
     }

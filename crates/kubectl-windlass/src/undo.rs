@@ -70,7 +70,10 @@ pub async fn run(global: &GlobalArgs, args: UndoArgs, output: &mut Output) -> Re
     };
     let WayBack { operations, difference } = way_back.map_err(wrong)?;
     if operations.is_empty() {
-        output.note(&format!("skipped: {object} has the template of revision {} already", revision.number));
+        output.note(&format!(
+            "skipped: {object} has the template of revision {} already; a rollout that is stuck stays stuck",
+            revision.number
+        ));
         return Ok(Exit::Success);
     }
     output.text(&difference)?;

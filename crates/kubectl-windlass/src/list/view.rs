@@ -283,7 +283,9 @@ mod tests {
     }
 
     fn typed(view: &mut View, text: &str) {
-        text.chars().for_each(|c| drop(view.press(Key::Char(c), LINES)));
+        for c in text.chars() {
+            assert_eq!(view.press(Key::Char(c), LINES), Wish::Nothing);
+        }
     }
 
     #[test]

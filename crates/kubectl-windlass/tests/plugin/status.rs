@@ -66,6 +66,27 @@ fn an_undo_of_a_stuck_rollout_is_no_failure() {
 }
 
 #[test]
+fn a_failure_comes_with_the_command_that_helps() {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app:1", &json!({"progressDeadlineSeconds": 2}));
+    sandbox.web_reports("NewReplicaSetAvailable");
+    sandbox.set_image("app:broken");
+    let ended = sandbox.plugin(&["status", "web"]);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert!(ended.err.contains("try: kubectl windlass undo -n default deploy/web"), "{ended:?}");
+    let data = sandbox.plugin(&["status", "web", "-o", "json"]);
+    assert_eq!((data.code, data.err.as_str()), (Some(3), ""), "{data:?}");
+}
+
+#[test]
+fn a_kubeconfig_that_does_not_exist_is_named_once() {
+    let sandbox = Sandbox::start(&["--no-controllers"]);
+    let ended = sandbox.plugin(&["status", "web", "--kubeconfig", "/nonexistent"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(ended.err, "error: --kubeconfig /nonexistent: No such file or directory (os error 2)\n");
+}
+
+#[test]
 fn a_wait_that_times_out_says_what_for_and_the_code_is_4() {
     let sandbox = Sandbox::start(&[]);
     sandbox.create_web("app:broken", &Value::Null);

@@ -119,7 +119,8 @@ fn the_tree_ends_with_the_rollout() {
 fn a_terminal_gets_a_list_that_follows_filters_and_explains() {
     let sandbox = with_a_broken_rollout();
     // Only what differs from the frame before is sent: the first one is to have the whole word.
-    sandbox.eventually("/api/v1/namespaces/default/pods", |pods| pods.to_string().contains("ImagePullBackOff"));
+    sandbox
+        .eventually("/api/v1/namespaces/default/pods", |pods| pods.to_string().contains("ImagePullBackOff"));
     let mut terminal = Terminal::start(&sandbox, &format!("{PLUGIN} list"));
     terminal.shows("ImagePullBackOff");
     terminal.shows("filter");
