@@ -276,10 +276,11 @@ fn history_and_undo_need_the_replica_sets_and_say_what_else_is_missing() {
     let web = Guarded::start();
     web.sandbox.set_image("app:2");
     // No status is written any more, which would be a change under the hands of `undo`.
-    web.sandbox.eventually(&format!("{DEPLOYMENTS}/web"), |web| {
-        web["status"]["updatedReplicas"] == 3 && web["status"]["replicas"] == 3
-    });
     web.sandbox.web_reports("NewReplicaSetAvailable");
+    web.sandbox.eventually(&format!("{DEPLOYMENTS}/web"), |web| {
+        let count = |field: &str| web["status"][field].as_i64().unwrap_or(0);
+        count("updatedReplicas") == 3 && count("replicas") == 3 && count("terminatingReplicas") == 0
+    });
     for args in [&["history", "web"][..], &["undo", "web", "--yes"]] {
         for missing in [GET, SETS] {
             let ended = web.without(&[missing], args);
