@@ -99,7 +99,7 @@ pub(crate) fn values_are_judged_as_the_daemon_reads_them_and_approvals_are_a_rig
         {
             assert!(Instant::now() < end, "the policies have no effect");
             tokio::time::sleep(Duration::from_millis(200)).await;
-            // What CI could set before the policy was in force is no change when it sets it again.
+            // A command that CI could set before the policy was in force is no change when it sets it again.
             annotate(&server, MANAGER, DEPLOYMENTS, "rollout", &Value::Null).await;
         }
 

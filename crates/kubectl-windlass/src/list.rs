@@ -39,7 +39,7 @@ pub async fn run(global: &GlobalArgs, args: ListArgs, output: &mut Output) -> Re
         shows_namespace: args.all_namespaces,
         shows_all: args.all,
     };
-    // Who asks for a format or for an exit code wants no view.
+    // A format or an exit code is for a script, which wants no view.
     if args.watch && args.output.is_none() && !args.unfinished && output.is_interactive {
         return live::run(&api, chosen, look, output).await;
     }

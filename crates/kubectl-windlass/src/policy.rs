@@ -177,7 +177,7 @@ async fn look(api: &Api, key: &WorkloadKey) -> Result<(Workload, Standing), Comm
     Ok((workload, standing))
 }
 
-/// What follows from the annotation: the rollout of a Deployment to its end, the next plan of a DaemonSet.
+/// The consequence of the annotation: the rollout of a Deployment to its end, the next plan of a DaemonSet.
 fn preview(
     key: &WorkloadKey,
     workload: &Workload,

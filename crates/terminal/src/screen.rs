@@ -16,7 +16,7 @@ use crate::layout::{Row, Tone};
 /// How often keys are looked for: also how long the thread that reads them lives on at most.
 const KEYS: Duration = Duration::from_millis(100);
 
-/// What a user or the terminal does.
+/// A key that a user presses, or a change of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// A character.

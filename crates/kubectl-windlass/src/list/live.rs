@@ -32,7 +32,7 @@ pub fn note(missing: &str) -> String {
     format!("note: {missing}: the list is incomplete, or lacks reasons")
 }
 
-/// What was read.
+/// The result of a read.
 enum Reading {
     List(Result<Census, CommandError>),
     Explanation(WorkloadKey, Result<Option<String>, CommandError>),

@@ -9,7 +9,7 @@ use crate::rollout::headline::headline;
 use crate::rollout::verdict::Severity;
 use crate::target::WorkloadKey;
 
-/// What a key asks for.
+/// The wish behind a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// Nothing, or what the next frame shows.
