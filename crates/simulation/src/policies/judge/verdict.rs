@@ -94,12 +94,12 @@ impl Judge {
         let is_young = |pod: &&Value| *text(pod, "/metadata/creationTimestamp") > *by_then;
         let knows_all = || self.blind.knows_others(&commit.call.agent, commit.at);
         let unavailable: Vec<&Value> = commit.pods_of(replica_set).filter(waits).collect();
-        let is_named = |pod: &&Value| text(pod, "/metadata/name") == named;
-        if !unavailable.iter().any(|pod| is_named(&pod)) {
+        let is_named = |pod: &Value| text(pod, "/metadata/name") == named;
+        if !unavailable.iter().any(|pod| is_named(pod)) {
             return commit.breach("RP6", format!("{named} is available, or is not there"));
         }
         match unavailable.iter().find(|pod| is_young(pod) || !is_broken(pod)) {
-            Some(pod) if knows_all() || is_named(&pod) => {
+            Some(pod) if knows_all() || is_named(pod) => {
                 let name = text(pod, "/metadata/name");
                 commit.breach("RP6", format!("{name} has not failed for {patience} s"))
             }
