@@ -86,7 +86,10 @@ async fn the_index_lists_what_is_unfinished_with_its_first_reason_and_counts_the
         (&only["kind"], &only["namespace"], &only["name"], &only["path"]),
         (&json!("Deployment"), &json!("shop"), &json!("web"), &json!("/debug/deployments/shop/web"))
     );
-    assert_eq!(only["why"].as_str(), texts(&explained(&daemon, "web").await["current"]).first().map(|s| &**s));
+    assert_eq!(
+        only["why"].as_str(),
+        texts(&explained(&daemon, "web").await["current"]).first().map(|s| &**s)
+    );
 }
 
 /// The gauge of the memory that explanations take.

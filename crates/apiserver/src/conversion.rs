@@ -22,6 +22,9 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
 /// Where `autoscaling/v1` keeps what it has no field for: as JSON in annotations. Upstream uses the same keys.
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
+/// Annotations with parts of the status, which a client of this version cannot write.
+const OF_STATUS: [&str; 2] =
+    ["autoscaling.alpha.kubernetes.io/conditions", "autoscaling.alpha.kubernetes.io/current-metrics"];
 /// The one metric for which `autoscaling/v1` has a field.
 const CPU: &str = "targetCPUUtilizationPercentage";
 
@@ -52,6 +55,7 @@ fn to_second_version(map: &mut Map<String, Value>) {
         text.and_then(|text| serde_json::from_str(text.as_str()?).ok()).unwrap_or_default()
     };
     let (others, behavior) = (annotation(METRICS), annotation(BEHAVIOR));
+    OF_STATUS.iter().for_each(|key| drop(annotation(key)));
     if let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) {
         let mut metrics = others.as_array().cloned().unwrap_or_default();
         if let Some(share) = spec.remove(CPU) {

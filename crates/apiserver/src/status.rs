@@ -176,6 +176,11 @@ impl Failure {
         Self::invalid_as(what, "meta.k8s.io", "", &[error])
     }
 
+    /// An error of the storage that upstream passes on as it is, without a reason.
+    pub(crate) fn of_storage(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
+    }
+
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }

@@ -1,6 +1,7 @@
 //! The warnings that a request gets although it is carried out (upstream `pkg/api/*/warnings.go` and the `Warnings…` of the
 //! registry strategies): of what is deprecated, has no effect, or does something else than it seems.
 
+pub(crate) mod definitions;
 pub(crate) mod objects;
 pub(crate) mod pod;
 pub(crate) mod service;

@@ -51,7 +51,7 @@ pub(crate) fn network_policy(object: &mut Object) {
 }
 
 pub(crate) fn role_binding(object: &mut Object) {
-    if let Some(role) = child(object, "roleRef") {
+    if let Some(role) = ensure(object, "roleRef") {
         fill(role, "apiGroup", RBAC);
     }
     for subject in objects(object, "subjects") {

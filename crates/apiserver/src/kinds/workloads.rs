@@ -160,9 +160,11 @@ pub(super) static AUTOSCALING: &[Kind] = &[
         short_names: &["hpa"],
         categories: &["all"],
         wire: Wire::AutoscalerV1,
+        subresources: &[Status],
         lists: &lists::AUTOSCALER_V1,
         defaults: defaults::workloads::autoscaler,
         validate: scaling::autoscaler,
+        validate_status: scaling::autoscaler_status,
         columns: AUTOSCALER,
         cells: table::workloads::autoscaler,
         ..of::<v1::HorizontalPodAutoscaler>()

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::conversion;
 use crate::kinds::Kind;
-use crate::object::{meta, normalise, set_meta, text, tidy_metadata};
+use crate::object::{meta, metadata_mut, normalise, set_meta, text, tidy_metadata};
 use crate::params::FieldValidation;
 use crate::request::{Place, Request, Verb};
 use crate::status::Failure;
@@ -117,17 +117,14 @@ pub(super) fn place_object(place: &Place, object: &mut Value) -> Result<(), Fail
             place.namespace
         )));
     }
-    if !place.kind.namespaced && !namespace.is_empty() {
-        return Err(Failure::bad_request(format!(
-            "a {} is not in a namespace, but the provided object says {namespace}",
-            place.kind.kind
-        )));
-    }
     if !place.name.is_empty() {
         set_meta(object, "name", place.name.clone());
     }
     if place.kind.namespaced {
         set_meta(object, "namespace", place.namespace.clone());
+    } else {
+        // Many a manifest of a ClusterRoleBinding has one.
+        metadata_mut(object).remove("namespace");
     }
     Ok(())
 }

@@ -46,9 +46,8 @@ pub(crate) fn insert(
     dry_run: bool,
     request: Option<&Request>,
 ) -> Result<Arc<Object>, Failure> {
-    if !meta(&object, "resourceVersion").is_empty() {
-        return Err(Failure::bad_request("resourceVersion should not be set on objects to be created"));
-    }
+    // Only what would be stored is refused, and only after all else.
+    let is_old = !dry_run && !meta(&object, "resourceVersion").is_empty();
     let (given, base) = (meta(&object, "name"), meta(&object, "generateName"));
     let namespace = meta(&object, "namespace").to_owned();
     let (given, base) = (given.to_owned(), base.to_owned());
@@ -86,6 +85,9 @@ pub(crate) fn insert(
             return Err(Failure::invalid(kind, &name, &errors));
         }
         limit_range::check(kind, &name, &object, &ranges)?;
+        if is_old {
+            return Err(Failure::of_storage("resourceVersion should not be set on objects to be created"));
+        }
         let wanted =
             quota::Request { kind, namespace: &namespace, name: &name, before: None, after: &object };
         let _charged_alone = quota::admit(&server.store, &server.quotas, &wanted, &server.options)?;
