@@ -337,7 +337,15 @@ impl Judge {
         if !commit.is_available(daemon_set, pod) {
             return Ok(());
         }
-        let runs = |node: &&Value| super::placement::requirement(daemon_set, node) == Requirement::Run;
+        let has_new = |node: &Value| {
+            commit.on(daemon_set, text(node, "/metadata/name")).any(|pod| is_live(pod) && is_new(pod))
+        };
+        // The taints of a node that has stopped admit no pod, but the one that it has may be the reason.
+        let runs = |node: &&Value| match super::placement::requirement(daemon_set, node) {
+            Requirement::Run => true,
+            Requirement::Stay => has_new(node),
+            Requirement::None => false,
+        };
         let serves = |node: &&Value| {
             commit
                 .on(daemon_set, text(node, "/metadata/name"))
