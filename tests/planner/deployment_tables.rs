@@ -422,7 +422,7 @@ fn failed_pods_are_kept_no_longer_than_the_deployment_says_so() {
     let key = "windlass.dev/keep-failed-pods";
     let kept = replica_set("v1", 3).sized(3, 4).annotation(key, "3");
     let removed = |start: DeploymentBuilder| {
-        let writes = Situation::new(start, &[kept.clone()]).plan().writes;
+        let writes = Situation::new(start, std::slice::from_ref(&kept)).plan().writes;
         writes.iter().any(|write| matches!(write, Write::Change(_, change) if change.removed == [key]))
     };
     assert!(removed(web(3, 1, 0, "v1")));

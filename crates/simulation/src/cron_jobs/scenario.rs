@@ -144,7 +144,7 @@ impl game::Scenario for Scenario {
         scenario
     }
 
-    crate::seed_and_bug!();
+    crate::engine::game::seed_and_bug!();
 
     fn check(&self) -> Result<(), String> {
         match self.begins {

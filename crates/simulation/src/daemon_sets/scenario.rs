@@ -168,7 +168,7 @@ impl game::Scenario for Scenario {
         scenario
     }
 
-    crate::seed_and_bug!();
+    crate::engine::game::seed_and_bug!();
 
     fn check(&self) -> Result<(), String> {
         let is_unknown = |(_, act): &(Duration, Act)| match act {

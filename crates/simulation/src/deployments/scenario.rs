@@ -395,7 +395,7 @@ impl game::Scenario for Scenario {
         Scenario::new(seed)
     }
 
-    crate::seed_and_bug!();
+    crate::engine::game::seed_and_bug!();
 
     fn check(&self) -> Result<(), String> {
         super::bounds::check(self)

@@ -71,6 +71,8 @@ macro_rules! seed_and_bug {
     };
 }
 
+pub use seed_and_bug;
+
 /// The seeds of the tests of a game.
 #[derive(Clone, Debug)]
 pub struct Trial {

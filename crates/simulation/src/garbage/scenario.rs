@@ -247,7 +247,7 @@ impl game::Scenario for Scenario {
         Scenario { seed, bug: "", faults, is_calm, has_late_references: true, scope, qps, acts }
     }
 
-    crate::seed_and_bug!();
+    crate::engine::game::seed_and_bug!();
 
     fn check(&self) -> Result<(), String> {
         if self.qps >= 1.0 { Ok(()) } else { Err("qps: must be at least 1".into()) }

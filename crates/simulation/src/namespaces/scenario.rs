@@ -104,7 +104,7 @@ impl game::Scenario for Scenario {
         Scenario { seed, bug: "", faults, delay, has_collector, acts }
     }
 
-    crate::seed_and_bug!();
+    crate::engine::game::seed_and_bug!();
 }
 
 fn act(rng: &mut fastrand::Rng) -> Act {

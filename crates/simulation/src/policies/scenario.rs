@@ -153,7 +153,7 @@ impl game::Scenario for Scenario {
         scenario
     }
 
-    crate::seed_and_bug!();
+    crate::engine::game::seed_and_bug!();
 
     fn check(&self) -> Result<(), String> {
         for (_, act) in &self.acts {

@@ -184,7 +184,7 @@ impl game::Scenario for Scenario {
         Scenario { seed, bug: "", faults, readiness, shutdown, acts, last, is_single: false }
     }
 
-    crate::seed_and_bug!();
+    crate::engine::game::seed_and_bug!();
 }
 
 impl Scenario {
