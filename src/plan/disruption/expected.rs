@@ -150,6 +150,10 @@ fn sum(observed: &Observed<'_>, memory: &mut Memory) -> Result<Expected, Undecid
             expected.has_unmanaged = true;
             continue;
         };
+        // Many pods have one controller: with the first of them it has counted.
+        if summed.contains(&owner) {
+            continue;
+        }
         let Some(found) = owners.get(&owner) else {
             is_unread = true;
             memory.scales.extend(last.get(&owner).map(|scale| (owner, scale.clone())));
