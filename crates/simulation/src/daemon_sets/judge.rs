@@ -1,4 +1,4 @@
-//! The invariants over every committed write of a daemon: DS1 to DS8, DS11 to DS15 and DS19; and those of policies, [`policy`].
+//! The invariants over every committed write of a daemon: DS1 to DS8, DS11 to DS15 and DS19; and those of policies, in `policy`.
 //!
 //! A write is judged by the state at which it is committed, and only where its author could know that state: others
 //! must not have changed what a bound counts within the time that a decision may be old.
