@@ -28,8 +28,7 @@ pub use generic::{AccountArgs, ClientArgs, ElectionArgs, GenericArgs, ScopeArgs}
 pub use nodes::NodeArgs;
 pub use serving::{AuthenticationArgs, AuthorizationArgs, InsecureArgs, SecureArgs};
 
-/// The Deployment, ReplicaSet, ReplicationController, DaemonSet and StatefulSet controllers for Kubernetes, in one small
-/// daemon.
+/// The controllers of Kubernetes workloads, in one small daemon.
 #[derive(Clone, Debug, Parser, Serialize)]
 #[command(name = "windlass", version, about, max_term_width = 100, args_override_self = true)]
 pub struct Args {
@@ -132,6 +131,42 @@ pub enum LoadError {
     },
 }
 
+/// The flags that `-h` lists; `--help` lists all of them.
+const COMMON: [&str; 9] = [
+    "controllers",
+    "config",
+    "insecure_port",
+    "kubeconfig",
+    "leader_elect",
+    "namespace",
+    "print_config",
+    "test_bed",
+    "verbosity",
+];
+
+const EXAMPLES: &str = "Examples:
+  windlass --kubeconfig=cluster.kubeconfig              workloads, with a leader election
+  windlass --kubeconfig=envtest.kubeconfig --test-bed   all that an API server alone lacks
+  windlass --controllers='*,-job-controller' --print-config";
+
+/// The command line. `-h` fits on one screen.
+fn command() -> clap::Command {
+    let shortened = |argument: clap::Arg| {
+        let id = argument.get_id().to_string();
+        if !COMMON.contains(&id.as_str()) {
+            return argument.hide_short_help(true);
+        }
+        let whole = argument.get_help().map(ToString::to_string).unwrap_or_default();
+        let short = match id.as_str() {
+            "controllers" => "Controllers to run: '*', 'foo', '-foo'",
+            "test_bed" => "Run all that an API server without a controller manager lacks, such as envtest's",
+            _ => whole.split_inclusive(['.', ';']).next().unwrap_or_default().trim_end_matches(['.', ';']),
+        };
+        argument.help(short.to_owned()).long_help(whole.clone())
+    };
+    Args::command().mut_args(shortened).after_help(EXAMPLES)
+}
+
 /// Reads the command line `argv` (with the program's name first), the environment, and the file that
 /// `--config` names.
 ///
@@ -142,7 +177,7 @@ pub enum LoadError {
 /// When a flag is unknown or has a value of the wrong kind, or the file cannot be used.
 pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Args, LoadError> {
     let mut argv: Vec<OsString> = argv.into_iter().collect();
-    let command = Args::command();
+    let command = command();
     let matches = command
         .clone()
         .try_get_matches_from(&argv)
@@ -308,6 +343,21 @@ mod tests {
             let expected = format!("WINDLASS_{}", long.replace('-', "_").to_uppercase());
             assert_eq!(argument.get_env().and_then(|name| name.to_str()), Some(&*expected), "--{long}");
         }
+    }
+
+    #[test]
+    fn the_short_help_fits_on_a_screen_and_the_long_one_has_every_flag() {
+        let short = command().render_help().to_string();
+        assert!(short.lines().count() <= 48, "{short}");
+        assert!(
+            short.contains("--kubeconfig") && short.contains("--test-bed") && short.contains("Examples:")
+        );
+        let long = command().render_long_help().to_string();
+        for argument in Args::command().get_arguments() {
+            let Some(flag) = argument.get_long() else { continue };
+            assert!(long.contains(&format!("--{flag}")), "{flag}");
+        }
+        assert!(long.contains("cronjob-controller"));
     }
 
     #[test]

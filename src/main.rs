@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use windlass::args::{self, LoadError};
 use windlass::config::Config;
 use windlass::logging::Verbosity;
+use windlass::runtime::client::ClientError;
 use windlass::runtime::shutdown::{shutdown_on_signals, signals};
 use windlass::{app, logging};
 
-/// The exit code for invalid flags, as clap has it.
+/// The exit code for flags, variables and files that cannot be used, as clap has it.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -54,7 +55,10 @@ async fn run(config: Config, verbosity: Verbosity) -> ExitCode {
     tokio::select! {
         result = app::run(config, verbosity, seed, shutdown.clone()) => match result {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&format!("{error:#}"), 1),
+            Err(error) => {
+                let of_configuration = error.downcast_ref::<ClientError>().is_some_and(ClientError::is_of_configuration);
+                fail(&format!("{error:#}"), if of_configuration { USAGE } else { 1 })
+            }
         },
         second = shutdown_on_signals(signals, shutdown) => ExitCode::from(second.exit_code()),
     }

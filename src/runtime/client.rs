@@ -108,6 +108,13 @@ pub enum ClientError {
     },
 }
 
+impl ClientError {
+    /// Whether a flag, a variable or a file has to be mended, so that a restart alone does not help.
+    pub fn is_of_configuration(&self) -> bool {
+        !matches!(self, ClientError::Slow { .. } | ClientError::Build { .. })
+    }
+}
+
 /// Where the configuration is read from.
 #[derive(Debug, PartialEq, Eq)]
 enum Source {
