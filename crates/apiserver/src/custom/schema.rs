@@ -2,6 +2,8 @@
 //! `apiextensions-apiserver/pkg/apiserver/schema`).
 
 use std::collections::BTreeMap;
+use std::iter::Peekable;
+use std::str::Chars;
 
 use regex_lite::Regex;
 use serde_json::Value;
@@ -318,7 +320,11 @@ fn with_brackets_escaped(pattern: &str) -> String {
         match next {
             '\\' => {
                 escaped.push(next);
-                escaped.extend(rest.next());
+                let named = rest.next();
+                escaped.extend(named);
+                if is_in_class && named.is_some_and(|named| "dDsSwW".contains(named)) {
+                    escape_hyphen(&mut rest, &mut escaped);
+                }
             }
             '[' if !is_in_class => {
                 is_in_class = true;
@@ -337,6 +343,7 @@ fn with_brackets_escaped(pattern: &str) -> String {
                         break;
                     }
                 }
+                escape_hyphen(&mut rest, &mut escaped);
             }
             '[' | '&' | '~' if is_in_class => escaped.extend(['\\', next]),
             ']' => {
@@ -347,6 +354,13 @@ fn with_brackets_escaped(pattern: &str) -> String {
         }
     }
     escaped
+}
+
+/// A named class begins no range: a hyphen after it is a character.
+fn escape_hyphen(rest: &mut Peekable<Chars<'_>>, escaped: &mut String) {
+    if rest.next_if_eq(&'-').is_some() {
+        escaped.push_str("\\-");
+    }
 }
 
 pub(super) fn texts(value: &Value) -> Vec<String> {
@@ -390,6 +404,9 @@ mod tests {
             ("^[[:alpha:]_]+$", "a_", ":"),
             ("^[a&&b]+$", "&b", "c"),
             (r"^\[a\]$", "[a]", "a"),
+            (r"^[\w-_./]+$", "a-_./", ":"),
+            (r"^[[:alpha:]-_]+$", "a-_", "."),
+            (r"^[\d-]+$", "1-", "a"),
         ] {
             let regex =
                 Regex::new(&with_brackets_escaped(pattern)).unwrap_or_else(|why| panic!("{pattern}: {why}"));

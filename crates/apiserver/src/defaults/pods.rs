@@ -5,7 +5,26 @@ use serde_json::{Value, json};
 use super::fields::{Object, child, ensure, fill, fill_number, objects};
 use super::image;
 
+/// Annotations that were fields of pods before 1.6. No server keeps them.
+const OF_INIT_CONTAINERS: [&str; 4] = [
+    "pod.alpha.kubernetes.io/init-containers",
+    "pod.beta.kubernetes.io/init-containers",
+    "pod.alpha.kubernetes.io/init-container-statuses",
+    "pod.beta.kubernetes.io/init-container-statuses",
+];
+
+/// Drops them from a pod or a template.
+pub(super) fn drop_init_containers(object: &mut Object) {
+    let Some(metadata) = child(object, "metadata") else { return };
+    let Some(annotations) = child(metadata, "annotations") else { return };
+    annotations.retain(|key, _| !OF_INIT_CONTAINERS.contains(&key.as_str()));
+    if annotations.is_empty() {
+        metadata.remove("annotations");
+    }
+}
+
 pub(crate) fn pod(object: &mut Object) {
+    drop_init_containers(object);
     let mut qos = "BestEffort";
     if let Some(spec) = ensure(object, "spec") {
         pod_spec(spec);

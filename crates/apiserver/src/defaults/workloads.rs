@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::fields::{Object, child, ensure, fill, fill_map, objects};
-use super::pods::pod_spec;
+use super::pods::{drop_init_containers, pod_spec};
 
 pub(crate) fn controller_revision(object: &mut Object) {
     fill(object, "revision", 0);
@@ -83,6 +83,9 @@ pub(crate) fn replication_controller(object: &mut Object) {
 }
 
 fn template(spec: &mut Object) {
+    if let Some(template) = child(spec, "template") {
+        drop_init_containers(template);
+    }
     if let Some(template) = child(spec, "template")
         && let Some(spec) = ensure(template, "spec")
     {
