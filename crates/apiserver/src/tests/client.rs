@@ -17,7 +17,7 @@ async fn a_client_works_on_the_router_as_it_does_on_a_cluster() {
     let created = api.create(&PostParams::default(), &from_value(deployment("web")).unwrap()).await.unwrap();
     assert_eq!(created.metadata.generation, Some(1));
     let error = api.create(&PostParams::default(), &created).await.unwrap_err();
-    assert!(matches!(error, kube::Error::Api(status) if status.code == 400));
+    assert!(matches!(error, kube::Error::Api(status) if status.code == 500));
     let deleted = api.delete("web", &DeleteParams::default()).await.unwrap();
     assert!(deleted.right().is_some_and(|status| status.is_success()));
 }
