@@ -108,11 +108,17 @@ pub struct Waiting {
     /// The message beside it, on one line and not longer than [`MESSAGE`]; `None` without one. For a
     /// container that ended it is the exit code.
     pub message: Option<Arc<str>>,
+    /// Whether the whole message, before it was cut, names a shortage that the end of another pod can relieve. The scheduler
+    /// gives its reasons in the order of their texts, taints before CPUs.
+    pub lacks_room: bool,
     /// The termination message of the container, cut as the message is.
     pub termination_message: Option<ContainerText>,
     /// Since when the pod is not ready; if it never was and its node says nothing of it, since when it is bound, or not.
     pub since: Option<Timestamp>,
 }
+
+/// The scheduler's words for shortages that the end of another pod can relieve.
+const RELIEVED: [&str; 3] = ["Insufficient ", "free ports", "anti-affinity"];
 
 /// The most characters of a message that are kept. The kubelet lets a container write 4096 bytes; the
 /// beginning says what it is about, and thousands of pods may fail at once.
@@ -368,6 +374,7 @@ impl PodWire<'_> {
             Box::new(Waiting {
                 reason: short(reason).unwrap_or_default(),
                 message: short(&message),
+                lacks_room: RELIEVED.iter().any(|shortage| message.contains(shortage)),
                 termination_message: short(termination_message).map(ContainerText::new),
                 since: status.unready_since(),
             })
@@ -767,7 +774,7 @@ mod tests {
     fn reported(status: &str) -> String {
         match pod("{}", status).waiting.as_deref() {
             None => "-".into(),
-            Some(Waiting { reason, message, termination_message, since: _ }) => {
+            Some(Waiting { reason, message, termination_message, lacks_room: _, since: _ }) => {
                 let reported = termination_message.as_ref().map(|text| format!(" | {}", text.reveal()));
                 format!("{reason}: {}{}", message.as_deref().unwrap_or("-"), reported.unwrap_or_default())
             }
@@ -782,6 +789,18 @@ mod tests {
         let unschedulable = r#"{"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable",
             "message":"0/3 nodes are available: 3 Insufficient cpu."}]}"#;
         assert_eq!(reported(unschedulable), "Unschedulable: 0/3 nodes are available: 3 Insufficient cpu.");
+        let lacks_room = |said: &str| {
+            let status = format!(
+                r#"{{"conditions":[{{"type":"PodScheduled","status":"False","reason":"Unschedulable","message":"{said}"}}]}}"#
+            );
+            pod("{}", &status).waiting.unwrap().lacks_room
+        };
+        let taints = "1 node(s) had untolerated taint {example.com/dedicated: some-team}, ".repeat(9);
+        assert!(
+            lacks_room(&format!("0/12 nodes are available: {taints}3 Insufficient cpu.")),
+            "however long"
+        );
+        assert!(!lacks_room("0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector."));
         let evicted =
             r#"{"phase":"Failed","reason":"Evicted","message":"The node was low on resource: memory."}"#;
         assert_eq!(reported(evicted), "Evicted: The node was low on resource: memory.");

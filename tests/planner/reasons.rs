@@ -102,6 +102,7 @@ fn waiting(reason: &str, message: Option<&str>) -> Waiting {
     Waiting {
         reason: reason.into(),
         message: message.map(Into::into),
+        lacks_room: false,
         termination_message: None,
         since: None,
     }

@@ -34,7 +34,7 @@ pub struct Course {
     pub(super) target: Option<Uid>,
     /// Why the rollout goes no further by itself.
     pub hold: Option<Hold>,
-    /// The scheduler's message about a new pod that fits no node, where no old pod may go before it: with or without a policy.
+    /// The sentence about a new pod that fits no node, where no old pod may go before it: with or without a policy.
     pub(super) unfit: Option<String>,
     /// When the next decision is due.
     pub(super) wakes_at: Option<Timestamp>,
@@ -91,11 +91,8 @@ impl Course {
     /// The course, before the plan.
     pub(super) fn of(observed: &Observed<'_>, replica_sets: &ReplicaSets) -> Self {
         let policy = &observed.policy;
-        if policy.is_off || (policy.is_absent() && observed_state(replica_sets).is_empty()) {
-            return Course::default();
-        }
         let stored = replica_sets.new.as_deref().map(state_of).unwrap_or_default();
-        if policy.is_absent() && stored.failed.is_none() {
+        if policy.is_off || (policy.is_absent() && stored.failed.is_none()) {
             return Course::default();
         }
         let has_old_pods = replica_sets.old.iter().any(|replica_set| replica_set.replicas > 0);

@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 pub use bounds::shorten;
 pub use names::{NamedPod, Names, Pods};
-pub(super) use sentence::unfit;
 
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
@@ -45,7 +44,7 @@ pub enum PlanReason {
         /// ReplicaSets to release.
         released: Names,
     },
-    /// A rollback by annotation precedes all writes to ReplicaSets.
+    /// A rollback by annotation precedes all writes to ReplicaSets; one after a failure follows them.
     RollingBack {
         /// The action of the plan: the text of the event.
         answer: String,
@@ -87,9 +86,9 @@ pub enum PlanReason {
         /// The failure: the first is 1.
         attempt: u32,
     },
-    /// The new pod fits no node, and no old pod may go before it.
+    /// The new pod fits no node, and no old pod may go before it, or one has gone in vain.
     SurgeUnschedulable {
-        /// The scheduler's message.
+        /// The whole sentence, with the scheduler's message.
         message: String,
     },
     /// `spec.paused`.

@@ -136,10 +136,12 @@ fn by_deadline(observed: &Observed<'_>, replica_sets: &ReplicaSets, begun: Optio
         None => return Found::Nothing,
     };
     let progresses = || has_progressed(&deployment.status, &counts(deployment, replica_sets));
-    match at > observed.now {
-        true => Found::Due(at),
-        false if progresses() => Found::Nothing,
-        false => Found::Failed(format!("no progress for {seconds}s")),
+    if at > observed.now {
+        Found::Due(at)
+    } else if progresses() {
+        Found::Nothing
+    } else {
+        Found::Failed(format!("no progress for {seconds}s"))
     }
 }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::revision::revision_of;
 use super::{ReplicaSets, Write};
 use crate::model::{Deployment, ReplicaSet, Uid};
+use crate::plan::policy::Policy;
 use crate::plan::policy::state::{hash_of, state_of};
 use crate::plan::policy::steps::NEAR;
-use crate::plan::policy::{Policy, ROLLOUT_STATE};
 
 /// Deletes the oldest revisions above `spec.revisionHistoryLimit`, but only ReplicaSets that are empty, whose
 /// emptiness the ReplicaSet controller has confirmed, and that are not being deleted (S8).
@@ -44,8 +44,7 @@ pub fn plan(deployment: &Deployment, replica_sets: &ReplicaSets, policy: &Policy
 
 /// Whether a rollout to a ReplicaSet has failed, and gone back to the one with this hash.
 fn has_failed_for(replica_set: &ReplicaSet, current: &str) -> bool {
-    replica_set.annotations.get(ROLLOUT_STATE).is_some()
-        && state_of(replica_set).failed.is_some_and(|verdict| verdict.to == current)
+    state_of(replica_set).failed.is_some_and(|verdict| verdict.to == current)
 }
 
 /// Whether a ReplicaSet is empty, as its controller has confirmed.

@@ -266,6 +266,9 @@ fn decide(observed: &Observed<'_>) -> Plan {
         if rolling::shrinks_old(&steps(&course), replica_sets) {
             course.terminates_one(observed.now);
             writes = steps(&course);
+            // The state comes first: a pod that went and is forgotten would not come back.
+            writes
+                .sort_by_key(|write| matches!(write, Write::Change(_, change) if change.replicas.is_some()));
         } else {
             course.limits = limits;
         }

@@ -26,7 +26,7 @@ pub struct Observed<'a> {
     /// How many pods of each ReplicaSet still run, terminating ones included. Needed for Recreate only.
     pub running_pods: BTreeMap<Uid, usize>,
     /// The pods that a ReplicaSet waits for, by ReplicaSet: those it lacks ([`lacks_pods`]) and under Recreate
-    /// those that still run. No decision depends on them; the explanation names them.
+    /// those that still run. The explanation names them; without a policy no decision depends on them.
     pub awaited_pods: BTreeMap<Uid, Vec<Arc<Pod>>>,
     /// How many pods of a ReplicaSet that lacks some are [`healthy`] in the cache of pods. Its status may be behind.
     pub healthy_pods: BTreeMap<Uid, i64>,

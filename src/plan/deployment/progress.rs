@@ -7,7 +7,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::course::{Course, Hold};
-use super::explain::unfit;
 use super::new_replica_set::replica_set_name;
 use super::revision::{REVISION, next_revision};
 use super::{NewReplicaSet, Observed, Plan, ReplicaSets, StatusScope, Write, status};
@@ -451,7 +450,7 @@ fn judgement(done: &Done<'_>, status: &DeploymentStatus, now: Timestamp) -> Judg
     } else if waits || was_held || has_progressed(&deployment.status, status) || ends_pods() {
         Judgement::Renewed(content("True", REPLICA_SET_UPDATED, progressing(&subject, &done.plan.course)))
     } else if deadline(deployment, status, done.plan.course.extra_time).is_some_and(|at| at <= now) {
-        let why = done.plan.course.unfit.as_ref().map(|said| format!(" {}", unfit(said))).unwrap_or_default();
+        let why = done.plan.course.unfit.as_ref().map(|why| format!(" {why}")).unwrap_or_default();
         Judgement::Is(content("False", TIMED_OUT, format!("{subject} has timed out progressing.{why}")))
     } else if matches!(done.plan.course.hold, Some(Hold::Batch { .. })) && reason == REPLICA_SET_UPDATED {
         Judgement::Is(content("True", REPLICA_SET_UPDATED, progressing(&subject, &done.plan.course)))

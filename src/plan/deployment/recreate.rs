@@ -18,10 +18,12 @@ pub fn plan(
     running: &BTreeMap<Uid, usize>,
     course: &Course,
 ) -> Vec<Write> {
-    if let Some(target) = course.target.as_ref().and_then(|target| replica_sets.exchanged(target)?.new)
-        && target.replicas > 0
+    // Where nothing runs, the one that serves grows again, and not the one that has failed.
+    if let Some(exchanged) = course.target.as_ref().and_then(|target| replica_sets.exchanged(target))
+        && let Some(target) = &exchanged.new
+        && (target.replicas > 0 || !old_pods_may_run(&exchanged, running))
     {
-        return stay(deployment, replica_sets, &target, course);
+        return stay(deployment, replica_sets, target, course);
     }
     let to_nothing: BTreeMap<Uid, i32> =
         replica_sets.old.iter().map(|replica_set| (replica_set.meta.uid.clone(), 0)).collect();

@@ -1,15 +1,18 @@
 //! `windlass.dev/when-unschedulable: terminate-first`: on a full cluster an old pod makes room for the new one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::course::{Course, Limits, serving};
 use super::observed::available;
+use super::revision::revision_of;
 use super::{Observed, ReplicaSets};
-use crate::model::{Deployment, Pod, ReplicaSet, Strategy};
+use crate::model::{Deployment, ReplicaSet, Strategy, Waiting};
 use crate::plan::EventNote;
 use crate::plan::policy::State;
+use crate::plan::policy::state::state_of;
 use crate::plan::policy::steps::{after, whole};
 
 /// How long a surge pod has to be unschedulable until an old pod goes first, and how long it may stay so after that.
@@ -40,14 +43,16 @@ impl Course {
         if state.terminated_first.is_none() {
             return;
         }
-        if all_have_nodes(observed, new) {
-            // The next pod that fits nowhere waits for its own time.
+        let old: i64 = replica_sets.old.iter().map(|old| i64::from(old.replicas)).sum();
+        if old + i64::from(available(new)) >= deployment.replicas.into() {
+            // No pod is missing: a new one is available, or none was taken. The next that fits nowhere waits for its own time.
             (state.terminated_first, state.gone) = (None, None);
             return;
         }
         // The room that the old pod leaves is for the pod that waits, not for one more.
-        self.keep_size(new);
-        if unschedulable_since(observed, replica_sets).is_none() {
+        self.limits.keep_size(new);
+        // Whatever it lacks now, and though no old pod may be left.
+        if unfit_pods(observed, new).next().is_none() {
             state.gone = None;
             return;
         }
@@ -69,6 +74,10 @@ impl Course {
         let message = "The new pod fits no node though an old pod has made room: the old pod comes back";
         self.notes.push(EventNote::warning("TerminatedFirst", message.to_owned()));
         self.give_back(deployment, new, replica_sets);
+        // That pod may have been the last: then no ReplicaSet serves, and the last proven one gets it back.
+        let rank = |old: &&Arc<ReplicaSet>| (state_of(old).completed.is_some(), revision_of(old));
+        let last = || replica_sets.old.iter().max_by_key(rank).map(|old| old.meta.uid.clone());
+        self.limits.serving = self.limits.serving.take().or_else(last);
     }
 
     /// The ReplicaSet that serves gets its pod back, before the new one gets another.
@@ -96,30 +105,30 @@ impl Course {
             self.wake(at);
             return None;
         }
-        let mut lowered = Course { limits: Limits { below: 1, ..self.limits.clone() }, ..Course::default() };
+        let mut lowered = Limits { below: 1, ..self.limits.clone() };
         replica_sets.new.iter().for_each(|new| lowered.keep_size(new));
-        Some(lowered.limits)
+        Some(lowered)
     }
 
-    /// The scheduler's message about the first new pod that fits no node, where no old pod may go before it, or one has gone in
-    /// vain.
+    /// The sentence about the first new pod that fits no node, where no old pod may go before it, or one has gone in vain.
     pub(super) fn unfit(&self, observed: &Observed<'_>, replica_sets: &ReplicaSets) -> Option<String> {
-        let (_, unavailable) = observed.deployment.budget();
-        let is_tried =
-            observed.policy.terminates_first && !self.state.as_ref().is_some_and(|state| state.unhelpful);
-        let new = replica_sets.new.as_ref().filter(|_| unavailable == 0 && !is_tried)?;
-        if !moves_pods(observed, replica_sets) {
+        let Observed { deployment, policy, .. } = observed;
+        let went_in_vain = self.state.as_ref().is_some_and(|state| state.unhelpful);
+        let (_, unavailable) = deployment.budget();
+        let new = replica_sets.new.as_ref().filter(|_| unavailable == 0)?;
+        if !moves_pods(observed, replica_sets) || (policy.terminates_first && !went_in_vain) {
             return None;
         }
-        let pods = observed.awaited_pods.get(&new.meta.uid)?;
-        let unfit = pods.iter().find(|pod| pod.is_active() && is_unschedulable(pod))?;
-        Some(unfit.waiting.as_ref()?.message.as_deref().unwrap_or("no message").to_owned())
-    }
-
-    /// The new ReplicaSet does not grow.
-    fn keep_size(&mut self, new: &ReplicaSet) {
-        let size = i64::from(new.replicas);
-        self.limits.new_most = Some(self.limits.new_most.map_or(size, |most| most.min(size)));
+        let said = unfit_pods(observed, new).next()?.message.as_deref().unwrap_or("no message");
+        let then = match (policy.is_off, policy.terminates_first) {
+            (_, true) => "an old pod has made room in vain: the rollout waits until a node has room",
+            (true, _) => "maxUnavailable is 0: the rollout cannot proceed. Set maxUnavailable: 1",
+            (false, _) => {
+                "maxUnavailable is 0: the rollout cannot proceed. Set maxUnavailable: 1, or annotate \
+                 windlass.dev/when-unschedulable=terminate-first"
+            }
+        };
+        Some(format!("The surge pod fits no node ({}); {then}", said.trim_end_matches('.')))
     }
 
     /// An old pod is terminated first in this plan.
@@ -132,34 +141,32 @@ impl Course {
     }
 }
 
-/// Whether every pod that the new ReplicaSet lacks exists and has a node.
-fn all_have_nodes(observed: &Observed<'_>, new: &ReplicaSet) -> bool {
-    let missing = i64::from(new.replicas) - i64::from(available(new));
+impl Limits {
+    /// The new ReplicaSet does not grow.
+    fn keep_size(&mut self, new: &ReplicaSet) {
+        let size = i64::from(new.replicas);
+        self.new_most = Some(self.new_most.map_or(size, |most| most.min(size)));
+    }
+}
+
+/// The new pods that fit no node, as the scheduler reports it.
+fn unfit_pods<'a>(
+    observed: &'a Observed<'_>,
+    new: &ReplicaSet,
+) -> impl Iterator<Item = &'a Waiting> + use<'a> {
     let awaited = observed.awaited_pods.get(&new.meta.uid).into_iter().flatten();
-    let placed = awaited.filter(|pod| pod.is_active() && pod.node().is_some()).count();
-    i64::try_from(placed).is_ok_and(|placed| placed >= missing)
+    let unbound = awaited.filter(|pod| pod.is_active() && pod.node().is_none());
+    unbound.filter_map(|pod| pod.waiting.as_deref()).filter(|waiting| &*waiting.reason == "Unschedulable")
 }
 
 /// Since when the first new pod fits no node, for want of what an ended pod of the Deployment could give back.
 fn unschedulable_since(observed: &Observed<'_>, replica_sets: &ReplicaSets) -> Option<Timestamp> {
     let new = replica_sets.new.as_ref().filter(|_| moves_pods(observed, replica_sets))?;
-    let pods = observed.awaited_pods.get(&new.meta.uid)?;
-    let unfit = pods.iter().filter(|pod| pod.is_active() && is_unschedulable(pod));
-    let waiting = unfit.filter_map(|pod| pod.waiting.as_deref());
-    let short = waiting.filter(|waiting| {
-        let said = waiting.message.as_deref().unwrap_or("");
-        let can_help = ["Insufficient ", "free ports", "anti-affinity"];
-        can_help.iter().any(|word| said.contains(word))
-    });
-    short.filter_map(|waiting| waiting.since).min()
+    unfit_pods(observed, new).filter(|waiting| waiting.lacks_room).filter_map(|waiting| waiting.since).min()
 }
 
 /// Whether a rolling update has old pods left.
 fn moves_pods(observed: &Observed<'_>, replica_sets: &ReplicaSets) -> bool {
     matches!(observed.deployment.strategy, Strategy::RollingUpdate { .. })
         && replica_sets.old.iter().any(|old| old.replicas > 0)
-}
-
-fn is_unschedulable(pod: &Pod) -> bool {
-    pod.node().is_none() && pod.waiting.as_ref().is_some_and(|waiting| &*waiting.reason == "Unschedulable")
 }

@@ -286,5 +286,11 @@ pub fn target(name: &str, version: &str, old: &str, desired: i32) -> ReplicaSet 
 
 fn no_image() -> Box<Waiting> {
     let message = Some("no such image".into());
-    Box::new(Waiting { reason: "ImagePullBackOff".into(), message, termination_message: None, since: None })
+    Box::new(Waiting {
+        reason: "ImagePullBackOff".into(),
+        message,
+        lacks_room: false,
+        termination_message: None,
+        since: None,
+    })
 }

@@ -409,3 +409,35 @@ fn an_abort_with_nothing_to_go_back_to_changes_nothing() {
         w.say("end", "nothing serves, and v2 stays");
     });
 }
+
+#[test]
+fn the_last_old_pod_comes_back_if_its_end_does_not_help() {
+    let start = with(1, &[("when-unschedulable", "terminate-first")]);
+    check("unschedulable-last-pod", "1 replica, no room for the new pod whatever ends", start, |w| {
+        w.settle();
+        w.room_for(0);
+        w.one_below();
+        w.set_image("v2");
+        w.run_for(240);
+        w.room_for(9);
+        w.settle();
+    });
+}
+
+#[test]
+fn recreate_scaled_to_nothing_and_back_grows_the_one_that_serves() {
+    let start = deployment("web").replicas(2).recreate();
+    let start = start.annotation("windlass.dev/fail-after", "1m");
+    let start = start.annotation("windlass.dev/on-failure", "rollback");
+    check("recreate-halt-scaled", "2 replicas, Recreate, halted, scaled to 0 and to 2", start, |w| {
+        w.failing.push("v2".into());
+        to_v2(w);
+        w.settle();
+        w.set_image("v2");
+        w.settle();
+        w.scale(0);
+        w.run_for(60);
+        w.scale(2);
+        w.settle();
+    });
+}

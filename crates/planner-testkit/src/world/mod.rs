@@ -276,8 +276,9 @@ impl World {
 }
 
 fn waiting(reason: &str, message: &str, since: Timestamp) -> Option<Box<Waiting>> {
+    let lacks_room = message.contains("Insufficient ");
     let (reason, message) = (reason.into(), Some(message.into()));
-    Some(Box::new(Waiting { reason, message, termination_message: None, since: Some(since) }))
+    Some(Box::new(Waiting { reason, message, lacks_room, termination_message: None, since: Some(since) }))
 }
 
 /// The tag of the image in a template.

@@ -6,20 +6,11 @@ use super::{Limit, Names, PlanReason, Pods, Shortage};
 use crate::plan::deployment::{Change, Write};
 use crate::plan::policy::unreadable;
 
-/// The sentence about a surge pod that fits no node, with the scheduler's message.
-pub(in crate::plan::deployment) fn unfit(said: &str) -> String {
-    format!(
-        "The surge pod fits no node ({}); maxUnavailable is 0: the rollout cannot proceed. Set maxUnavailable: 1, or \
-         annotate windlass.dev/when-unschedulable=terminate-first",
-        said.trim_end_matches('.')
-    )
-}
-
 impl Display for PlanReason {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             PlanReason::RollingBack { answer } => {
-                write!(f, "An annotation requests a rollback: {answer}")
+                write!(f, "A rollback is under way: {answer}")
             }
             PlanReason::CreateLimit { reason } => f.write_str(reason),
             PlanReason::Refused { defect } => write!(f, "Windlass does not act on the Deployment: {defect}"),
@@ -39,8 +30,9 @@ impl Display for PlanReason {
             PlanReason::HeldByDelay { until } => {
                 write!(f, "The next batch of new pods follows at {until}: windlass.dev/batch-delay")
             }
-            PlanReason::Failed { message } | PlanReason::Halted { message, .. } => f.write_str(message),
-            PlanReason::SurgeUnschedulable { message } => f.write_str(&unfit(message)),
+            PlanReason::Failed { message }
+            | PlanReason::Halted { message, .. }
+            | PlanReason::SurgeUnschedulable { message } => f.write_str(message),
             PlanReason::Paused => f.write_str(
                 "The Deployment is paused: Windlass scales it proportionally, and rolls nothing out",
             ),
