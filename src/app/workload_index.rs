@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::engine::Context;
+use crate::engine::explanations::{Summary, as_text};
 use crate::model::Record;
 
 /// The most workloads that are listed. Of more than that a person reads no list.
@@ -28,7 +29,8 @@ pub(super) struct Index {
 /// A workload with work left.
 #[derive(Debug, Serialize)]
 struct Unfinished {
-    since: String,
+    #[serde(serialize_with = "as_text")]
+    since: Timestamp,
     kind: &'static str,
     namespace: String,
     name: String,
@@ -36,14 +38,12 @@ struct Unfinished {
     why: String,
     /// Where all reasons are.
     path: String,
-    #[serde(skip)]
-    at: Timestamp,
 }
 
 impl Index {
     /// The index once all kinds are added.
     pub(super) fn finish(mut self) -> Self {
-        self.unfinished.sort_by(|a, b| (a.at, a.kind, &a.path).cmp(&(b.at, b.kind, &b.path)));
+        self.unfinished.sort_by(|a, b| (a.since, &a.path).cmp(&(b.since, &b.path)));
         self.left_out = self.unfinished.len().saturating_sub(MOST);
         self.unfinished.truncate(MOST);
         self
@@ -52,25 +52,20 @@ impl Index {
     /// Adds the workloads of a kind.
     pub(super) fn add<T: Record>(&mut self, context: &Context) {
         let (kind, plural) = (T::RESOURCE.kind, T::RESOURCE.plural);
-        context.store::<T>().for_each(|object| {
+        for object in context.store::<T>().all() {
             let key = &object.meta().key;
-            let Some(summary) = context.explanations().summary(&object.meta().uid) else {
-                *self.not_explained.entry(kind).or_default() += 1;
-                return;
-            };
-            if summary.is_settled {
-                *self.at_rest.entry(kind).or_default() += 1;
-                return;
+            match context.explanations().summary(&object.meta().uid) {
+                None => *self.not_explained.entry(kind).or_default() += 1,
+                Some(Summary::Settled) => *self.at_rest.entry(kind).or_default() += 1,
+                Some(Summary::Unfinished { since, why }) => self.unfinished.push(Unfinished {
+                    since,
+                    kind,
+                    namespace: key.namespace.to_string(),
+                    name: key.name.to_string(),
+                    why,
+                    path: format!("/debug/{plural}/{}/{}", key.namespace, key.name),
+                }),
             }
-            self.unfinished.push(Unfinished {
-                since: summary.since.to_string(),
-                kind,
-                namespace: key.namespace.to_string(),
-                name: key.name.to_string(),
-                why: summary.why,
-                path: format!("/debug/{plural}/{}/{}", key.namespace, key.name),
-                at: summary.since,
-            });
-        });
+        }
     }
 }

@@ -169,13 +169,16 @@ impl Explained {
 
 /// The current explanation of a workload, in short.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Summary {
-    /// Since when.
-    pub since: Timestamp,
-    /// Whether no work was left.
-    pub is_settled: bool,
-    /// The error, or else the first reason.
-    pub why: String,
+pub enum Summary {
+    /// No work was left.
+    Settled,
+    /// Some was.
+    Unfinished {
+        /// Since when.
+        since: Timestamp,
+        /// The error, or else the first reason.
+        why: String,
+    },
 }
 
 /// The last explanations of all workloads.
@@ -265,9 +268,12 @@ impl Explanations {
     pub fn summary(&self, owner: &Uid) -> Option<Summary> {
         let kept = self.0.lock();
         let (_, current) = kept.by_owner.get(owner)?.front()?;
+        if current.is_settled() {
+            return Some(Summary::Settled);
+        }
         let first = || current.reasons.first().map(ToString::to_string).unwrap_or_default();
         let why = current.error.clone().unwrap_or_else(first);
-        Some(Summary { since: current.since, is_settled: current.is_settled(), why })
+        Some(Summary::Unfinished { since: current.since, why })
     }
 
     /// How many bytes all of them take, approximately.
@@ -299,7 +305,8 @@ fn with_sentences<S: Serializer>(reasons: &[Reason], serializer: S) -> Result<S:
     serializer.collect_seq(reasons.iter().map(|reason| Served { text: reason.to_string(), reason }))
 }
 
-fn as_text<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+/// A time as the API writes times.
+pub fn as_text<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(at)
 }
 
