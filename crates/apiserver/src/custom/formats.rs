@@ -8,6 +8,46 @@ use serde_json::Value;
 
 use crate::validate::names;
 
+/// The formats of strings, without hyphens: upstream compares them so.
+const OF_STRINGS: [&str; 26] = [
+    "bsonobjectid",
+    "byte",
+    "cidr",
+    "creditcard",
+    "date",
+    "datetime",
+    "duration",
+    "email",
+    "hexcolor",
+    "hostname",
+    "ipv4",
+    "ipv6",
+    "isbn",
+    "isbn10",
+    "isbn13",
+    "k8slongname",
+    "k8sshortname",
+    "mac",
+    "password",
+    "rgbcolor",
+    "ssn",
+    "uri",
+    "uuid",
+    "uuid3",
+    "uuid4",
+    "uuid5",
+];
+
+/// Whether a format is one of a type; `""` is the type of a schema that names none.
+pub(crate) fn is_known(of: &str, format: &str) -> bool {
+    match of {
+        "" | "string" => OF_STRINGS.contains(&&*format.replace('-', "")),
+        "integer" => matches!(format, "int32" | "int64"),
+        "number" => matches!(format, "float" | "double"),
+        _ => false,
+    }
+}
+
 /// Whether a string has the format.
 pub(super) fn fits_text(format: &str, text: &str) -> bool {
     match format {

@@ -4,7 +4,7 @@
 
 pub(crate) mod check;
 pub(crate) mod definition;
-mod formats;
+pub(crate) mod formats;
 mod json_path;
 pub(crate) mod names;
 pub(crate) mod row;

@@ -113,7 +113,7 @@ pub(super) static EXTENSIONS: &[Kind] = &[Kind {
     defaults: definition::fill,
     validate: definition::validate,
     validate_update: Some(definition::validate_update),
-    warn: warnings::definitions::formats,
+    warn: warnings::definitions::unknown_formats,
     on_create: definition::new_status,
     columns: table::core::CREATED,
     cells: table::core::created,

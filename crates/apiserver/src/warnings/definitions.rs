@@ -1,41 +1,11 @@
-//! Warnings of CustomResourceDefinitions: formats that nothing checks (upstream
-//! `apiextensions-apiserver/pkg/apiserver/validation/formats.go`).
+//! Warnings of CustomResourceDefinitions.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 use super::Warnings;
-
-/// The formats of strings, without hyphens: upstream compares them so.
-const OF_STRINGS: [&str; 26] = [
-    "bsonobjectid",
-    "byte",
-    "cidr",
-    "creditcard",
-    "date",
-    "datetime",
-    "duration",
-    "email",
-    "hexcolor",
-    "hostname",
-    "ipv4",
-    "ipv6",
-    "isbn",
-    "isbn10",
-    "isbn13",
-    "k8slongname",
-    "k8sshortname",
-    "mac",
-    "password",
-    "rgbcolor",
-    "ssn",
-    "uri",
-    "uuid",
-    "uuid3",
-    "uuid4",
-    "uuid5",
-];
+use crate::custom::formats;
 
 /// Keys of a schema with one schema, with several, and with one for each name.
 const ONE: [&str; 4] = ["items", "not", "additionalProperties", "additionalItems"];
@@ -43,7 +13,7 @@ const SEVERAL: [&str; 4] = ["allOf", "anyOf", "oneOf", "items"];
 const NAMED: [&str; 4] = ["properties", "patternProperties", "definitions", "dependencies"];
 
 /// Formats that are not known, unless the definition had them before.
-pub(crate) fn formats(new: &Value, old: Option<&Value>, warnings: &mut Warnings) {
+pub(crate) fn unknown_formats(new: &Value, old: Option<&Value>, warnings: &mut Warnings) {
     let before = old.map(unknown).unwrap_or_default();
     for format in unknown(new).difference(&before) {
         warnings.add(format!("unrecognized format {format:?}"));
@@ -60,13 +30,8 @@ fn unknown(definition: &Value) -> BTreeSet<&str> {
 
 fn search<'a>(schema: &'a Value, found: &mut BTreeSet<&'a str>) {
     let format = schema["format"].as_str().filter(|format| !format.is_empty());
-    let is_known = |format: &str| match schema["type"].as_str().unwrap_or("") {
-        "" | "string" => OF_STRINGS.contains(&&*format.replace('-', "")),
-        "integer" => matches!(format, "int32" | "int64"),
-        "number" => matches!(format, "float" | "double"),
-        _ => false,
-    };
-    found.extend(format.filter(|format| !is_known(format)));
+    let of = schema["type"].as_str().unwrap_or("");
+    found.extend(format.filter(|format| !formats::is_known(of, format)));
     ONE.iter().for_each(|key| search_in(&schema[key], found));
     for key in SEVERAL {
         schema[key].as_array().into_iter().flatten().for_each(|schema| search(schema, found));
@@ -99,11 +64,11 @@ mod tests {
                 "e": {"anyOf": [{"type": "string", "format": more}]}}}}}]}})
         };
         let mut warnings = Warnings::default();
-        formats(&definition("k8s-short-name"), None, &mut warnings);
+        unknown_formats(&definition("k8s-short-name"), None, &mut warnings);
         let expected = ["date", "decimal", "int64"].map(|format| format!("unrecognized format {format:?}"));
         assert_eq!(warnings.into_vec(), expected);
         let mut warnings = Warnings::default();
-        formats(&definition("cid"), Some(&definition("cidr")), &mut warnings);
+        unknown_formats(&definition("cid"), Some(&definition("cidr")), &mut warnings);
         assert_eq!(warnings.into_vec(), ["unrecognized format \"cid\""]);
     }
 }
