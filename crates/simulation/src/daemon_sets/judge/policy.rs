@@ -119,7 +119,8 @@ impl Judge {
                 let key = (uid(revision).to_owned(), number(revision, "/revision"), count);
                 self.policy_memory.reached.entry(key).or_insert(commit.at);
             }
-            if counts.old == 0 && counts.available == counts.all {
+            // Nothing proves a template of which there was no pod.
+            if counts.all > 0 && counts.old == 0 && counts.available == counts.all {
                 self.policy_memory.complete.insert(uid(revision).to_owned());
             }
         }
