@@ -187,8 +187,10 @@ impl Api {
                 headers.filter_map(|warning| warning.to_str().ok()).filter_map(warning_text).collect();
             let mut incoming = response.into_body();
             let mut body = Vec::new();
-            while let Some(frame) = in_time(part, incoming.frame()).await? {
-                body.extend(frame?.into_data().unwrap_or_default());
+            while let Some(frame) = in_time(part, incoming.frame()).await.map_err(|_| NoAnswer::NoMore)? {
+                if let Ok(data) = frame?.into_data() {
+                    body.extend_from_slice(&data);
+                }
             }
             Ok::<_, NoAnswer>((code, warnings, Bytes::from(body)))
         };
@@ -196,10 +198,10 @@ impl Api {
         let (code, warnings, body) = exchanged.map_err(|error| {
             traced("no answer");
             unanswered(match error {
-                NoAnswer::InTime if limit == Limit::EachPart => {
+                NoAnswer::InTime => format!("no answer within --request-timeout {:?}", self.timeout),
+                NoAnswer::NoMore => {
                     format!("no more of the answer within --request-timeout {:?}", self.timeout)
                 }
-                NoAnswer::InTime => format!("no answer within --request-timeout {:?}", self.timeout),
                 NoAnswer::Because(error) => unreached(&error, &self.server),
             })
         })?;
@@ -304,6 +306,8 @@ impl Api {
 /// Why there is no answer.
 enum NoAnswer {
     InTime,
+    /// A part came, and the next one did not.
+    NoMore,
     Because(Box<kube::Error>),
 }
 

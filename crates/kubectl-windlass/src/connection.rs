@@ -7,8 +7,8 @@ use http::header::USER_AGENT;
 use kube::Config;
 use kube::client::AuthError;
 use kube::config::{
-    AuthInfo, Cluster, Context, ExecInteractiveMode, KubeConfigOptions, Kubeconfig, NamedAuthInfo,
-    NamedCluster, NamedContext,
+    AuthInfo, Cluster, Context, ExecInteractiveMode, KubeConfigOptions, Kubeconfig, KubeconfigError,
+    NamedAuthInfo, NamedCluster, NamedContext,
 };
 use windlass::runtime::client::{self, BuildError};
 
@@ -201,12 +201,14 @@ async fn load(
     };
     let mut merged = Kubeconfig::default();
     for file in files {
-        // kube would quote the path twice, which the name of the source has already unless there are several.
-        std::fs::File::open(file).map_err(|error| match files.len() {
-            1 => wrong(error.to_string()),
-            _ => wrong(format!("{}: {error}", file.display())),
+        let read = Kubeconfig::read_from(file).map_err(|error| {
+            // kube quotes the path of a file that it cannot read, which the name of the source has unless there are several.
+            let text = match error {
+                KubeconfigError::ReadConfig(error, _) => error.to_string(),
+                error => error.to_string(),
+            };
+            wrong(if files.len() == 1 { text } else { format!("{}: {text}", file.display()) })
         })?;
-        let read = Kubeconfig::read_from(file).map_err(|error| wrong(error.to_string()))?;
         merged = merged.merge(read).map_err(|error| wrong(error.to_string()))?;
     }
     let chosen =

@@ -42,8 +42,7 @@ pub async fn run(global: &GlobalArgs, args: ExplainArgs, output: &mut Output) ->
             ExplainFormat::Json => ListFormat::Json,
             ExplainFormat::Yaml => ListFormat::Yaml,
         };
-        let chosen = Some(format).filter(|format| *format != ListFormat::Text);
-        return list::run(global, ListArgs::of(&args.objects, chosen, false), output).await;
+        return list::run(global, ListArgs::of(&args.objects, Some(format), false), output).await;
     }
     let targets = target::targets(&args.objects)?;
     let daemon = Daemon::of(&args, global.request_timeout).await?;

@@ -1,5 +1,6 @@
 //! How the program was called: by kubectl as a plugin, by kubectl for a completion, or directly.
 
+use std::env::consts::EXE_SUFFIX;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -111,15 +112,20 @@ impl Invocation {
 
 /// A program as a word of a shell: its name where the shell finds it by that, else its path.
 fn as_word(program: &Path, path: &[PathBuf]) -> String {
-    let name = program.file_name().unwrap_or_default();
-    let found = path.iter().map(|directory| directory.join(name)).find(|file| file.is_file());
-    let word = match found.is_some_and(|found| found == program) {
+    // kubectl names its file behind all links; the shell may find it by a link.
+    let file = program.canonicalize().ok();
+    let leads_to_it = |name: &OsString| {
+        let found = path.iter().map(|directory| directory.join(name)).find(|file| file.is_file());
+        file.is_some() && found.and_then(|found| found.canonicalize().ok()) == file
+    };
+    let names = [program.file_name().unwrap_or_default().into(), format!("kubectl{EXE_SUFFIX}").into()];
+    let word = match names.into_iter().find(leads_to_it) {
         // The ending of Windows is typed by nobody.
-        true => {
+        Some(name) => {
             let name = name.to_string_lossy();
-            name.strip_suffix(std::env::consts::EXE_SUFFIX).unwrap_or(&name).into()
+            name.strip_suffix(EXE_SUFFIX).unwrap_or(&name).into()
         }
-        false => program.to_owned(),
+        None => program.to_owned(),
     };
     let word = harmless(&word.to_string_lossy());
     let is_plain = |c: char| c.is_alphanumeric() || "/\\:._+-".contains(c);
@@ -143,6 +149,13 @@ mod tests {
         assert_eq!(as_word(&file("kubectl-1.37"), &path), "kubectl-1.37");
         assert_eq!(as_word(Path::new("/opt/a/kubectl"), &path), "/opt/a/kubectl");
         assert_eq!(as_word(Path::new("/opt/a's b/kubectl"), &path), r"'/opt/a'\''s b/kubectl'");
+        #[cfg(unix)]
+        {
+            let elsewhere = tempfile::tempdir().unwrap();
+            let linked = elsewhere.path().join("kubectl");
+            std::os::unix::fs::symlink(file("kubectl-1.37"), &linked).unwrap();
+            assert_eq!(as_word(&file("kubectl-1.37"), &[elsewhere.path().to_owned()]), "kubectl", "a link");
+        }
         let invocation = Invocation { kubectl: "kubectl-1.37".to_owned(), ..called("kubectl-windlass") };
         assert_eq!(invocation.commands().plugin.unwrap(), "kubectl-1.37 windlass");
     }

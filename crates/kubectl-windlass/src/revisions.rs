@@ -248,11 +248,12 @@ pub fn way_back_of_template(set: &Value, to: &Revision) -> Result<WayBack, Strin
 ///
 /// # Errors
 /// If the Deployment is paused, which would hide that nothing is rolled out; or as [`yaml`].
-pub fn way_back(deployment: &Value, to: &Revision) -> Result<WayBack, String> {
-    let name = deployment["metadata"]["name"].as_str().unwrap_or_default();
+pub fn way_back(deployment: &Value, to: &Revision, kubectl: &str) -> Result<WayBack, String> {
     if deployment["spec"]["paused"] == true {
+        let text = |field: &str| deployment["metadata"][field].as_str().unwrap_or_default();
+        let (namespace, name) = (text("namespace"), text("name"));
         return Err(format!(
-            "deployment {name} is paused: resume it first, by `kubectl rollout resume deploy/{name}`"
+            "deployment {name} is paused: resume it first, by `{kubectl} rollout resume -n {namespace} deploy/{name}`"
         ));
     }
     let now = template(deployment);
@@ -386,7 +387,7 @@ mod tests {
     #[test]
     fn the_way_back_keeps_what_says_something_about_the_deployment() {
         let (deployment, revisions) = history();
-        let back = way_back(&deployment, before(&revisions, None).unwrap()).unwrap();
+        let back = way_back(&deployment, before(&revisions, None).unwrap(), "kubectl").unwrap();
         assert_eq!(back.operations[0]["value"]["spec"]["containers"][0]["image"], "b");
         assert_eq!(
             back.operations[1]["value"],
@@ -399,9 +400,9 @@ mod tests {
     #[test]
     fn there_is_no_way_to_where_it_is_and_none_of_a_paused_one() {
         let (mut deployment, revisions) = history();
-        let same = way_back(&deployment, numbered(&revisions, 10).unwrap()).unwrap();
+        let same = way_back(&deployment, numbered(&revisions, 10).unwrap(), "kubectl").unwrap();
         assert_eq!(same, WayBack { operations: Vec::new(), difference: String::new() });
         deployment["spec"]["paused"] = true.into();
-        assert!(way_back(&deployment, &revisions[0]).unwrap_err().contains("is paused"));
+        assert!(way_back(&deployment, &revisions[0], "kubectl").unwrap_err().contains("is paused"));
     }
 }

@@ -11,6 +11,7 @@ use crate::cli::{Args, Command, DryRun, GlobalArgs, UndoArgs};
 use crate::connection::connect;
 use crate::exit::{CommandError, Exit};
 use crate::history::{self, History};
+use crate::invocation::Invocation;
 use crate::output::Output;
 use crate::owners;
 use crate::plan;
@@ -66,12 +67,12 @@ pub async fn run(global: &GlobalArgs, args: UndoArgs, output: &mut Output) -> Re
     let revision = revision.map_err(wrong)?;
     let way_back = match kind {
         Kind::StatefulSet | Kind::DaemonSet => revisions::way_back_of_template(&now, revision),
-        _ => revisions::way_back(&now, revision),
+        _ => revisions::way_back(&now, revision, &Invocation::of_process().kubectl),
     };
     let WayBack { operations, difference } = way_back.map_err(wrong)?;
     if operations.is_empty() {
         output.note(&format!(
-            "skipped: {object} has the template of revision {} already; a rollout that is stuck stays stuck",
+            "skipped: {object} has the template of revision {} already; choose another of its history by --to-revision",
             revision.number
         ));
         return Ok(Exit::Success);

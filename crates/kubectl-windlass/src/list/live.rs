@@ -51,7 +51,7 @@ pub async fn run(
     let mut view = View::new(look);
     // An error is reported as without a terminal.
     let started = Instant::now();
-    take(&mut view, Reading::List(census::take(api, chosen).await), true)?;
+    take(&mut view, Reading::List(Ok(census::take(api, chosen).await?)));
     let mut next = Instant::now() + pause(started.elapsed());
     let mut screen = Screen::open().map_err(CommandError::Terminal)?;
     let colour = look.style.colour;
@@ -77,7 +77,7 @@ pub async fn run(
                 }
                 () = tokio::time::sleep_until(next), if started.is_none() => started = Some(Instant::now()),
                 read = &mut reading, if started.is_some() => {
-                    take(&mut view, read, false)?;
+                    take(&mut view, read);
                     next = Instant::now() + pause(started.map_or(Duration::ZERO, |started| started.elapsed()));
                     break Wish::Nothing;
                 }
@@ -90,30 +90,30 @@ pub async fn run(
             Wish::Interrupt => break Exit::Interrupted,
         }
     };
+    let (width, _) = screen.size();
     drop(screen);
-    output.text(&view.last(output.width))?;
-    Ok(if view.is_incomplete() { left.worse(Exit::Error) } else { left })
+    view.notes().iter().for_each(|note| output.note(note));
+    output.text(&view.last(Some(width)))?;
+    Ok(if view.notes().is_empty() { left } else { left.worse(Exit::Error) })
 }
 
 fn pause(read: Duration) -> Duration {
     (read * SHARE).max(PAUSE)
 }
 
-/// Takes what was read in. Of the first list an error ends the command; of a later one it is shown.
-fn take(view: &mut View, read: Reading, is_first: bool) -> Result<(), CommandError> {
+/// Takes what was read in, or says why nothing could be.
+fn take(view: &mut View, read: Reading) {
     match read {
         Reading::List(Ok(Census { mut workloads, unreadable })) => {
             table::worst_first(&mut workloads);
             view.list(workloads, unreadable.iter().map(|missing| note(missing)).collect());
         }
-        Reading::List(Err(error)) if is_first => return Err(error),
         Reading::Explanation(key, Ok(Some(text))) => view.explain(&key, text),
         Reading::Explanation(key, Ok(None)) => view.explain(&key, format!("{} is gone", key.described())),
         Reading::List(Err(error)) | Reading::Explanation(_, Err(error)) => {
             view.fail(format!("{error}: this is what was read before"));
         }
     }
-    Ok(())
 }
 
 fn draw(screen: &mut Screen, view: &mut View, colour: bool) -> Result<(), CommandError> {

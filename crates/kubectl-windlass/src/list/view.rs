@@ -215,11 +215,13 @@ impl View {
     fn table(&mut self, width: usize, room: usize) -> (Vec<Row>, std::ops::Range<usize>) {
         let shown = self.shown();
         if shown.is_empty() {
-            let text = match self.filter.is_empty() {
-                true => "nothing is unfinished".to_owned(),
-                false => format!("nothing has {:?} in its name, state or reason", self.filter),
+            let text = match (self.workloads.is_empty(), self.filter.is_empty()) {
+                (true, _) => "no workload was found".to_owned(),
+                (false, true) => "nothing is unfinished".to_owned(),
+                (false, false) => format!("nothing has {:?} in its name, state or reason", self.filter),
             };
             let rest = table::at_rest(&self.workloads, &self.look).unwrap_or_default();
+            (self.top, self.chosen) = (0, None);
             return ([text, rest].map(|line| vec![(line, Tone::Plain)]).into(), 0..0);
         }
         let keys: Vec<WorkloadKey> = shown.iter().copied().map(key).collect();
@@ -246,9 +248,9 @@ impl View {
         table::text(&self.workloads, &Look { width, ..self.look })
     }
 
-    /// Whether something could not be read.
-    pub fn is_incomplete(&self) -> bool {
-        !self.notes.is_empty()
+    /// The notes about what could not be read.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 }
 
@@ -379,6 +381,6 @@ mod tests {
         assert!(shown[2].contains("deploy/web"), "{shown:#?}");
         view.list(cluster(), vec!["cannot list pods".to_owned()]);
         assert_eq!(lines(&view.frame(80, LINES))[0], "cannot list pods");
-        assert!(view.is_incomplete());
+        assert_eq!(view.notes().len(), 1);
     }
 }

@@ -16,7 +16,7 @@ use windlass::plan::daemonset::revisions::History;
 use windlass::plan::daemonset::{
     self as planner, IsTaken, Members, Observed, Placement, Plan, PlanReason, Verdicts,
 };
-use windlass::plan::deployment::progress::{PROGRESSING, TIMED_OUT};
+use windlass::plan::deployment::progress::{INVALID_POLICY, PROGRESSING, ROLLOUT_STEP, TIMED_OUT};
 
 use super::last_writes::LastWrites;
 use super::pods::PodView;
@@ -202,8 +202,11 @@ fn by_status(
     let verdict = match early_verdict(daemon_set, last, now) {
         Some(verdict) => verdict,
         None if is_done(daemon_set, status) => Verdict::Complete,
-        None if has_timed_out(status) => Verdict::Stuck,
-        None => Verdict::Unfinished,
+        None => match progress(daemon_set, status) {
+            TIMED_OUT => Verdict::Stuck,
+            ROLLOUT_STEP | INVALID_POLICY => Verdict::Held,
+            _ => Verdict::Unfinished,
+        },
     };
     Assessment {
         observed_generation: status.observed_generation,
@@ -252,16 +255,18 @@ fn verdict(
         None if is_done(daemon_set, &daemon_set.status) && is_done(daemon_set, status) => Verdict::Complete,
         None if gives(|reason| matches!(reason, PlanReason::InvalidPolicy { .. })) => Verdict::Held,
         None if is_refused => Verdict::Blocked,
-        None if has_timed_out(status) => Verdict::Stuck,
+        None if progress(daemon_set, status) == TIMED_OUT => Verdict::Stuck,
         None if plan.writes.is_empty() && gives(holds) => Verdict::Held,
         None if plan.writes.is_empty() => Verdict::Waiting,
         None => Verdict::Rolling,
     }
 }
 
-/// Whether the deadline of its policy has passed.
-fn has_timed_out(status: &DaemonSetStatus) -> bool {
-    condition::find(&status.conditions, PROGRESSING).is_some_and(|progress| &*progress.reason == TIMED_OUT)
+/// The reason of the condition about progress. Before the latest template was observed it is that of another one.
+fn progress<'a>(daemon_set: &DaemonSet, status: &'a DaemonSetStatus) -> &'a str {
+    let is_observed = status.observed_generation >= daemon_set.meta.generation;
+    let shown = condition::find(&status.conditions, PROGRESSING).filter(|_| is_observed);
+    shown.map_or("", |shown| &shown.reason)
 }
 
 /// Whether a step holds the update although its pods are available.

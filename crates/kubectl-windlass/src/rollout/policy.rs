@@ -1,4 +1,4 @@
-//! The rollout policy of a Deployment, and how it holds the rollout, in words.
+//! The rollout policy of a Deployment or DaemonSet, and how it holds the rollout, in words.
 
 use jiff::Timestamp;
 use windlass::model::StringMap;
@@ -103,7 +103,11 @@ pub fn next(assessment: &Assessment) -> Option<String> {
             Some(format!("the next batch at {until} (in {})", span(until.duration_since(assessment.now))))
         }
         (Verdict::Held, PlanReason::InvalidPolicy { .. }) => {
-            Some("nothing until the annotation is corrected or removed; sizes are followed".to_owned())
+            let meanwhile = match assessment.kind {
+                Kind::DaemonSet => "nodes without a pod get one",
+                _ => "sizes are followed",
+            };
+            Some(format!("nothing until the annotation is corrected or removed; {meanwhile}"))
         }
         (Verdict::Halted, PlanReason::Halted { replica_set, .. }) => {
             let text = format!("{replica_set} serves until the template changes or the rollout is retried");
@@ -132,8 +136,7 @@ pub fn advice(assessment: &Assessment, commands: &Commands) -> Option<String> {
         }
         _ => return None,
     };
-    // The plugin's commands are about Deployments.
-    Some(match commands.plugin.as_ref().filter(|_| assessment.kind == Kind::Deployment) {
+    Some(match &commands.plugin {
         Some(plugin) => format!("{plugin} {command}    ({why})"),
         None => {
             format!(

@@ -452,7 +452,9 @@ mod tests {
                                 "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z"},
                    "spec": {"selector": {"matchLabels": {"app": name}}, "template": {}}})
         };
-        let mut shared = Shared::of(Kind::DaemonSet, vec![agent("one"), agent("two"), agent("three")]);
+        let mut of_none = agent("one");
+        of_none["spec"]["selector"] = json!({});
+        let mut shared = Shared::of(Kind::DaemonSet, vec![of_none, agent("two"), agent("three")]);
         let node = json!({"metadata": {"name": "n1", "uid": "uid-n1", "resourceVersion": "5"}});
         let got = shared.take(Node::RESOURCE, Change::Listed(vec![node]));
         assert_eq!(got, [(0, "a list"), (1, "word of nodes"), (2, "word of nodes")]);

@@ -417,7 +417,8 @@ impl Follower {
     /// The lists that its kind needs are those that others share: those of the others count as read.
     pub fn shares(&mut self, resources: &[Resource], nodes: &Nodes) {
         self.parts = Parts::that_need(resources);
-        if resources.contains(&Node::RESOURCE) {
+        // Whatever it selects: the first of them takes the nodes in for all.
+        if self.key.kind == Kind::DaemonSet {
             self.parts.nodes = nodes.clone();
         }
     }

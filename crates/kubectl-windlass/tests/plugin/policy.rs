@@ -217,6 +217,13 @@ fn a_step_of_a_daemon_set_is_approved_and_bypassed_and_nothing_is_aborted() {
         }
     };
     sandbox.eventually(&path, updated(1));
+    let explained = sandbox.plugin(&["explain", "ds/agent"]);
+    has(
+        &explained,
+        0,
+        &["TRY     kubectl windlass approve -n default ds/agent --revision 2    (step 1 of 2)"],
+        &[],
+    );
     let approved = sandbox.plugin(&["approve", "ds/agent", "--yes"]);
     has(&approved, 0, &["rollout: approve 2/1", "step 1 of 2 of revision 2 approved"], &[]);
     sandbox.eventually(&path, updated(2));

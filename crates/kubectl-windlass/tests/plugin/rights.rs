@@ -196,6 +196,10 @@ fn each_command_uses_the_documented_rights(cluster: &dyn Cluster) {
     let accepted = if cluster.has_server_side_updates() { 0 } else { 1 };
     run("approve", accepted, &["approve", "web", "--yes"]);
     check("approve");
+    let agent = format!("{DAEMON_SETS}/agent");
+    cluster.call("PATCH", &agent, &json!({"metadata": {"annotations": {"windlass.dev/steps": "1"}}}));
+    run("approve ds", 0, &["bypass", "ds/agent", "--for=10m", "--yes"]);
+    check("approve ds");
 
     run("undo", 0, &["undo", "web", "--yes"]);
     run("undo", 0, &["undo", "sts/db", "--yes"]);
