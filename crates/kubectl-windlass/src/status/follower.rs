@@ -19,7 +19,7 @@ use crate::cli::StatusArgs;
 use crate::exit::CommandError;
 use crate::rollout::failing_pods::FailingPods;
 use crate::rollout::{self, Assessment, Records, live, shared};
-use crate::target::WorkloadKey;
+use crate::target::{Kind, WorkloadKey};
 use crate::watch::{self, Change, Selection, Silence};
 
 /// How long the events of a pod are kept before they are read again, and the pause after a failed attempt.
