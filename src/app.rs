@@ -36,6 +36,7 @@ use crate::runtime::leader_election::fence::Fence;
 use crate::runtime::leader_election::lease::{Election, Watchdog};
 use crate::runtime::leader_election::rules::ElectionOptions;
 use crate::runtime::read_barrier::ReadBarrier;
+use crate::version;
 use kinds::WatchedKinds;
 use lease_thread::LeaseThread;
 use life::Life;
@@ -118,7 +119,7 @@ async fn start(
         logging: _,
     } = config;
     let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), os, arch, "windlass starts");
+    tracing::info!(version = version::version(), os, arch, "windlass starts");
     let connect = || client::connect(&client, &|name| std::env::var(name).ok());
     let connection = connect().await?;
     tracing::info!(host = connection.host, source = connection.source, "connecting to the API server");

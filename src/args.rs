@@ -30,7 +30,7 @@ pub use serving::{AuthenticationArgs, AuthorizationArgs, InsecureArgs, SecureArg
 
 /// The controllers of Kubernetes workloads, in one small daemon.
 #[derive(Clone, Debug, Parser, Serialize)]
-#[command(name = "windlass", version, about, max_term_width = 100, args_override_self = true)]
+#[command(name = "windlass", version = crate::version::version(), about, max_term_width = 100, args_override_self = true)]
 pub struct Args {
     /// The flags that all controllers share.
     #[command(flatten)]

@@ -11,6 +11,7 @@
 //! * [`engine`]: the floor under the controllers: wake, observe, plan, execute, settle. Knows no controller and no kind.
 //! * [`controllers`]: the shells of the plans, a file or folder each.
 //! * [`metrics`], [`http`], [`logging`]: the interfaces for operators.
+//! * [`version`]: the version and the commit of the build.
 //! * [`mutations`]: bugs that the simulation must find; never in a release.
 //!
 //! Dependencies point one way: `main -> app -> controllers -> engine -> {plan, runtime} -> model`. The embedded API server, the
@@ -33,3 +34,4 @@ pub mod metrics;
 pub mod model;
 pub mod plan;
 pub mod runtime;
+pub mod version;

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::router::plain;
 use crate::clock::Clock;
+use crate::version;
 
 /// The component, as the pages name it.
 const COMPONENT: &str = "windlass";
@@ -32,7 +33,7 @@ pub fn zpages(clock: Clock, settings: &Value) -> Router {
         let up = clock.now().duration_since(started).as_secs().max(0);
         let text = || status_text(started, up);
         answer(&headers, "Statusz", text, || {
-            json!({"startTime": whole(started), "uptimeSeconds": up, "binaryVersion": env!("CARGO_PKG_VERSION"),
+            json!({"startTime": whole(started), "uptimeSeconds": up, "binaryVersion": version::version(),
                 "paths": PATHS})
         })
     };
@@ -49,7 +50,7 @@ fn whole(time: Timestamp) -> String {
 
 fn status_text(started: Timestamp, up: i64) -> String {
     let since = started.to_zoned(TimeZone::UTC).strftime("%a %b %e %H:%M:%S %Z %Y").to_string();
-    let (version, paths) = (env!("CARGO_PKG_VERSION"), PATHS.join(" "));
+    let (version, paths) = (version::version(), PATHS.join(" "));
     let (hours, minutes, seconds) = (up / 3600, up / 60 % 60, up % 60);
     format!(
         "\nStarted: {since}\nUp: {hours} hr {minutes:02} min {seconds:02} sec\nBinary version: {version}\nPaths: {paths}\n"

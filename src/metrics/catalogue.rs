@@ -8,6 +8,8 @@ use prometheus::{
     Registry,
 };
 
+use crate::version::COMMIT;
+
 /// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -116,7 +118,8 @@ impl<'a> Catalogue<'a> {
         let version = concat!("v", env!("CARGO_PKG_VERSION"));
         let platform = format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH);
         let (major, minor) = (env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"));
-        info.with_label_values(&[major, minor, version, "", "", "", "", "rustc", platform.as_str()]).set(1);
+        info.with_label_values(&[major, minor, version, COMMIT, "", "", "", "rustc", platform.as_str()])
+            .set(1);
     }
 
     /// Registers a metric of ours. Two of one name are a mistake in this folder, which every test would

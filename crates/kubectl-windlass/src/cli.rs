@@ -23,7 +23,7 @@ pub use rolling_update::{RollingUpdateArgs, UpdateOutput};
 
 /// Explains rollouts: why they wait, what they would do, and when they are done.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "kubectl-windlass", bin_name = "kubectl windlass", version)]
+#[command(name = "kubectl-windlass", bin_name = "kubectl windlass", version = windlass::version::version())]
 pub struct Args {
     /// The flags of every command.
     #[command(flatten)]

@@ -26,7 +26,7 @@ const STALE: SignedDuration = SignedDuration::from_secs(60);
 /// # Errors
 /// When the reader of the output is gone.
 pub async fn run(global: &GlobalArgs, args: VersionArgs, output: &mut Output) -> Result<Exit, CommandError> {
-    let client = env!("CARGO_PKG_VERSION");
+    let client = windlass::version::version();
     let (mut server, mut leaders, mut unreadable) = (None, Vec::new(), Vec::new());
     if !args.client {
         match connect(global, &|name| std::env::var(name).ok()).await {

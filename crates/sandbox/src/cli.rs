@@ -14,7 +14,7 @@ use super::nodes::NodesArgs;
 ///
 /// With -f the sandbox creates the objects of the manifests after it has validated all of them.
 #[derive(Clone, Debug, clap::Parser)]
-#[command(name = "windlass-sandbox", version, max_term_width = 100)]
+#[command(name = "windlass-sandbox", version = windlass::version::version(), max_term_width = 100)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
     /// Something else than the whole sandbox.

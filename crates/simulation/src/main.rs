@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Parser as _;
 use windlass::clock::Clock;
+use windlass::version::COMMIT;
 use windlass_simulation::cli::{Args, Host, execute};
 
 /// A history allocates many small objects; with the system's allocator it takes a quarter longer.
@@ -17,7 +18,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// everything after every commit.
 fn version() -> String {
     let checkout = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    let told = option_env!("WINDLASS_COMMIT").filter(|commit| !commit.is_empty()).map(str::to_owned);
+    let told = (!COMMIT.is_empty()).then(|| COMMIT.to_owned());
     let commit = told.or_else(|| {
         let built = std::env::current_exe().and_then(|program| program.metadata()?.modified()).ok()?;
         let git = ["describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"];
