@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::pods::with_event;
+use super::pods::{EventView, as_optional_text, with_event};
 use crate::text::harmless;
 
 /// A claim of a StatefulSet that is in the way, or will be.
@@ -22,18 +22,17 @@ pub struct ClaimView {
     /// `Pending`, `Lost`, `terminating`, `missing`.
     pub state: String,
     /// When it was created.
-    #[serde(serialize_with = "as_text", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "as_optional_text", skip_serializing_if = "Option::is_none")]
     pub created: Option<Timestamp>,
     /// Its StorageClass, its finalizers and its newest warning event, for one line of a terminal.
     #[serde(skip)]
     pub reason: String,
-    /// The same, whole and as it was sent.
+    /// The same, whole and as it was sent, without the times of the event.
     #[serde(rename = "reason")]
     pub whole_reason: String,
-}
-
-fn as_text<S: serde::Serializer>(at: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
-    at.map(|at| at.to_string()).serialize(serializer)
+    /// Its newest warning event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event: Option<EventView>,
 }
 
 impl ClaimView {
@@ -53,12 +52,13 @@ impl ClaimView {
         let text = |field: &str| metadata[field].as_str().unwrap_or_default();
         let uid = text("uid").to_owned();
         let events = events.get(&uid).map_or(&[][..], Vec::as_slice);
-        let composed = |clean: &dyn Fn(&str) -> String| {
+        let event = EventView::newest(events);
+        let composed = |clean: &dyn Fn(&str) -> String, now: Option<Timestamp>| {
             let message = match is_deleting {
                 true => Some(deletion(metadata, pod, clean)),
                 false => Some(storage_class(&object["spec"], clean)),
             };
-            with_event(message, events, clean, now)
+            with_event(message, event.as_ref(), clean, now)
         };
         Some(ClaimView {
             name: harmless(text("name")),
@@ -66,8 +66,9 @@ impl ClaimView {
             uid,
             state: if is_deleting { "terminating".to_owned() } else { harmless(phase) },
             created: text("creationTimestamp").parse().ok(),
-            reason: composed(&harmless),
-            whole_reason: composed(&str::to_owned),
+            reason: composed(&harmless, Some(now)),
+            whole_reason: composed(&str::to_owned, None),
+            event,
         })
     }
 
@@ -82,6 +83,7 @@ impl ClaimView {
             created: None,
             whole_reason: reason.clone(),
             reason,
+            event: None,
         }
     }
 }

@@ -48,12 +48,69 @@ pub struct PodView {
     /// none.
     #[serde(skip)]
     pub reason: String,
-    /// The same, whole and as it was sent.
+    /// The same, whole and as it was sent, without the times of the event: it changes when the trouble does.
     #[serde(rename = "reason")]
     pub whole_reason: String,
+    /// Its newest warning event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event: Option<EventView>,
     /// The texts of its events, to judge whether it can recover.
     #[serde(skip)]
     pub said: String,
+}
+
+/// A warning event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventView {
+    /// Its reason, such as `Failed`.
+    pub reason: String,
+    /// Its message, as it was sent.
+    pub message: String,
+    /// How often it happened.
+    pub count: i64,
+    /// When it happened last.
+    #[serde(serialize_with = "as_optional_text", skip_serializing_if = "Option::is_none")]
+    pub last: Option<Timestamp>,
+}
+
+impl EventView {
+    /// An event of either API.
+    pub fn of(event: &Value) -> Self {
+        let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
+        let count = event.pointer("/series/count").or(event.get("count")).and_then(Value::as_i64);
+        let (reason, message) = (text("reason"), text("message"));
+        EventView { reason, message, count: count.unwrap_or(1), last: happened(event) }
+    }
+
+    /// The newest warning among events.
+    pub fn newest(events: &[Value]) -> Option<Self> {
+        newest_warning(events).map(EventView::of)
+    }
+
+    /// Its text, cleaned part by part.
+    fn text(&self, clean: &dyn Fn(&str) -> String) -> String {
+        let (reason, message) = (clean(&self.reason), clean(&self.message));
+        if reason.is_empty() { message } else { format!("{reason}: {message}") }
+    }
+
+    /// How often and when it happened, in parentheses.
+    fn times(&self, now: Timestamp) -> String {
+        let last = self.last.map(|at| age(at, now));
+        match (self.count > 1, last) {
+            (true, Some(last)) => format!(" ({} times, last {last} ago)", self.count),
+            (true, None) => format!(" ({} times)", self.count),
+            (false, Some(last)) => format!(" ({last} ago)"),
+            (false, None) => String::new(),
+        }
+    }
+}
+
+pub(super) fn as_optional_text<S: serde::Serializer>(
+    at: &Option<Timestamp>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    at.map(|at| at.to_string()).serialize(serializer)
 }
 
 fn as_text<S: serde::Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
@@ -85,11 +142,10 @@ impl PodView {
             (Phase::Running, None) => ("not ready".to_owned(), false),
         };
         let message = pod.waiting.as_ref().and_then(|waiting| waiting.message.as_deref());
-        let composed = |message: Option<&str>, clean: &dyn Fn(&str) -> String| {
-            with_event(message.map(clean), events, clean, now)
-        };
-        let whole_message = message.map(|message| whole(object, message));
-        let (reason, whole_reason) = (composed(message, &harmless), composed(whole_message, &str::to_owned));
+        let event = EventView::newest(events);
+        let whole_message = message.map(|message| whole(object, message).to_owned());
+        let reason = with_event(message.map(harmless), event.as_ref(), &harmless, Some(now));
+        let whole_reason = with_event(whole_message, event.as_ref(), &str::to_owned, None);
         let said: Vec<&str> = events.iter().filter_map(|event| event["message"].as_str()).collect();
         PodView {
             name: pod.meta.key.name.to_string(),
@@ -107,6 +163,7 @@ impl PodView {
             said: format!("{whole_reason} {}", said.join(" ")),
             reason,
             whole_reason,
+            event,
         }
     }
 
@@ -116,15 +173,15 @@ impl PodView {
     }
 }
 
-/// A message, and the newest warning event beside it.
+/// A message, and an event beside it. With the time it also says how often and how long ago that happened.
 pub fn with_event(
     message: Option<String>,
-    events: &[Value],
+    event: Option<&EventView>,
     clean: &dyn Fn(&str) -> String,
-    now: Timestamp,
+    now: Option<Timestamp>,
 ) -> String {
-    let told = newest_warning(events).map(|event| told(event, clean, now));
-    match (message, told) {
+    let times = |event: &EventView| now.map(|now| event.times(now)).unwrap_or_default();
+    match (message, event.map(|event| (event.text(clean), times(event)))) {
         // Mostly they say the same, and the event knows how often.
         (Some(message), Some((text, times))) if text.contains(&message) || message.contains(&text) => {
             format!("{message}{times}")
@@ -167,20 +224,4 @@ pub(super) fn happened(event: &Value) -> Option<Timestamp> {
 /// The newest warning among events.
 pub(super) fn newest_warning(events: &[Value]) -> Option<&Value> {
     events.iter().filter(|event| event["type"] == "Warning").max_by_key(|event| happened(event))
-}
-
-/// The text of an event, and how often and when it happened.
-fn told(event: &Value, clean: &dyn Fn(&str) -> String, now: Timestamp) -> (String, String) {
-    let reason = clean(event["reason"].as_str().unwrap_or_default());
-    let message = clean(event["message"].as_str().unwrap_or_default());
-    let text = if reason.is_empty() { message } else { format!("{reason}: {message}") };
-    let count = event.pointer("/series/count").or(event.get("count")).and_then(Value::as_i64).unwrap_or(1);
-    let last = happened(event).map(|at| format!("last {} ago", age(at, now)));
-    let times = match (count > 1, last) {
-        (true, Some(last)) => format!(" ({count} times, {last})"),
-        (true, None) => format!(" ({count} times)"),
-        (false, Some(last)) => format!(" ({})", last.trim_start_matches("last ")),
-        (false, None) => String::new(),
-    };
-    (text, times)
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use windlass::model::Uid;
 
 use super::last_writes::LastWrites;
-use super::pods::{happened, newest_warning, with_event};
+use super::pods::{EventView, happened, newest_warning, with_event};
 use crate::text::harmless;
 
 /// A refusal counts as long as its event is not older: a controller tries again at least as often.
@@ -26,5 +26,5 @@ pub(super) fn current(
     let at = happened(event)?;
     let is_current =
         now.duration_since(at) <= REFUSED_WITHIN && last.spec.is_none_or(|changed| changed <= at);
-    is_current.then(|| with_event(None, std::slice::from_ref(event), &harmless, now))
+    is_current.then(|| with_event(None, Some(&EventView::of(event)), &harmless, Some(now)))
 }

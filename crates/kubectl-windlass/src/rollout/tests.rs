@@ -100,6 +100,10 @@ fn a_rollout_that_waits_for_a_broken_pod_is_explained_with_its_events() {
         pod.reason,
         "Back-off pulling image \"app:2\"; Failed: Failed to pull image: not found (9 times, last 14s ago)"
     );
+    // As data it does not change as time passes.
+    assert_eq!(pod.whole_reason, "Back-off pulling image \"app:2\"; Failed: Failed to pull image: not found");
+    let event = pod.event.as_ref().unwrap();
+    assert_eq!((event.reason.as_str(), event.count, event.last), ("Failed", 9, Some(at("00:01:46"))));
     let stay = |reason: &&Reason| matches!(reason, Reason::Sizes(PlanReason::OldPodsStay { staying: 3, .. }));
     assert_eq!(web.reasons.iter().filter(stay).count(), 1, "{:?}", web.reasons);
 }

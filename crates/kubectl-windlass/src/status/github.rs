@@ -57,7 +57,7 @@ fn label(assessment: &Assessment) -> String {
 fn why(end: &End) -> &str {
     match end {
         End::Complete => "complete",
-        End::Failed(why) | End::TimedOut(why) => why,
+        End::Failed(why) | End::TimedOut(why) | End::Unfinished(why) => why,
     }
 }
 

@@ -1,5 +1,5 @@
 //! A JSON object for each change, one a line. Fields are only ever added, and the last object of a Deployment is of type
-//! `Complete`, `Failed` or `TimedOut`.
+//! `Complete`, `Failed`, `TimedOut` or, with `--watch=false`, `Unfinished`.
 
 use serde_json::{Value, json};
 
@@ -31,13 +31,13 @@ impl Stream {
         }
         if let Some(end) = ended {
             self.has_ended = true;
-            events.push(match end {
-                End::Complete => event(now, "Complete", json!({})),
-                End::Failed(message) => event(now, "Failed", json!({"message": message, "why": why(now)})),
-                End::TimedOut(message) => {
-                    event(now, "TimedOut", json!({"message": message, "why": why(now)}))
-                }
-            });
+            let (kind, more) = match end {
+                End::Complete => ("Complete", json!({})),
+                End::Failed(message) => ("Failed", json!({"message": message, "why": why(now)})),
+                End::TimedOut(message) => ("TimedOut", json!({"message": message, "why": why(now)})),
+                End::Unfinished(message) => ("Unfinished", json!({"message": message, "why": why(now)})),
+            };
+            events.push(event(now, kind, more));
         }
         self.last = Some(now.clone());
         events

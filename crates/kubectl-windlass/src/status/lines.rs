@@ -152,6 +152,6 @@ pub fn end(end: &End, assessment: &Assessment, label: &str) -> String {
             format!("{start} complete: {desired} of {} available{held}", counted(desired, "new pod"))
         }
         End::Failed(why) => format!("{start} failed: {why}"),
-        End::TimedOut(why) => format!("{start} {why}"),
+        End::TimedOut(why) | End::Unfinished(why) => format!("{start} {why}"),
     }
 }

@@ -12,8 +12,10 @@ pub enum End {
     Complete,
     /// The rollout has failed: why.
     Failed(String),
-    /// The rollout goes on, and the wait ends: why.
+    /// The rollout goes on when `--timeout` passes: why.
     TimedOut(String),
+    /// The rollout goes on, and nobody waits for it: why.
+    Unfinished(String),
 }
 
 /// The rules that end a wait, besides the state of the rollout.
@@ -37,7 +39,7 @@ impl End {
         match self {
             End::Complete => Exit::Success,
             End::Failed(_) => Exit::RolloutFailed,
-            End::TimedOut(_) => Exit::NotFinished,
+            End::TimedOut(_) | End::Unfinished(_) => Exit::NotFinished,
         }
     }
 }
@@ -78,5 +80,5 @@ pub fn judge(assessment: &Assessment, rules: &Rules) -> Option<End> {
     if rules.timed_out {
         return Some(End::TimedOut(format!("not finished when --timeout passed{}", because())));
     }
-    (!rules.waits).then(|| End::TimedOut(format!("not finished{}", because())))
+    (!rules.waits).then(|| End::Unfinished(format!("not finished{}", because())))
 }

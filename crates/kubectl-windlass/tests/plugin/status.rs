@@ -99,6 +99,9 @@ fn a_wait_that_times_out_says_what_for_and_the_code_is_4() {
         once.out.contains("`- web-") && once.out.contains("0/3 available - 3/3 updated   waiting"),
         "{once:?}"
     );
+    let once = sandbox.plugin(&["status", "web", "--watch=false", "-o=json"]);
+    let last = once.json_lines().pop().unwrap();
+    assert_eq!((once.code, &last["type"]), (Some(4), &json!("Unfinished")), "no timeout has passed: {last}");
 }
 
 #[test]
