@@ -283,8 +283,14 @@ impl Source {
     /// The configuration. Blocks.
     fn read(self) -> Result<Loaded, ClientError> {
         match self {
-            Source::Files { name, files } => load(&files)
-                .map_err(|error| ClientError::Kubeconfig { source_name: name, reason: first_line(&error) }),
+            Source::Files { name, files } => load(&files).map_err(|error| {
+                let reason = match &error {
+                    // kube quotes the path, which the name has unless there are several.
+                    KubeconfigError::ReadConfig(error, _) if files.len() == 1 => error.to_string(),
+                    error => first_line(error),
+                };
+                ClientError::Kubeconfig { source_name: name, reason }
+            }),
             Source::InCluster => {
                 let config = Config::incluster().map_err(|error| ClientError::InCluster(Box::new(error)))?;
                 Ok(Loaded { config, plugin: None, proxy_url: None })

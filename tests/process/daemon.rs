@@ -166,8 +166,8 @@ fn a_daemon_that_cannot_start_names_the_flag_to_change() {
     for (args, code, text) in [
         (&["--concurrent-deployment-syncs=0"][..], 2, "--concurrent-deployment-syncs must be"),
         (&["--no-such-flag"][..], 2, "--no-such-flag"),
-        (&["--kubeconfig=/no/such/file"][..], 1, "--kubeconfig"),
-        (&[][..], 1, "set --kubeconfig"),
+        (&["--kubeconfig=/no/such/file"][..], 2, "--kubeconfig /no/such/file: No such file or directory"),
+        (&[][..], 2, "set --kubeconfig"),
     ] {
         let output = run(&windlass(), args);
         let errors = String::from_utf8_lossy(&output.stderr);
