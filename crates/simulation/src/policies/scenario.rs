@@ -216,7 +216,9 @@ fn full_nodes(rng: &mut fastrand::Rng) -> Vec<(u64, Act)> {
     acts.push((60, Act::TerminateFirst(true)));
     for _ in 0..rng.u32(1..4) {
         let image = rng.u32(1..5);
-        acts.push((rng.u64(1..20), if rng.u8(..3) == 0 { Act::TooLarge(image) } else { Act::Image(image) }));
+        let at = rng.u64(1..20);
+        let is_too_large = rng.u8(..3) == 0;
+        acts.push((at, if is_too_large { Act::TooLarge(image) } else { Act::Image(image) }));
         let wait = rng.u64(20..150);
         match rng.u8(..8) {
             0 => acts.push((wait, Act::Crash)),
@@ -227,7 +229,9 @@ fn full_nodes(rng: &mut fastrand::Rng) -> Vec<(u64, Act)> {
             5 => acts.push((wait, Act::Steps(rng.usize(..6)))),
             _ => {}
         }
-        acts.push((rng.u64(60..240), Act::TerminateFirst(true)));
+        // Long enough for an old pod that went first in vain to be due back.
+        let rest = rng.u64(60..240) + if is_too_large { 200 } else { 0 };
+        acts.push((rest, Act::TerminateFirst(true)));
     }
     acts
 }
