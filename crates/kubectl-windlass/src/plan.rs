@@ -1,7 +1,10 @@
-//! `plan`: what a change of a Deployment or StatefulSet, or a rolling update of a ReplicationController, would do, before
-//! it is done.
+//! `plan`: what a change of a Deployment, StatefulSet or DaemonSet, or a rolling update of a ReplicationController, would
+//! do, before it is done.
 
+mod by_revision;
 mod change;
+mod changes;
+mod daemon_set;
 mod dry_run;
 mod file;
 mod limits;
@@ -16,8 +19,10 @@ use clap::Parser as _;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use windlass::model::{
-    Deployment, Interner, ObjectKey, PersistentVolumeClaim, Pod, Record, ReplicaSet, Resource,
+    Deployment, Interner, Node, ObjectKey, PersistentVolumeClaim, Pod, Record, ReplicaSet, Resource,
 };
+use windlass::plan::preview::daemon_set::DaemonStart;
+use windlass::plan::preview::stateful_set::StatefulStart;
 use windlass::plan::preview::{End, Kubelet, Preview, Room, Start, preview};
 
 use crate::api::Api;
@@ -75,7 +80,7 @@ struct Report {
     crossed: Vec<String>,
     /// Why nothing more happens until a user acts.
     held: Option<String>,
-    /// The bounds of a StatefulSet's rollout, in words.
+    /// The size and the bounds of the rollout of a StatefulSet or DaemonSet, in words.
     bounds: Option<String>,
     /// The claims that are created, deleted and kept, each line with its key.
     claims: Vec<(&'static str, String)>,
@@ -146,30 +151,40 @@ async fn preview_of(api: &Api, args: &PlanArgs, wanted: Wanted) -> Result<Report
             return Err(unknown(&key.described(), &workload.unreadable));
         }
         (Some(workload), _) => workload,
-        (None, Some(_)) if kind == Kind::StatefulSet => new_stateful_set(api, &key).await?,
-        (None, Some(_)) => Workload { kind, ..Workload::default() },
+        (None, Some(_)) => surroundings(api, &key).await?,
         (None, None) => return Err(key.missing(api).await),
     };
     let key = ObjectKey::new(key.namespace, key.name);
     match kind {
-        Kind::StatefulSet => stateful_set::judge(api, args, &key, file, workload).await,
+        Kind::StatefulSet => by_revision::judge::<StatefulStart>(api, args, &key, file, workload).await,
+        Kind::DaemonSet => by_revision::judge::<DaemonStart>(api, args, &key, file, workload).await,
         _ => judge(api, args, &key, file, workload).await,
     }
 }
 
-/// The objects that a StatefulSet which does not exist yet will meet: pods of its names, and claims that an earlier one has
-/// left.
-async fn new_stateful_set(api: &Api, key: &WorkloadKey) -> Result<Workload, CommandError> {
+/// The objects that a workload which does not exist yet will meet: for a StatefulSet pods of its names, and claims that an
+/// earlier one has left; for a DaemonSet pods and the nodes.
+async fn surroundings(api: &Api, key: &WorkloadKey) -> Result<Workload, CommandError> {
     let mut workload = Workload { kind: key.kind, ..Workload::default() };
-    for resource in [Pod::RESOURCE, PersistentVolumeClaim::RESOURCE] {
-        let items = match api.list(resource.plural, &resource.path(Some(&key.namespace)), &[]).await {
+    let resources: &[Resource] = match key.kind {
+        Kind::StatefulSet => &[Pod::RESOURCE, PersistentVolumeClaim::RESOURCE],
+        Kind::DaemonSet => &[Pod::RESOURCE, Node::RESOURCE],
+        _ => &[],
+    };
+    for resource in resources {
+        let namespace = (*resource != Node::RESOURCE).then_some(&*key.namespace);
+        let items = match api.list(resource.plural, &resource.path(namespace), &[]).await {
             Ok(listed) => listed.items,
             Err(error) if error.is_forbidden() => {
                 return Err(unknown(&key.described(), &[error.to_string()]));
             }
             Err(error) => return Err(error.into()),
         };
-        if resource == Pod::RESOURCE { workload.pods = items } else { workload.claims = items }
+        match *resource {
+            Pod::RESOURCE => workload.pods = items,
+            Node::RESOURCE => workload.nodes = Arc::new(items),
+            _ => workload.claims = items,
+        }
     }
     Ok(workload)
 }
@@ -194,9 +209,9 @@ struct Wanted {
 impl Wanted {
     fn of_file(object: Value) -> Self {
         let metadata = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
-        let is_set = object["kind"] == Kind::StatefulSet.title();
+        let kinds = [Kind::StatefulSet, Kind::DaemonSet].into_iter();
         Wanted {
-            kind: if is_set { Kind::StatefulSet } else { Kind::Deployment },
+            kind: kinds.into_iter().find(|kind| object["kind"] == kind.title()).unwrap_or(Kind::Deployment),
             name: metadata("name").unwrap_or_default(),
             namespace: metadata("namespace"),
             file: Some(object),
@@ -208,13 +223,16 @@ fn target_of(args: &PlanArgs) -> Result<Target, CommandError> {
     let targets = target::targets(&args.objects)?;
     let [target] = targets.as_slice() else {
         return Err(CommandError::Usage(
-            "plan takes one Deployment, StatefulSet or ReplicationController, or -f FILE".to_owned(),
+            "plan takes one Deployment, StatefulSet, DaemonSet or ReplicationController, or -f FILE"
+                .to_owned(),
         ));
     };
-    let is_previewed =
-        matches!(target.kind, Kind::Deployment | Kind::StatefulSet | Kind::ReplicationController);
+    let is_previewed = matches!(
+        target.kind,
+        Kind::Deployment | Kind::StatefulSet | Kind::DaemonSet | Kind::ReplicationController
+    );
     if !is_previewed {
-        let text = "plan previews Deployments, StatefulSets and ReplicationControllers";
+        let text = "plan previews Deployments, StatefulSets, DaemonSets and ReplicationControllers";
         return Err(CommandError::Argument(format!("{}/{}: {text}", target.kind.singular(), target.name)));
     }
     if !args.changes_something() {

@@ -21,7 +21,7 @@ pub mod rolling;
 pub mod status;
 pub mod tolerations;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,9 @@ use super::fixed_place_backoff::FailedPodBackoff;
 use super::policy::{Kind, Policy};
 use super::recent_creations::RecentCreations;
 use super::replicaset::status::until;
-use crate::model::{ControllerRevision, DaemonSet, DaemonSetStatus, Pod, Uid, UpdateStrategy};
+use crate::model::{
+    ControllerRevision, DaemonSet, DaemonSetStatus, Node, Pod, Record as _, Uid, UpdateStrategy,
+};
 
 /// The most pods that one sync creates, and the most that it deletes. The rest follows when the cache shows these.
 pub const BURST: usize = 250;
@@ -86,6 +88,75 @@ pub struct Observed<'a> {
     pub is_taken: IsTaken,
     /// The time of the decision.
     pub now: Timestamp,
+}
+
+/// The nodes of a cluster, as the template of a DaemonSet judges them.
+#[derive(Clone, Debug, Default)]
+pub struct JudgedNodes {
+    /// The verdict on each.
+    pub verdicts: Arc<Verdicts>,
+    /// Why the placement of the template cannot be read; then there are no verdicts.
+    pub unreadable: Option<String>,
+    /// Those that are not ready ([`course::is_not_ready`]).
+    pub not_ready: BTreeSet<Arc<str>>,
+}
+
+impl JudgedNodes {
+    /// Judges all nodes.
+    pub fn of(daemon_set: &DaemonSet, nodes: &[Arc<Node>]) -> Self {
+        let (verdicts, unreadable) = match Placement::of(daemon_set) {
+            Ok(placement) => (Verdicts::of(&placement, nodes.iter().map(|node| &**node)), None),
+            Err(error) => (Verdicts::default(), Some(error.to_string())),
+        };
+        let not_ready = nodes.iter().filter(|node| course::is_not_ready(node));
+        JudgedNodes {
+            verdicts: Arc::new(verdicts),
+            unreadable,
+            not_ready: not_ready.map(|node| node.meta.key.name.clone()).collect(),
+        }
+    }
+}
+
+impl<'a> Observed<'a> {
+    /// The observation of a reader that has listed all pods of the namespace, and the revisions that the selector matches.
+    /// It remembers nothing from earlier plans: no node is backed off from.
+    pub fn of_lists(
+        daemon_set: &'a DaemonSet,
+        pods: &[Arc<Pod>],
+        revisions: &[Arc<ControllerRevision>],
+        nodes: &JudgedNodes,
+        now: Timestamp,
+    ) -> Self {
+        let pods_where = |holds: &dyn Fn(&Pod) -> bool| -> Vec<Arc<Pod>> {
+            pods.iter().filter(|pod| holds(pod)).cloned().collect()
+        };
+        let owned = pods_where(&|pod| daemon_set.controls(&pod.meta));
+        let orphans = pods_where(&|pod| pod.meta.controller.is_none());
+        let revisions_where = |holds: &dyn Fn(&ControllerRevision) -> bool| {
+            revisions.iter().filter(|revision| holds(revision)).cloned().collect()
+        };
+        let names: HashSet<Arc<str>> = pods.iter().map(|pod| pod.meta.key.name.clone()).collect();
+        let JudgedNodes { verdicts, unreadable, not_ready } = nodes.clone();
+        Observed {
+            daemon_set,
+            verdicts,
+            unreadable,
+            unreadable_pods: 0,
+            members: Members::of(daemon_set, owned, orphans),
+            revisions: revisions_where(&|revision| daemon_set.controls(&revision.meta)),
+            orphan_revisions: revisions_where(&|revision| revision.meta.controller.is_none()),
+            may_adopt: true,
+            maybe_deleted: BTreeSet::new(),
+            backoff: Arc::default(),
+            marks: Arc::default(),
+            recent: Arc::default(),
+            refused: Arc::default(),
+            is_taken: IsTaken::new(move |name| names.contains(name)),
+            policy: policy_of(daemon_set, now),
+            not_ready,
+            now,
+        }
+    }
 }
 
 /// Looks up whether a pod of the namespace has a name.
@@ -379,25 +450,8 @@ mod tests {
             "uid":"u-set","controller":true}]},"spec":{"containers":[]},"status":{"phase":"Pending"}}"#;
         let pod = Arc::new(Pod::decode(json, &mut Interner::default()).unwrap());
         let deleted = |pods: Vec<Arc<Pod>>| {
-            let observed = Observed {
-                daemon_set: &daemon_set,
-                verdicts: Arc::default(),
-                unreadable: None,
-                unreadable_pods: 0,
-                members: Members::of(&daemon_set, pods, Vec::new()),
-                revisions: Vec::new(),
-                orphan_revisions: Vec::new(),
-                may_adopt: true,
-                maybe_deleted: BTreeSet::new(),
-                backoff: Arc::default(),
-                marks: Arc::default(),
-                recent: Arc::default(),
-                refused: Arc::default(),
-                is_taken: IsTaken::new(|_| false),
-                policy: Policy::default(),
-                not_ready: BTreeSet::new(),
-                now: Timestamp::UNIX_EPOCH,
-            };
+            let nodes = JudgedNodes::default();
+            let observed = Observed::of_lists(&daemon_set, &pods, &[], &nodes, Timestamp::UNIX_EPOCH);
             let writes = plan(&observed).writes.into_iter();
             let sizes = writes.filter_map(|write| match write {
                 Write::DeletePods(deletions) => Some(deletions.len()),

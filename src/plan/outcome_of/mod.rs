@@ -3,6 +3,7 @@
 //!
 //! The one guarantee: the effect of a write is defined here alone, in one file for the writes of one planner.
 
+pub mod daemon_set;
 pub mod deployment;
 pub mod replica_set;
 pub mod rolling_update;

@@ -3,6 +3,7 @@
 //! its deletion. Scheduling, images and probes are not judged.
 
 mod cluster;
+pub mod daemon_set;
 mod nodes;
 pub mod rolling_update;
 pub mod stateful_set;
@@ -14,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::deployment::course::Hold;
 use super::policy::{ROLLOUT, StepHold};
-use super::statefulset;
+use super::reason::Reason;
 use crate::model::Strategy;
 pub use crate::plan::statefulset::Reason as DeletionReason;
 use cluster::Cluster;
@@ -26,16 +27,16 @@ pub use nodes::{Kubelet, Room};
 pub struct Step {
     /// The time since the change.
     pub after: SignedDuration,
-    /// The sizes of the ReplicaSets, by name; of a StatefulSet, how many pods are of each revision.
+    /// The sizes of the ReplicaSets, by name; of a StatefulSet or DaemonSet, how many pods are of each revision.
     pub sizes: BTreeMap<Arc<str>, i32>,
     /// How many pods there are that are not being deleted.
     pub pods: i64,
-    /// How many of them are available.
+    /// How many of them are available; of a DaemonSet, how many nodes have an available one.
     pub available: i64,
     /// How many creations a quota refused.
     pub refused: i64,
-    /// The pods and claims of a StatefulSet that changed since the step before. ReplicaSets have none: the names of
-    /// their pods say nothing.
+    /// The pods and claims of a StatefulSet, or the nodes of a DaemonSet, that changed since the step before. ReplicaSets have
+    /// none: the names of their pods say nothing.
     pub changes: Vec<Change>,
     /// The step of the rollout policy that holds here.
     pub held: Option<Held>,
@@ -52,7 +53,7 @@ pub struct Held {
     pub time: Option<SignedDuration>,
 }
 
-/// A change of the pods and claims of a StatefulSet.
+/// A change of the pods and claims of a StatefulSet, or of the pods of a DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A pod is deleted.
@@ -61,9 +62,13 @@ pub enum Change {
     Created(Arc<str>, Vec<Arc<str>>),
     /// A claim is deleted by the garbage collector, as the retention policy says, or after a user deleted it.
     ClaimDeleted(Arc<str>),
+    /// The pod of a node is deleted.
+    DeletedOn(Arc<str>),
+    /// A node gets a pod.
+    CreatedOn(Arc<str>),
 }
 
-/// A ReplicaSet that has a part in the rollout, or a revision of a StatefulSet.
+/// A ReplicaSet that has a part in the rollout, or a revision of a StatefulSet or DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Its name.
@@ -104,8 +109,8 @@ pub struct Preview {
     pub least_allowed: i64,
     /// Whether a quota refuses the new ReplicaSet.
     pub is_replica_set_refused: bool,
-    /// Of a StatefulSet: the reasons of the last plan, where the rollout does not complete.
-    pub waits_for: Vec<statefulset::PlanReason>,
+    /// Of a StatefulSet or DaemonSet: the reasons of the last plan, where the rollout does not complete.
+    pub waits_for: Vec<Reason>,
     /// Of a Deployment: why its policy lets the rollout go no further, where it does not complete.
     pub stopped_by: Option<String>,
 }
@@ -204,20 +209,8 @@ fn loop_until_the_end(
             return End::Stuck;
         }
         if let Some(Hold::Step(hold @ StepHold { since: Some(_), .. })) = cluster.hold() {
-            let held = Held {
-                step: hold.step,
-                of: hold.of,
-                time: hold.passes_at.map(|at| at.duration_since(cluster.objects.now)),
-            };
-            let is_manual = !hold.is_timed;
-            let command = format!("approve {}/{}", hold.revision, hold.step);
-            let is_noted = |step: &Step| step.held.is_some_and(|noted| noted.step == held.step);
-            if !steps.iter().any(is_noted)
-                && let Some(last) = steps.last_mut()
-            {
-                last.held = Some(held);
-            }
-            if is_manual {
+            let approval = note_hold(hold, cluster.objects.now, steps);
+            if let Some(command) = approval {
                 cluster.annotate(ROLLOUT, &command);
                 continue;
             }
@@ -229,6 +222,19 @@ fn loop_until_the_end(
         cluster.objects.now = next;
     }
     End::Waits
+}
+
+/// Notes a hold where it begins. Returns the approval, if it needs one.
+fn note_hold(hold: &StepHold, now: Timestamp, steps: &mut [Step]) -> Option<String> {
+    let time = hold.passes_at.map(|at| at.duration_since(now));
+    let held = Held { step: hold.step, of: hold.of, time };
+    let is_noted = |step: &Step| step.held.is_some_and(|noted| noted.step == held.step);
+    if !steps.iter().any(is_noted)
+        && let Some(last) = steps.last_mut()
+    {
+        last.held = Some(held);
+    }
+    (!hold.is_timed).then(|| format!("approve {}/{}", hold.revision, hold.step))
 }
 
 fn step(cluster: &Cluster, began: Timestamp) -> Step {

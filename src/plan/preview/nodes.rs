@@ -1,6 +1,6 @@
 //! The kubelets of a preview, and the quotas that decide whether they get a pod.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -9,7 +9,7 @@ use crate::model::{Phase, Pod};
 use crate::plan::outcome_of::Objects;
 
 /// The rules of the kubelet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kubelet {
     /// From the creation of a pod to its readiness. With 0 all steps fall into one moment.
     pub ready_after: SignedDuration,
@@ -45,6 +45,8 @@ pub(super) struct Nodes {
     rooms: Vec<Room>,
     /// Creations that a quota refused in this moment.
     pub(super) refused: i64,
+    /// Nodes without a kubelet: no pod there becomes ready, and none is gone after its deletion.
+    pub(super) dead: BTreeSet<Arc<str>>,
 }
 
 /// The future of a pod.
@@ -75,7 +77,7 @@ impl Nodes {
             (name.clone(), Future { ready_at, gone_at, is_new: is_new(pod) })
         };
         let pods = objects.pods.iter().map(future).collect();
-        Nodes { pods, kubelet, broken: kubelet.broken, rooms, refused: 0 }
+        Nodes { pods, kubelet, broken: kubelet.broken, rooms, refused: 0, dead: BTreeSet::new() }
     }
 
     /// Creates a pod, unless a quota has no room for it.
@@ -91,15 +93,17 @@ impl Nodes {
         }
         let now = objects.now;
         let Ok(pod) = create(objects) else { return false };
-        // All on one node: where they run makes no difference here.
-        pod.bind("preview");
+        // All on one node, but for those of a DaemonSet: where they run makes no difference here.
+        let node = pod.target().cloned().unwrap_or_else(|| "preview".into());
+        pod.bind(node.clone());
         let name = pod.meta.key.name.clone();
         for room in &mut self.rooms {
             room.free -= room.of(is_new);
         }
         let is_broken = is_new && self.broken > 0;
         self.broken -= usize::from(is_broken);
-        let ready_at = now.saturating_add(self.kubelet.ready_after).ok().filter(|_| !is_broken);
+        let is_ready = !is_broken && !self.dead.contains(&node);
+        let ready_at = now.saturating_add(self.kubelet.ready_after).ok().filter(|_| is_ready);
         self.pods.insert(name, Future { ready_at, gone_at: None, is_new });
         true
     }
@@ -111,6 +115,9 @@ impl Nodes {
         let mut is_busy = false;
         self.pods.retain(|name, future| {
             let Some(pod) = objects.pods.get_mut(name) else { return false };
+            if pod.node().is_some_and(|node| self.dead.contains(node)) {
+                return true;
+            }
             if pod.meta.is_deleting() && future.gone_at.is_none() {
                 future.gone_at = now.saturating_add(self.kubelet.stop_after).ok();
                 future.ready_at = None;

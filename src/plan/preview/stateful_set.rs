@@ -13,6 +13,7 @@ use crate::model::{
 };
 use crate::plan::outcome_of::stateful_set::{self, SetSynced};
 use crate::plan::outcome_of::{ByName, Objects};
+use crate::plan::reason::Reason;
 use crate::plan::statefulset::revisions::{History, revision_of};
 use crate::plan::statefulset::status::is_rolled_out;
 use crate::plan::statefulset::{Members, NewPod, PlanReason, Write, members, most_unavailable, ordinals};
@@ -61,7 +62,7 @@ pub fn preview_stateful_set(start: StatefulStart) -> Preview {
         most_allowed,
         least_allowed: (replicas - unavailable).max(0),
         is_replica_set_refused: false,
-        waits_for,
+        waits_for: waits_for.into_iter().map(Reason::from).collect(),
         stopped_by: None,
     }
 }
@@ -205,11 +206,11 @@ impl World {
     }
 }
 
-fn by_name<T: Record>(objects: Vec<Arc<T>>) -> ByName<T> {
+pub(super) fn by_name<T: Record>(objects: Vec<Arc<T>>) -> ByName<T> {
     objects.into_iter().map(|object| (object.meta().key.name.clone(), object)).collect()
 }
 
-fn count(pods: usize) -> i64 {
+pub(super) fn count(pods: usize) -> i64 {
     i64::try_from(pods).unwrap_or(i64::MAX)
 }
 

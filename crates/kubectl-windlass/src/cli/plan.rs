@@ -11,10 +11,10 @@ use super::{Objects, duration};
 /// `plan`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PlanArgs {
-    /// The Deployment or StatefulSet to change, or the ReplicationController to update.
+    /// The Deployment, StatefulSet or DaemonSet to change, or the ReplicationController to update.
     #[command(flatten)]
     pub objects: Objects,
-    /// A file with the Deployment or StatefulSet as it is to be, or - for stdin.
+    /// A file with the Deployment, StatefulSet or DaemonSet as it is to be, or - for stdin.
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["names", "selector", "all_namespaces"])]
     pub filename: Option<String>,
     /// The image of a container. CONTAINER may be left out if there is only one. May be repeated.

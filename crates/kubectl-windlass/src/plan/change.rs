@@ -1,4 +1,4 @@
-//! The change that is previewed: the Deployment or StatefulSet as it would be. Pure.
+//! The change that is previewed: the object as it would be. Pure.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ pub fn apply(
     }
     match kind {
         Kind::StatefulSet => partition(spec, args, &mut said)?,
-        _ => strategy(spec, args, &mut said)?,
+        _ => strategy(kind, spec, args, &mut said)?,
     }
     Ok(said)
 }
@@ -63,11 +63,17 @@ pub fn apply(
 /// Refuses flags that an object of this kind does not have.
 fn check(kind: Kind, args: &PlanArgs) -> Result<(), String> {
     let of_file = "to preview another spec.updateStrategy of a StatefulSet, pass it with -f FILE";
+    let of_daemon_set = "to preview another spec.updateStrategy.type of a DaemonSet, pass it with -f FILE";
     let wrong: &[(&str, bool, &str)] = match kind {
         Kind::StatefulSet => &[
             ("--max-surge", args.max_surge.is_some(), "a StatefulSet never has more pods than replicas"),
             ("--max-unavailable", args.max_unavailable.is_some(), of_file),
             ("--strategy", args.strategy.is_some(), of_file),
+        ],
+        Kind::DaemonSet => &[
+            ("--replicas", args.replicas.is_some(), "a DaemonSet has a pod on each node that it selects"),
+            ("--strategy", args.strategy.is_some(), of_daemon_set),
+            ("--partition", args.partition.is_some(), "only a StatefulSet has a partition"),
         ],
         _ => &[("--partition", args.partition.is_some(), "only a StatefulSet has a partition")],
     };
@@ -89,7 +95,12 @@ fn partition(spec: &mut Value, args: &PlanArgs, said: &mut Vec<String>) -> Resul
     Ok(())
 }
 
-fn strategy(spec: &mut Value, args: &PlanArgs, said: &mut Vec<String>) -> Result<(), String> {
+fn strategy(kind: Kind, spec: &mut Value, args: &PlanArgs, said: &mut Vec<String>) -> Result<(), String> {
+    // The strategy, the one that has no bounds, and the bounds of the other.
+    let (strategy, boundless, defaults) = match kind {
+        Kind::DaemonSet => ("updateStrategy", "OnDelete", [json!(0), json!(1)]),
+        _ => ("strategy", "Recreate", [json!("25%"), json!("25%")]),
+    };
     if let Some(wanted) = args.strategy {
         let name = match wanted {
             StrategyName::RollingUpdate => "RollingUpdate",
@@ -101,27 +112,30 @@ fn strategy(spec: &mut Value, args: &PlanArgs, said: &mut Vec<String>) -> Result
             said.push(format!("strategy {before} -> {name}"));
         }
     }
-    for (flag, field, wanted) in [
+    for ((flag, field, wanted), default) in [
         ("--max-surge", "maxSurge", args.max_surge),
         ("--max-unavailable", "maxUnavailable", args.max_unavailable),
-    ] {
+    ]
+    .into_iter()
+    .zip(defaults)
+    {
         let Some(wanted) = wanted else { continue };
-        if spec["strategy"]["type"] == "Recreate" {
-            return Err(format!("{flag}: a Deployment with the strategy Recreate has none"));
+        if spec[strategy]["type"] == boundless {
+            return Err(format!("{flag}: a {} with the strategy {boundless} has none", kind.title()));
         }
         let value = match wanted {
             IntOrPercent::Int(pods) => json!(pods),
             IntOrPercent::Percent(percent) => json!(format!("{percent}%")),
         };
-        let bounds = &mut spec["strategy"]["rollingUpdate"];
+        let bounds = &mut spec[strategy]["rollingUpdate"];
         let before = bounds[field].take();
         if before != value {
-            let before = if before.is_null() { json!("25%") } else { before };
+            let before = if before.is_null() { default } else { before };
             said.push(format!("{field} {} -> {}", plain(&before), plain(&value)));
         }
         bounds[field] = value;
     }
-    let bounds = &spec["strategy"]["rollingUpdate"];
+    let bounds = &spec[strategy]["rollingUpdate"];
     let is_zero = |field: &str| matches!(plain(&bounds[field]).as_str(), "0" | "0%");
     if is_zero("maxSurge") && is_zero("maxUnavailable") {
         return Err("maxSurge and maxUnavailable would both be 0, and nothing could ever move: see --max-surge and --max-unavailable".to_owned());
@@ -224,6 +238,26 @@ mod tests {
         }
         assert!(applied(json!({"type": "OnDelete"}), "--partition 1").unwrap_err().contains("OnDelete"));
         assert!(self::applied(&["app"], "--partition 1").unwrap_err().contains("only a StatefulSet"));
+    }
+
+    #[test]
+    fn a_daemonset_has_bounds_and_neither_replicas_nor_a_partition() {
+        let applied = |strategy: Value, line: &str| {
+            let all = ["kubectl-windlass", "plan", "ds/agent"].into_iter().chain(line.split_whitespace());
+            let Command::Plan(args) = Args::try_parse_from(all).unwrap().command else { panic!() };
+            let mut set = json!({"spec": {"updateStrategy": strategy, "template": {"spec": {}}}});
+            apply(Kind::DaemonSet, &mut set, &args, &[], "2026-01-01T00:00:00Z".parse().unwrap())
+        };
+        let rolling = || json!({"type": "RollingUpdate"});
+        let said = applied(rolling(), "--max-unavailable 0 --max-surge 50%").unwrap();
+        assert_eq!(said, ["maxSurge 0 -> 50%", "maxUnavailable 1 -> 0"]);
+        for flag in ["--replicas=1", "--partition=1", "--strategy=Recreate"] {
+            let name = flag.split('=').next().unwrap();
+            assert!(applied(rolling(), flag).unwrap_err().starts_with(&format!("{name}: ")), "{flag}");
+        }
+        assert!(
+            applied(json!({"type": "OnDelete"}), "--max-unavailable 2").unwrap_err().contains("OnDelete")
+        );
     }
 
     #[test]

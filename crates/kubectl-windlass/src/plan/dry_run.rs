@@ -1,4 +1,4 @@
-//! The change of a Deployment or StatefulSet, and what the server says to it.
+//! The change of a Deployment, StatefulSet or DaemonSet, and what the server says to it.
 
 use serde_json::{Value, json};
 use windlass::model::{ObjectKey, Pod, Record as _};
@@ -80,8 +80,8 @@ pub(super) async fn change_of(
     let resource = format!("{}.apps", kind.resource().plural);
     let (now, is_new) = (&workload.object, workload.object.is_null());
     let history = match kind {
-        Kind::StatefulSet => {
-            revisions::of_controller_revisions(Kind::StatefulSet, now, &workload.revisions, None)
+        Kind::StatefulSet | Kind::DaemonSet => {
+            revisions::of_controller_revisions(kind, now, &workload.revisions, None)
         }
         _ => revisions::of(now, &workload.replica_sets),
     };
@@ -152,7 +152,11 @@ pub(super) async fn change_of(
 
 /// A kind in the list of what was checked.
 fn the(kind: Kind) -> &'static str {
-    if kind == Kind::StatefulSet { "the StatefulSet" } else { "the Deployment" }
+    match kind {
+        Kind::StatefulSet => "the StatefulSet",
+        Kind::DaemonSet => "the DaemonSet",
+        _ => "the Deployment",
+    }
 }
 
 async fn try_object(

@@ -1,4 +1,4 @@
-//! The Deployments and StatefulSets of a file, and what they make of those that exist.
+//! The Deployments, StatefulSets and DaemonSets of a file, and what they make of those that exist.
 
 use serde_json::{Map, Value};
 use windlass_manifest::{ManifestObject, Origin};
@@ -24,7 +24,7 @@ const MAPS: [&str; 9] = [
     "spec.template.spec",
 ];
 
-/// The Deployments and StatefulSets of a file, or of stdin, and what else is in it.
+/// The Deployments, StatefulSets and DaemonSets of a file, or of stdin, and what else is in it.
 ///
 /// # Errors
 /// When the file cannot be read, or holds none of these or one that is none.
@@ -46,7 +46,8 @@ pub async fn read(file: &str, output: &mut Output) -> Result<(Vec<Value>, Vec<St
             let ManifestObject { body, kind, origin, .. } =
                 found.map_err(|defect| wrong(defect.to_string()))?;
             let name = body["metadata"]["name"].as_str().map(harmless);
-            let is_known = ["Deployment", "StatefulSet"].contains(&&*kind) && body["apiVersion"] == "apps/v1";
+            let is_known = ["Deployment", "StatefulSet", "DaemonSet"].contains(&&*kind)
+                && body["apiVersion"] == "apps/v1";
             match name {
                 Some(name) if !is_known => others.push(format!("{} {name}", harmless(&kind))),
                 Some(name) => {
@@ -60,13 +61,14 @@ pub async fn read(file: &str, output: &mut Output) -> Result<(Vec<Value>, Vec<St
     }
     if deployments.is_empty() {
         return Err(wrong(
-            "it has no Deployment or StatefulSet of apps/v1, and nothing else is previewed".to_owned(),
+            "it has no Deployment, StatefulSet or DaemonSet of apps/v1, and nothing else is previewed"
+                .to_owned(),
         ));
     }
     Ok((deployments, others))
 }
 
-/// Refuses what is not built as a Deployment or StatefulSet.
+/// Refuses what is not built as a workload.
 fn check_shape(deployment: &Value) -> Result<(), String> {
     for path in MAPS {
         let value = path.split('.').fold(deployment, |value, field| &value[field]);

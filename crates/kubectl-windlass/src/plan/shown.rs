@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use windlass::plan::preview::{End, Held, Preview, Step};
-use windlass::plan::statefulset::PlanReason;
+use windlass::plan::{Reason, daemonset, statefulset};
 
-use super::{Report, limits, stateful_set};
+use super::{Report, changes, limits};
 use crate::target::Kind;
 use crate::text::{columns, counted, harmless, span};
 
@@ -20,7 +20,7 @@ fn rows(report: &Report) -> Vec<Vec<String>> {
     let mut heads = vec!["STEP".to_owned(), "AFTER".to_owned()];
     heads.extend(preview.parts.iter().map(head));
     heads.extend(["PODS", "AVAILABLE"].map(str::to_owned));
-    let names_pods = report.kind == Kind::StatefulSet && preview.steps.len() > 1;
+    let names_pods = is_by_revision(report) && preview.steps.len() > 1;
     heads.push(if names_pods { "CHANGES".to_owned() } else { String::new() });
     let mut rows = vec![heads];
     let last = preview.steps.len().saturating_sub(1);
@@ -28,7 +28,7 @@ fn rows(report: &Report) -> Vec<Vec<String>> {
         let mut row = vec![nth.to_string(), span(step.after)];
         row.extend(preview.parts.iter().map(|part| size(step, &part.name).to_string()));
         row.extend([step.pods.to_string(), step.available.to_string()]);
-        let mut remarks = vec![stateful_set::changes(&step.changes)];
+        let mut remarks = vec![changes::text(&step.changes)];
         remarks.push(match preview.end {
             End::Complete if nth == last => "complete".to_owned(),
             _ if step.refused > 0 => format!("{} refused", step.refused),
@@ -40,6 +40,19 @@ fn rows(report: &Report) -> Vec<Vec<String>> {
         rows.push(row);
     }
     rows
+}
+
+/// Whether its steps have names of pods or nodes.
+fn is_by_revision(report: &Report) -> bool {
+    matches!(report.kind, Kind::StatefulSet | Kind::DaemonSet)
+}
+
+fn is_creation(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Ordinals(statefulset::PlanReason::Creating { .. })
+            | Reason::Nodes(daemonset::PlanReason::Creating { .. })
+    )
 }
 
 /// A hold at a step of the rollout policy.
@@ -67,7 +80,7 @@ fn heading(report: &Report) -> String {
     let change = if report.said.is_empty() { "no change".to_owned() } else { report.said.join(", ") };
     let Report { preview, replicas, .. } = report;
     if let Some(bounds) = &report.bounds {
-        return format!("{}: {change}. {}; {bounds}", report.object, counted(*replicas, "replica"));
+        return format!("{}: {change}. {bounds}", report.object);
     }
     format!(
         "{}: {change}. {}, never more than {} pods, never fewer than {} available",
@@ -104,7 +117,7 @@ fn remarks(report: &Report) -> Vec<(&'static str, String)> {
             Some(held) => ("end", held.clone()),
             None => {
                 // A pod that is to be created and is not was refused, which is said below.
-                let waits = preview.waits_for.iter().filter(|it| !matches!(it, PlanReason::Creating { .. }));
+                let waits = preview.waits_for.iter().filter(|reason| !is_creation(reason));
                 let waits = waits.map(ToString::to_string).collect::<Vec<_>>().join("; ");
                 let waits = if waits.is_empty() { waits } else { format!(": {}", harmless(&waits)) };
                 ("end", format!("not complete after {}, and nothing more happens{waits}", span(preview.took)))
@@ -232,9 +245,9 @@ pub(super) fn json(report: &Report) -> Value {
                     shown["held"] =
                         json!({"step": step, "of": of, "seconds": time.map(|time| time.as_secs())});
                 }
-                if report.kind == Kind::StatefulSet {
+                if is_by_revision(report) {
                     shown["revisions"] = sizes.into();
-                    shown["changes"] = stateful_set::changes_data(&step.changes);
+                    shown["changes"] = changes::data(&step.changes);
                 } else {
                     shown["replicaSets"] = sizes.into();
                 }

@@ -1,116 +1,53 @@
 //! `plan sts/NAME`: the rollout of a StatefulSet before it begins, by the names of its pods and claims.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::Value;
-use windlass::model::{Interner, ObjectKey, Record, StatefulSet, StatefulSetStrategy};
+use windlass::model::{Interner, Record as _, StatefulSet, StatefulSetStrategy};
+use windlass::plan::Reason;
 use windlass::plan::preview::stateful_set::{StatefulStart, may_be_unavailable, preview_stateful_set};
-use windlass::plan::preview::{Change as Step, DeletionReason, Kubelet, Preview};
+use windlass::plan::preview::{Change as Step, DeletionReason, Kubelet, Preview, Room};
 use windlass::plan::statefulset::{PlanReason, ordinals};
 
-use super::dry_run::{self, Change};
-use super::limits::{self, Left};
-use super::{Report, if_broken, refuses_each};
-use crate::api::Api;
-use crate::cli::PlanArgs;
-use crate::exit::CommandError;
+use super::by_revision::{Rollout, decoded};
+use super::changes::named;
 use crate::rollout::Workload;
-use crate::target::Kind;
-use crate::text::harmless;
+use crate::text::counted;
 
-/// The most pods or claims that a line names.
-const NAMED: usize = 5;
-
-fn decoded<T: Record>(objects: &[Value], interner: &mut Interner) -> Vec<Arc<T>> {
-    objects.iter().filter_map(|object| T::decode(&object.to_string(), interner).ok()).map(Arc::new).collect()
-}
-
-/// Previews the change.
-pub(super) async fn judge(
-    api: &Api,
-    args: &PlanArgs,
-    key: &ObjectKey,
-    file: Option<Value>,
-    workload: Workload,
-) -> Result<Report, CommandError> {
-    let Change { wanted, said, pod, checked, mut unjudged, refusal } =
-        dry_run::change_of(api, args, key, file, &workload).await?;
-    let Workload { object: now, revisions, pods, claims, .. } = workload;
-    let [quotas, budgets, autoscalers] = super::limits_of(api, &key.namespace, &mut unjudged).await?;
-    let is_own = |pod: &&Value| {
-        let owners = pod["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-        let mut owners = owners.filter(|owner| owner["controller"] == true);
-        owners.any(|owner| owner["uid"] == now["metadata"]["uid"])
-    };
-    let own: Vec<Value> = pods.iter().filter(is_own).cloned().collect();
-    let old_pod = own.first().unwrap_or(&pod);
-    let needs = [old_pod, &pod].map(|pod| limits::needs(&pod["spec"]));
-    let Left { rooms: headrooms, replica_sets: _, notes } = limits::left(&quotas, &pod, old_pod);
-    unjudged.extend(notes);
-
-    let (ready_after, ready_from) = super::ready_after(args, &own);
-    let stop_after = super::stop_after(args, &wanted["spec"]["template"]["spec"]);
-    let kubelet = Kubelet { ready_after, stop_after, broken: args.assume.unwrap_or(0) };
-    let interner = &mut Interner::default();
-    let set = StatefulSet::decode(&wanted.to_string(), interner)
-        .map_err(|error| CommandError::Unreadable { object: format!("statefulset {key}"), error })?;
-    let start = StatefulStart {
-        set: set.clone(),
-        revisions: decoded(&revisions, interner),
-        pods: decoded(&pods, interner),
-        claims: decoded(&claims, interner),
-        now: super::whole_seconds(api.now()),
-        kubelet,
-        rooms: refuses_each(refusal.as_ref()),
-    };
-    let without = preview_stateful_set(start.clone());
-    let rooms = headrooms.iter().map(|headroom| headroom.room.clone()).chain(start.rooms).collect();
-    let start = StatefulStart { rooms, ..start };
-    let with = preview_stateful_set(start.clone());
-    let broken = if_broken(args, refusal.as_ref(), &with, kubelet, |kubelet| {
-        preview_stateful_set(StatefulStart { kubelet, ..start })
-    });
-    let moves = Claims::of(&set, &with);
-    if !moves.created.is_empty() {
-        unjudged.extend(quotas.iter().filter(|quota| is_of_claims(quota)).map(|quota| {
-            let name = harmless(quota["metadata"]["name"].as_str().unwrap_or_default());
-            format!("quota {name}: what it leaves for claims")
-        }));
+impl Rollout for StatefulStart {
+    fn of(wanted: &Value, workload: &Workload, now: Timestamp) -> Result<Self, serde_json::Error> {
+        let interner = &mut Interner::default();
+        Ok(StatefulStart {
+            set: StatefulSet::decode(&wanted.to_string(), interner)?,
+            revisions: decoded(&workload.revisions, interner),
+            pods: decoded(&workload.pods, interner),
+            claims: decoded(&workload.claims, interner),
+            now,
+            kubelet: Kubelet::default(),
+            rooms: Vec::new(),
+        })
     }
-    let replicas = i64::from(set.replicas);
-    let labels = &wanted["spec"]["template"]["metadata"]["labels"];
-    let quota = match &refusal {
-        // Each pod is refused in any case.
-        Some(_) => Vec::new(),
-        None => limits::quota_lines(&headrooms, &with, &without),
-    };
-    Ok(Report {
-        object: format!("StatefulSet {key}"),
-        kind: Kind::StatefulSet,
-        replicas,
-        said,
-        quota,
-        budgets: limits::budget_lines(&budgets, labels, replicas, &with),
-        autoscaler: limits::autoscaler_line(
-            &autoscalers,
-            "StatefulSet",
-            &key.name,
-            wanted["spec"]["replicas"] != now["spec"]["replicas"],
-        ),
-        crossed: super::crossed(args, &with),
-        held: held(&with),
-        bounds: Some(bounds(&set)),
-        claims: moves.lines(&set),
-        preview: with,
-        broken,
-        ready_from,
-        ready_after,
-        needs,
-        refusal,
-        checked,
-        unjudged,
-    })
+
+    fn play(&self, kubelet: Kubelet, rooms: Vec<Room>) -> Preview {
+        preview_stateful_set(StatefulStart { kubelet, rooms, ..self.clone() })
+    }
+
+    fn size(&self) -> i64 {
+        self.set.replicas.into()
+    }
+
+    fn bounds(&self) -> String {
+        format!("{}; {}", counted(self.set.replicas.into(), "replica"), bounds(&self.set))
+    }
+
+    fn held(&self, preview: &Preview) -> Option<String> {
+        held(preview)
+    }
+
+    fn claims(&self, preview: &Preview) -> Vec<(&'static str, String)> {
+        Claims::of(&self.set, preview).lines(&self.set)
+    }
 }
 
 /// The bounds of a rollout in words.
@@ -138,21 +75,14 @@ fn bounds(set: &StatefulSet) -> String {
 
 /// Why nothing more happens until a user acts.
 fn held(preview: &Preview) -> Option<String> {
-    let waits_for_user = |reason: &PlanReason| {
+    let waits_for_user = |reason: &Reason| {
+        let Reason::Ordinals(reason) = reason else { return false };
         matches!(reason, PlanReason::OnDelete { .. } | PlanReason::LeftOver { .. } | PlanReason::Odd { .. })
     };
-    let outdated = preview.waits_for.iter().find(|reason| matches!(reason, PlanReason::OnDelete { .. }))?;
+    let is_on_delete = |reason: &&Reason| matches!(reason, Reason::Ordinals(PlanReason::OnDelete { .. }));
+    let outdated = preview.waits_for.iter().find(is_on_delete)?;
     let is_all = preview.waits_for.iter().all(waits_for_user);
     is_all.then(|| format!("nothing more happens. {outdated}"))
-}
-
-/// Whether a quota bounds claims.
-fn is_of_claims(quota: &Value) -> bool {
-    let hard = quota["spec"]["hard"].as_object().into_iter().flatten();
-    let mut keys = hard.map(|(key, _)| key.as_str());
-    keys.any(|key| {
-        key.contains("persistentvolumeclaims") || key.contains("storageclass") || key == "requests.storage"
-    })
 }
 
 /// The claims that a rollout creates, deletes, and leaves behind.
@@ -177,7 +107,7 @@ impl Claims {
                     });
                     claims.kept.extend(names);
                 }
-                Step::Deleted(..) => {}
+                Step::Deleted(..) | Step::DeletedOn(_) | Step::CreatedOn(_) => {}
             }
         }
         let deleted: BTreeSet<&String> = claims.deleted.iter().collect();
@@ -203,65 +133,4 @@ impl Claims {
         }
         lines
     }
-}
-
-fn named(names: &[String]) -> String {
-    let shown = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(NAMED) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
-}
-
-/// The changes of a step in words: `delete db-2`, `create db-3 with claim data-db-3`.
-pub(super) fn changes(changes: &[Step]) -> String {
-    let of = |wanted: &dyn Fn(&Step) -> Option<String>| changes.iter().filter_map(wanted).collect::<Vec<_>>();
-    let mut parts = Vec::new();
-    let mut add = |verb: &str, names: Vec<String>, suffix: &str| {
-        if !names.is_empty() {
-            parts.push(format!("{verb} {}{suffix}", named(&names)));
-        }
-    };
-    for (reason, suffix) in [
-        (DeletionReason::Condemned, " (out of range)"),
-        (DeletionReason::Ended, " (it has ended)"),
-        (DeletionReason::NeverStarted, " (it never started)"),
-        (DeletionReason::Broken, " (it is broken)"),
-        (DeletionReason::Outdated, ""),
-    ] {
-        let deleted = of(&|change| match change {
-            Step::Deleted(pod, why) if *why == reason => Some(pod.to_string()),
-            _ => None,
-        });
-        add("delete", deleted, suffix);
-    }
-    let created = of(&|change| match change {
-        Step::Created(pod, claims) if claims.is_empty() => Some(pod.to_string()),
-        _ => None,
-    });
-    add("create", created, "");
-    let with_claims = of(&|change| match change {
-        Step::Created(pod, claims) if !claims.is_empty() => Some(format!("{pod} with {}", claims.join(", "))),
-        _ => None,
-    });
-    add("create", with_claims, "");
-    let gone = of(&|change| match change {
-        Step::ClaimDeleted(claim) => Some(claim.to_string()),
-        _ => None,
-    });
-    add("delete claim", gone, "");
-    parts.join("; ")
-}
-
-/// The same as data.
-pub(super) fn changes_data(changes: &[Step]) -> Value {
-    let of = |change: &Step| match change {
-        Step::Deleted(pod, reason) => serde_json::json!({"deletePod": &**pod, "why": reason}),
-        Step::Created(pod, claims) => {
-            let claims: Vec<&str> = claims.iter().map(|claim| &**claim).collect();
-            serde_json::json!({"createPod": &**pod, "createClaims": claims})
-        }
-        Step::ClaimDeleted(claim) => serde_json::json!({"deleteClaim": &**claim}),
-    };
-    changes.iter().map(of).collect()
 }

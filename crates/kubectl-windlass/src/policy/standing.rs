@@ -105,7 +105,7 @@ impl Standing {
                 _ => None,
             }),
             progress: progress.map_or(String::new(), |progress| progress.reason.to_string()),
-            is_complete: daemon_set::is_done(&daemon_set, &daemon_set.status),
+            is_complete: daemonset::status::is_rolled_out(&daemon_set, &daemon_set.status),
             is_paused: false,
             can_go_back: false,
             foreign: actor.map(|actor| actor.manager).filter(|manager| manager != "windlass"),

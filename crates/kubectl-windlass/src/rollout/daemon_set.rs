@@ -11,11 +11,9 @@ use windlass::model::{
     Record as _, UpdateStrategy, condition,
 };
 use windlass::plan::Reason;
-use windlass::plan::daemonset::course::is_not_ready;
 use windlass::plan::daemonset::revisions::History;
-use windlass::plan::daemonset::{
-    self as planner, IsTaken, Members, Observed, Placement, Plan, PlanReason, Verdicts,
-};
+use windlass::plan::daemonset::status::is_rolled_out;
+use windlass::plan::daemonset::{self as planner, JudgedNodes, Observed, Plan, PlanReason};
 use windlass::plan::deployment::progress::{INVALID_POLICY, PROGRESSING, ROLLOUT_STEP, TIMED_OUT};
 
 use super::last_writes::LastWrites;
@@ -143,7 +141,6 @@ pub(crate) fn planned(
     Ok((daemon_set, plan, current))
 }
 
-/// The observation of a reader that remembers nothing from earlier plans: no node is backed off from.
 fn observe<'a>(
     daemon_set: &'a DaemonSet,
     pods: &[Decoded<'_, Pod>],
@@ -151,44 +148,8 @@ fn observe<'a>(
     nodes: &[Arc<Node>],
     now: Timestamp,
 ) -> Observed<'a> {
-    let pods_where = |holds: &dyn Fn(&Pod) -> bool| -> Vec<Arc<Pod>> {
-        pods.iter().filter(|(pod, _)| holds(pod)).map(|(pod, _)| pod.clone()).collect()
-    };
-    let owned = pods_where(&|pod| daemon_set.controls(&pod.meta));
-    let orphans = pods_where(&|pod| pod.meta.controller.is_none());
-    let (verdicts, unreadable) = match Placement::of(daemon_set) {
-        Ok(placement) => (Verdicts::of(&placement, nodes.iter().map(|node| &**node)), None),
-        Err(error) => (Verdicts::default(), Some(error.to_string())),
-    };
-    let revisions_where = |holds: &dyn Fn(&ControllerRevision) -> bool| {
-        revisions.iter().filter(|revision| holds(revision)).cloned().collect()
-    };
-    let not_ready = nodes.iter().filter(|node| is_not_ready(node));
-    Observed {
-        daemon_set,
-        verdicts: Arc::new(verdicts),
-        unreadable,
-        unreadable_pods: 0,
-        members: Members::of(daemon_set, owned, orphans),
-        revisions: revisions_where(&|revision| daemon_set.controls(&revision.meta)),
-        orphan_revisions: revisions_where(&|revision| revision.meta.controller.is_none()),
-        may_adopt: true,
-        maybe_deleted: Default::default(),
-        backoff: Arc::default(),
-        marks: Arc::default(),
-        recent: Arc::default(),
-        refused: Arc::default(),
-        is_taken: IsTaken::new(|_| false),
-        policy: planner::policy_of(daemon_set, now),
-        not_ready: not_ready.map(|node| node.meta.key.name.clone()).collect(),
-        now,
-    }
-}
-
-/// Whether the controllers are done (upstream: `DaemonSetStatusViewer`).
-pub(crate) fn is_done(daemon_set: &DaemonSet, status: &DaemonSetStatus) -> bool {
-    status.observed_generation >= daemon_set.meta.generation
-        && [status.current, status.updated, status.available].iter().all(|count| *count == status.desired)
+    let pods: Vec<Arc<Pod>> = pods.iter().map(|(pod, _)| pod.clone()).collect();
+    Observed::of_lists(daemon_set, &pods, revisions, &JudgedNodes::of(daemon_set, nodes), now)
 }
 
 fn by_status(
@@ -201,7 +162,7 @@ fn by_status(
     let status = &daemon_set.status;
     let verdict = match early_verdict(daemon_set, last, now) {
         Some(verdict) => verdict,
-        None if is_done(daemon_set, status) => Verdict::Complete,
+        None if is_rolled_out(daemon_set, status) => Verdict::Complete,
         None => match progress(daemon_set, status) {
             TIMED_OUT => Verdict::Stuck,
             ROLLOUT_STEP | INVALID_POLICY => Verdict::Held,
@@ -252,7 +213,9 @@ fn verdict(
     let status = plan.status.as_ref().unwrap_or(&daemon_set.status);
     match early_verdict(daemon_set, last, now) {
         Some(verdict) => verdict,
-        None if is_done(daemon_set, &daemon_set.status) && is_done(daemon_set, status) => Verdict::Complete,
+        None if is_rolled_out(daemon_set, &daemon_set.status) && is_rolled_out(daemon_set, status) => {
+            Verdict::Complete
+        }
         None if gives(|reason| matches!(reason, PlanReason::InvalidPolicy { .. })) => Verdict::Held,
         None if is_refused => Verdict::Blocked,
         None if progress(daemon_set, status) == TIMED_OUT => Verdict::Stuck,

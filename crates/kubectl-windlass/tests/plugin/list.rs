@@ -149,36 +149,6 @@ fn explain_and_status_know_daemon_sets_jobs_cron_jobs_and_replica_sets() {
 }
 
 #[test]
-fn a_daemon_set_has_a_history_and_goes_back_in_it() {
-    let sandbox = Sandbox::start(&["--nodes", "2"]);
-    let path = format!("{APPS}/daemonsets");
-    sandbox.call("POST", &path, &workload("DaemonSet", "apps/v1", "agent", "app:1", json!({})));
-    let agent = format!("{path}/agent");
-    let is_done = |it: &Value| {
-        it["status"]["observedGeneration"] == it["metadata"]["generation"]
-            && it["status"]["updatedNumberScheduled"] == 2
-            && it["status"]["numberAvailable"] == 2
-    };
-    sandbox.eventually(&agent, is_done);
-    sandbox.call("PATCH", &agent, &json!({"spec": {"template": template("agent", "app:2")}}));
-    sandbox.eventually(&agent, is_done);
-    let ended = sandbox.plugin(&["history", "ds/agent"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    let current = ended.out.lines().find(|line| line.contains("(current)")).unwrap();
-    assert!(current.starts_with("2 ") && current.contains(" 2 ") && current.contains("app:2"), "{ended:?}");
-    let ended = sandbox.plugin(&["history", "ds/agent", "1..2"]);
-    assert!(ended.out.contains("app:1") && ended.out.contains("app:2"), "{ended:?}");
-    let ended = sandbox.plugin(&["undo", "ds/agent", "--yes"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.out.contains("daemonset default/agent rolled back to revision 1"), "{ended:?}");
-    sandbox.eventually(&agent, |it| it["spec"]["template"]["spec"]["containers"][0]["image"] == "app:1");
-    for refused in [&["history", "job/x"][..], &["undo", "cj/x", "--yes"]] {
-        let ended = sandbox.plugin(refused);
-        assert!(ended.code == Some(1) && ended.err.contains("has no revisions"), "{ended:?}");
-    }
-}
-
-#[test]
 fn without_a_right_the_list_says_so_and_states_nothing_that_follows_from_an_empty_list() {
     let sandbox = workloads();
     let refused = std::sync::Arc::<std::sync::Mutex<Vec<&str>>>::default();

@@ -5,6 +5,7 @@ mod as_the_daemon;
 mod completion;
 mod create;
 mod crowd;
+mod daemon_sets;
 mod documented_flags;
 mod explain;
 mod explain_more;

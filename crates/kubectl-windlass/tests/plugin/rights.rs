@@ -190,6 +190,10 @@ fn each_command_uses_the_documented_rights(cluster: &dyn Cluster) {
     run("plan", 0, &["plan", "sts/db", "--image", "app:1", "--replicas", "0"]);
     run("plan", 0, &["plan", "rc/old", "--image", "app:2"]);
     check("plan");
+    run("plan ds", 0, &["plan", "ds/agent", "--image", "app:1"]);
+    let new = cluster.file(&daemon_set("new"));
+    run("plan ds", 0, &["plan", "-f", &new]);
+    check("plan ds");
 
     // A policy that only Windlass follows; kube-controller-manager accepts no approval.
     cluster.call("PATCH", &web, &json!({"metadata": {"annotations": {"windlass.dev/steps": "1"}}}));

@@ -87,6 +87,7 @@ fn rows(preview: &Preview) -> Vec<String> {
         Change::Created(pod, claims) if claims.is_empty() => format!("+{pod}"),
         Change::Created(pod, claims) => format!("+{pod}({})", claims.join(",")),
         Change::ClaimDeleted(claim) => format!("-claim {claim}"),
+        of_node => panic!("{of_node:?}"),
     };
     let row = |step: &Step| {
         let changes: Vec<String> = step.changes.iter().map(change).collect();
@@ -158,7 +159,10 @@ fn nothing_is_replaced_with_on_delete() {
     assert_eq!((rows(&preview), preview.end), (vec!["0  2/2".to_owned()], End::Waits));
     assert_eq!(preview.least_allowed, 2);
     assert!(
-        matches!(preview.waits_for[..], [PlanReason::OnDelete { outdated: 2, .. }]),
+        matches!(
+            preview.waits_for[..],
+            [crate::plan::Reason::Ordinals(PlanReason::OnDelete { outdated: 2, .. })]
+        ),
         "{:?}",
         preview.waits_for
     );
