@@ -22,7 +22,7 @@ RUN case $BUILDARCH-$TARGETARCH in \
     apt-get --option Acquire::Check-Valid-Until=false update && \
     apt-get install --yes --no-install-recommends "$@"
 COPY . .
-# For `--version`: the repository is not in the context.
+# For `--version`: the repository is not in the context. With it the bytes are those of the release.
 ARG WINDLASS_COMMIT
 # Both platforms are built at the same time, and cargo's lock is outside of the registry: in one that they shared they
 # would unpack the same crates over each other. So each has its own, and fetches them for itself.

@@ -89,7 +89,7 @@ fn the_version_needs_no_server() {
     let value: Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!(value["serverVersion"], "v1.36.0-windlass-sandbox");
     let alone = sandbox.plugin(&["version", "--client"]);
-    assert_eq!(alone.out, concat!("kubectl windlass ", env!("CARGO_PKG_VERSION"), "\n"));
+    assert_eq!(alone.out, format!("kubectl windlass {}\n", windlass::version::version()));
     let unreached = sandbox.plugin(&["version", "--server", "http://127.0.0.1:1"]);
     assert_eq!((unreached.code, unreached.out), (Some(0), alone.out));
     assert!(unreached.err.starts_with("note: cannot read the server's version"), "{}", unreached.err);
