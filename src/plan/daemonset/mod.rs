@@ -39,6 +39,7 @@ use self::revisions::{History, NewRevision, RevisionChange, claim_revision};
 use super::EventNote;
 use super::claim::Claim;
 use super::fixed_place_backoff::FailedPodBackoff;
+use super::node_lifecycle::taints::UNREACHABLE;
 use super::policy::{Kind, Policy};
 use super::recent_creations::RecentCreations;
 use super::replicaset::status::until;
@@ -99,6 +100,8 @@ pub struct JudgedNodes {
     pub unreadable: Option<String>,
     /// Those that are not ready ([`course::is_not_ready`]).
     pub not_ready: BTreeSet<Arc<str>>,
+    /// Those whose kubelet does not report.
+    pub unreachable: BTreeSet<Arc<str>>,
 }
 
 impl JudgedNodes {
@@ -108,18 +111,23 @@ impl JudgedNodes {
             Ok(placement) => (Verdicts::of(&placement, nodes.iter().map(|node| &**node)), None),
             Err(error) => (Verdicts::default(), Some(error.to_string())),
         };
-        let not_ready = nodes.iter().filter(|node| course::is_not_ready(node));
+        let names = |is_wanted: &dyn Fn(&Node) -> bool| {
+            let wanted = nodes.iter().filter(|node| is_wanted(node));
+            wanted.map(|node| node.meta.key.name.clone()).collect()
+        };
+        let is_unreachable = |node: &Node| node.taints.iter().any(|taint| &*taint.key == UNREACHABLE);
         JudgedNodes {
             verdicts: Arc::new(verdicts),
             unreadable,
-            not_ready: not_ready.map(|node| node.meta.key.name.clone()).collect(),
+            not_ready: names(&course::is_not_ready),
+            unreachable: names(&is_unreachable),
         }
     }
 }
 
 impl<'a> Observed<'a> {
-    /// The observation of a reader that has listed all pods of the namespace, and the revisions that the selector matches.
-    /// It remembers nothing from earlier plans: no node is backed off from.
+    /// The observation of a reader that has listed the pods and revisions that the selector matches. It remembers nothing
+    /// from earlier plans: no node is backed off from.
     pub fn of_lists(
         daemon_set: &'a DaemonSet,
         pods: &[Arc<Pod>],
@@ -136,7 +144,7 @@ impl<'a> Observed<'a> {
             revisions.iter().filter(|revision| holds(revision)).cloned().collect()
         };
         let names: HashSet<Arc<str>> = pods.iter().map(|pod| pod.meta.key.name.clone()).collect();
-        let JudgedNodes { verdicts, unreadable, not_ready } = nodes.clone();
+        let JudgedNodes { verdicts, unreadable, not_ready, unreachable: _ } = nodes.clone();
         Observed {
             daemon_set,
             verdicts,

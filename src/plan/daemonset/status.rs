@@ -115,19 +115,18 @@ pub fn settled(daemon_set: &DaemonSet, plan: &Plan, outcome: Outcome) -> DaemonS
     after
 }
 
-/// Whether a status says that the rollout is done (kubectl: `DaemonSetStatusViewer`, and no pod on a node that should not
-/// run one).
+/// Whether a status says that the rollout is done: as kubectl's `DaemonSetStatusViewer`, which does not ask for `current`.
 pub fn is_rolled_out(daemon_set: &DaemonSet, status: &DaemonSetStatus) -> bool {
-    status.observed_generation >= daemon_set.meta.generation
-        && [status.current, status.updated, status.available].iter().all(|count| *count == status.desired)
+    status.observed_generation >= daemon_set.meta.generation && is_over(status)
+}
+
+fn is_over(status: &DaemonSetStatus) -> bool {
+    [status.current, status.updated, status.available].iter().all(|count| *count == status.desired)
 }
 
 /// How soon the status must be written: at once for what others wait for (a generation is observed, a rollout is
 /// complete, a revision needs a new name, a condition has another reason); else within a second.
 pub fn urgency(before: &DaemonSetStatus, after: &DaemonSetStatus) -> Urgency {
-    let is_over = |status: &DaemonSetStatus| {
-        [status.current, status.updated, status.available].iter().all(|count| *count == status.desired)
-    };
     let reasons = |status: &DaemonSetStatus| -> Vec<_> {
         status.conditions.iter().map(|condition| condition.reason.clone()).collect()
     };

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::{Objects, Synced, change, controller};
 use crate::model::{CONTROLLER_REVISION_HASH, ControllerRevision, DaemonSet, Pod, StringMap};
 use crate::plan::daemonset::body::pod_body;
+use crate::plan::daemonset::refused::{Refusals, RefusedCreations};
 use crate::plan::daemonset::revisions::{on_taken, revision_body};
 use crate::plan::daemonset::status::{self, Outcome};
-use crate::plan::daemonset::{JudgedNodes, NewPod, Observed, PlanReason, Write, plan};
+use crate::plan::daemonset::{JudgedNodes, NewPod, Observed, PlanReason, Reason, Write, plan};
 use crate::plan::revisions::{NewRevision, Taken};
 
 /// The planner's input, from caches that are not behind.
@@ -20,19 +21,19 @@ pub fn observe<'a>(daemon_set: &'a DaemonSet, objects: &Objects, nodes: &JudgedN
 
 /// The result of a sync of a DaemonSet.
 #[derive(Debug, Default)]
-pub struct SetSynced {
+pub struct DaemonSetSynced {
     /// Whether anything was written, and when to sync again.
     pub synced: Synced,
     /// The nodes that got a pod.
     pub created: Vec<Arc<str>>,
-    /// The nodes that lose one.
-    pub deleted: Vec<Arc<str>>,
+    /// The nodes that lose one, and why.
+    pub deleted: Vec<(Arc<str>, Reason)>,
     /// The reasons of the plan.
     pub reasons: Vec<PlanReason>,
 }
 
 /// One sync. `create` is called for each pod that is to be created, with the hash of its revision, and returns whether it
-/// was.
+/// was; else a quota refused it, which `refused` remembers.
 ///
 /// # Errors
 /// When a template is not the object that it was decoded as; cannot happen to a decoded one.
@@ -40,17 +41,28 @@ pub fn sync(
     daemon_set: &mut DaemonSet,
     objects: &mut Objects,
     nodes: &JudgedNodes,
+    refused: &mut RefusedCreations,
     mut create: impl FnMut(&DaemonSet, &NewPod, &str, &mut Objects) -> bool,
-) -> Result<SetSynced, serde_json::Error> {
+) -> Result<DaemonSetSynced, serde_json::Error> {
     let before = daemon_set.clone();
-    let plan = plan(&observe(&before, objects, nodes));
-    let mut done = SetSynced::default();
+    let observed = Observed { refused: Arc::new(refused.clone()), ..observe(&before, objects, nodes) };
+    let plan = plan(&observed);
+    let mut done = DaemonSetSynced::default();
     let mut outcome = Outcome::default();
+    let (generation, mut refusals) = (before.meta.generation, Refusals::default());
     for write in &plan.writes {
-        match write {
+        let Some(write) = refusals.allow(write, generation, refused) else { continue };
+        match &*write {
             Write::CreatePods { pods, hash } => {
-                let created = pods.iter().filter(|new| create(&before, new, hash, objects));
-                done.created.extend(created.map(|new| new.node.clone()));
+                for NewPod { node, .. } in pods.iter().filter(|new| !create(&before, new, hash, objects)) {
+                    refused.refused(generation, node, true);
+                    refusals.without_pods([node.clone()]);
+                }
+                let is_created = |new: &&NewPod| objects.pods.contains_key(&*new.name);
+                for NewPod { node, .. } in pods.iter().filter(is_created) {
+                    refused.forget(node);
+                    done.created.push(node.clone());
+                }
                 done.synced.wrote |= !done.created.is_empty();
             }
             Write::CreateRevision(new) => {
@@ -69,8 +81,9 @@ pub fn sync(
                 done.synced.wrote = true;
             }
         }
-        if let Write::DeletePods(deletions) = write {
-            done.deleted.extend(deletions.iter().filter_map(|it| it.pod.target().cloned()));
+        if let Write::DeletePods(deletions) = &*write {
+            let deleted = deletions.iter().filter_map(|it| Some((it.pod.target()?.clone(), it.reason)));
+            done.deleted.extend(deleted);
         }
     }
     let settled = status::settled(&before, &plan, outcome);

@@ -1,5 +1,5 @@
 //! Objects as an API server stores them once plans are carried out. The preview of a rollout stands on them, and so do
-//! the worlds of the planners' tests: each adds a kubelet.
+//! most worlds of the planners' tests: each adds a kubelet. The tests of DaemonSets judge each write by its JSON instead.
 //!
 //! The one guarantee: the effect of a write is defined here alone, in one file for the writes of one planner.
 

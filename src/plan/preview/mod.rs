@@ -13,10 +13,12 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::daemonset;
 use super::deployment::course::Hold;
+use super::outcome_of::ByName;
 use super::policy::{ROLLOUT, StepHold};
 use super::reason::Reason;
-use crate::model::Strategy;
+use crate::model::{Record, Strategy};
 pub use crate::plan::statefulset::Reason as DeletionReason;
 use cluster::Cluster;
 pub use cluster::Start;
@@ -63,7 +65,7 @@ pub enum Change {
     /// A claim is deleted by the garbage collector, as the retention policy says, or after a user deleted it.
     ClaimDeleted(Arc<str>),
     /// The pod of a node is deleted.
-    DeletedOn(Arc<str>),
+    DeletedOn(Arc<str>, daemonset::Reason),
     /// A node gets a pod.
     CreatedOn(Arc<str>),
 }
@@ -90,6 +92,8 @@ pub enum End {
     Waits,
     /// The rollout fails, and the ReplicaSet that serves gets its pods back.
     Halted,
+    /// The rollout goes on, and the preview does not: it has played as many rounds as it may.
+    GoesOn,
 }
 
 /// A rollout that has not begun.
@@ -221,7 +225,7 @@ fn loop_until_the_end(
         };
         cluster.objects.now = next;
     }
-    End::Waits
+    End::GoesOn
 }
 
 /// Notes a hold where it begins. Returns the approval, if it needs one.
@@ -235,6 +239,14 @@ fn note_hold(hold: &StepHold, now: Timestamp, steps: &mut [Step]) -> Option<Stri
         last.held = Some(held);
     }
     (!hold.is_timed).then(|| format!("approve {}/{}", hold.revision, hold.step))
+}
+
+fn by_name<T: Record>(objects: Vec<Arc<T>>) -> ByName<T> {
+    objects.into_iter().map(|object| (object.meta().key.name.clone(), object)).collect()
+}
+
+fn count(pods: usize) -> i64 {
+    i64::try_from(pods).unwrap_or(i64::MAX)
 }
 
 fn step(cluster: &Cluster, began: Timestamp) -> Step {

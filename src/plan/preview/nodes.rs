@@ -45,8 +45,8 @@ pub(super) struct Nodes {
     rooms: Vec<Room>,
     /// Creations that a quota refused in this moment.
     pub(super) refused: i64,
-    /// Nodes without a kubelet: no pod there becomes ready, and none is gone after its deletion.
-    pub(super) dead: BTreeSet<Arc<str>>,
+    /// Nodes whose kubelet does not report: no pod there becomes ready, and none is gone after its deletion.
+    pub(super) unreachable: BTreeSet<Arc<str>>,
 }
 
 /// The future of a pod.
@@ -77,7 +77,7 @@ impl Nodes {
             (name.clone(), Future { ready_at, gone_at, is_new: is_new(pod) })
         };
         let pods = objects.pods.iter().map(future).collect();
-        Nodes { pods, kubelet, broken: kubelet.broken, rooms, refused: 0, dead: BTreeSet::new() }
+        Nodes { pods, kubelet, broken: kubelet.broken, rooms, refused: 0, unreachable: BTreeSet::new() }
     }
 
     /// Creates a pod, unless a quota has no room for it.
@@ -102,7 +102,7 @@ impl Nodes {
         }
         let is_broken = is_new && self.broken > 0;
         self.broken -= usize::from(is_broken);
-        let is_ready = !is_broken && !self.dead.contains(&node);
+        let is_ready = !is_broken && !self.unreachable.contains(&node);
         let ready_at = now.saturating_add(self.kubelet.ready_after).ok().filter(|_| is_ready);
         self.pods.insert(name, Future { ready_at, gone_at: None, is_new });
         true
@@ -115,7 +115,7 @@ impl Nodes {
         let mut is_busy = false;
         self.pods.retain(|name, future| {
             let Some(pod) = objects.pods.get_mut(name) else { return false };
-            if pod.node().is_some_and(|node| self.dead.contains(node)) {
+            if pod.node().is_some_and(|node| self.unreachable.contains(node)) {
                 return true;
             }
             if pod.meta.is_deleting() && future.gone_at.is_none() {

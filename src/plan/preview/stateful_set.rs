@@ -7,12 +7,12 @@ use jiff::Timestamp;
 
 use super::cluster::Round;
 use super::nodes::{Kubelet, Nodes, Room};
-use super::{Change, End, MOST_ROUNDS, Part, Preview, Step};
+use super::{Change, End, MOST_ROUNDS, Part, Preview, Step, by_name, count};
 use crate::model::{
     ControllerRevision, PersistentVolumeClaim, Pod, Record, StatefulSet, StatefulSetStrategy, Uid,
 };
+use crate::plan::outcome_of::Objects;
 use crate::plan::outcome_of::stateful_set::{self, SetSynced};
-use crate::plan::outcome_of::{ByName, Objects};
 use crate::plan::reason::Reason;
 use crate::plan::statefulset::revisions::{History, revision_of};
 use crate::plan::statefulset::status::is_rolled_out;
@@ -95,7 +95,9 @@ impl World {
         for _ in 0..MOST_ROUNDS {
             self.nodes.refused = 0;
             let mut round = Round::default();
-            let Ok(SetSynced { synced, writes, reasons: why }) = self.sync() else { break };
+            let Ok(SetSynced { synced, writes, reasons: why }) = self.sync() else {
+                return (End::Waits, reasons);
+            };
             reasons = why;
             round.add(synced, self.objects.now);
             for write in &writes {
@@ -114,10 +116,10 @@ impl World {
                 return (End::Complete, Vec::new());
             }
             let next = round.looks.into_iter().filter(|at| *at > self.objects.now).min();
-            let Some(next) = next else { break };
+            let Some(next) = next else { return (End::Waits, reasons) };
             self.objects.now = next;
         }
-        (End::Waits, reasons)
+        (End::GoesOn, reasons)
     }
 
     fn sync(&mut self) -> Result<SetSynced, serde_json::Error> {
@@ -204,14 +206,6 @@ impl World {
         parts.sort_by_key(|part| (part.is_new, part.revision, part.name.clone()));
         parts
     }
-}
-
-pub(super) fn by_name<T: Record>(objects: Vec<Arc<T>>) -> ByName<T> {
-    objects.into_iter().map(|object| (object.meta().key.name.clone(), object)).collect()
-}
-
-pub(super) fn count(pods: usize) -> i64 {
-    i64::try_from(pods).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

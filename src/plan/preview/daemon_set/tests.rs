@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::model::Interner;
+use crate::plan::daemonset::Reason;
 use crate::plan::preview::Held;
 use crate::plan::revisions::data;
 
@@ -15,7 +16,7 @@ fn decode<T: crate::model::Record>(object: &Value) -> T {
 }
 
 /// A DaemonSet that has run `agent:1` on so many nodes for an hour, and has changed since. A node whose name is in `dead` is
-/// not ready, and its pod neither.
+/// unreachable, and its pod not ready.
 fn start(nodes: usize, dead: &[&str], change: impl FnOnce(&mut Value)) -> DaemonStart {
     let mut set = json!({
         "metadata": {"name": "agent", "namespace": "ops", "uid": "s", "resourceVersion": "9", "generation": 2,
@@ -62,7 +63,7 @@ fn start(nodes: usize, dead: &[&str], change: impl FnOnce(&mut Value)) -> Daemon
     };
     change(&mut set);
     DaemonStart {
-        set: decode(&set),
+        daemon_set: decode(&set),
         revisions: vec![Arc::new(decode(&revision))],
         pods: names().map(pod).collect(),
         nodes: names().map(node).collect(),
@@ -83,7 +84,7 @@ fn new_image(set: &mut Value) {
 /// A line for each step: seconds, changes, nodes with an available pod of pods.
 fn rows(preview: &Preview) -> Vec<String> {
     let change = |change: &Change| match change {
-        Change::DeletedOn(node) => format!("-{node} "),
+        Change::DeletedOn(node, _) => format!("-{node} "),
         Change::CreatedOn(node) => format!("+{node} "),
         other => panic!("{other:?}"),
     };
@@ -105,8 +106,8 @@ fn updated(preview: &Preview) -> BTreeSet<Arc<str>> {
 #[test]
 fn the_pods_are_replaced_node_by_node() {
     let preview = preview_daemon_set(start(2, &[], new_image));
-    let [first, second] =
-        ["n1", "n2"].map(|node| preview.steps[1].changes == [Change::DeletedOn(node.into())]);
+    let [first, second] = ["n1", "n2"]
+        .map(|node| preview.steps[1].changes == [Change::DeletedOn(node.into(), Reason::Outdated)]);
     assert!(first != second, "{:?}", preview.steps[1]);
     let (first, second) = if first { ("n1", "n2") } else { ("n2", "n1") };
     let expected = [
@@ -135,7 +136,7 @@ fn with_a_surge_every_node_keeps_an_available_pod() {
 }
 
 #[test]
-fn a_node_that_is_not_ready_uses_up_the_bound() {
+fn an_unreachable_node_uses_up_the_bound() {
     let preview = preview_daemon_set(start(3, &["n2"], new_image));
     assert_eq!(preview.end, End::Waits);
     // Its old pod is deleted, and no kubelet ends it.
@@ -183,4 +184,48 @@ fn a_quota_without_room_refuses_the_pod_that_comes_back() {
     let preview = preview_daemon_set(start);
     let last = preview.steps.last().unwrap();
     assert_eq!((preview.end, last.refused, last.pods), (End::Waits, 1, 1));
+}
+
+#[test]
+fn after_a_refused_pod_no_other_node_loses_its_own() {
+    let mut start = start(3, &[], |set| {
+        new_image(set);
+        set["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"] = 2.into();
+    });
+    start.rooms = vec![Room { free: 0, new_pod: 3, old_pod: 2 }];
+    let preview = preview_daemon_set(start);
+    let last = preview.steps.last().unwrap();
+    assert_eq!((preview.end, last.available, last.pods), (End::Waits, 2, 2), "{:#?}", rows(&preview));
+}
+
+#[test]
+fn a_node_that_is_not_ready_and_reports_gets_its_pod() {
+    let mut start = start(2, &["n2"], new_image);
+    for node in &mut start.nodes {
+        for taint in &mut Arc::make_mut(node).taints {
+            taint.key = "node.kubernetes.io/not-ready".into();
+        }
+    }
+    assert_eq!(preview_daemon_set(start).end, End::Complete);
+}
+
+#[test]
+fn a_preview_that_ends_before_the_rollout_says_that_it_goes_on() {
+    let start = start(20, &[], new_image);
+    let began = start.now;
+    let mut world = World::new(start);
+    let (end, waits_for) = world.play(began, &mut vec![world.step(began, Vec::new())], 40);
+    assert_eq!((end, waits_for.is_empty()), (End::GoesOn, false));
+    // A node takes eight rounds: gone, created, ready and deleted, each with its status.
+    assert!(most_rounds(500) >= 8 * 500 && most_rounds(5_000) >= 8 * 100);
+}
+
+#[test]
+fn pods_on_nodes_that_should_run_none_are_no_available_nodes() {
+    let mut start = start(3, &[], |set| set["metadata"]["generation"] = 2.into());
+    let taint = json!({"metadata": {"name": "n3", "uid": "u-n3", "resourceVersion": "1"},
+                       "spec": {"taints": [{"key": "dedicated", "effect": "NoSchedule"}]}});
+    start.nodes[2] = Arc::new(decode(&taint));
+    let preview = preview_daemon_set(start);
+    assert_eq!((preview.steps[0].available, preview.steps[0].pods, preview.most_allowed), (2, 3, 3));
 }
