@@ -208,6 +208,11 @@ fn each_command_uses_the_documented_rights(cluster: &dyn Cluster) {
     run("undo", 0, &["undo", "web", "--yes"]);
     run("undo", 0, &["undo", "sts/db", "--yes"]);
     check("undo");
+    let template = json!({"spec": {"containers": [{"name": "app", "image": "app:9"}]}});
+    cluster.call("PATCH", &agent, &json!({"spec": {"template": template}}));
+    cluster.eventually(&agent, &|it| it["status"]["observedGeneration"] == it["metadata"]["generation"]);
+    run("undo ds", 0, &["undo", "ds/agent", "--yes"]);
+    check("undo ds");
 
     let quick = ["--update-period=100ms", "--poll-interval=100ms", "--timeout=60s"];
     let update = |args: &[&str]| run("rolling-update", 0, &[&["rolling-update"], args, &quick].concat());
@@ -357,7 +362,15 @@ fn each_command_uses_the_documented_rights_and_no_others() {
 }
 
 /// The rows of the table, and what `create` is given for the manifests of the test.
-const USERS: [User; 9] = [
+const USERS: [User; 17] = [
+    User { token: "token-of-list", name: "list", groups: "" },
+    User { token: "token-of-explain-ds", name: "explain ds", groups: "" },
+    User { token: "token-of-explain-job", name: "explain job", groups: "" },
+    User { token: "token-of-status-ds", name: "status ds", groups: "" },
+    User { token: "token-of-status-job", name: "status job", groups: "" },
+    User { token: "token-of-plan-ds", name: "plan ds", groups: "" },
+    User { token: "token-of-approve-ds", name: "approve ds", groups: "" },
+    User { token: "token-of-undo-ds", name: "undo ds", groups: "" },
     User { token: "token-of-explain", name: "explain", groups: "" },
     User { token: "token-of-status", name: "status", groups: "" },
     User { token: "token-of-plan", name: "plan", groups: "" },
@@ -442,7 +455,8 @@ fn the_documented_rights_suffice_on_a_real_server_and_no_other_is_used() {
         let server = ApiServer::start_with(assets, &USERS).await;
         let end = CancellationToken::new();
         run_the_rest_of_the_cluster(&server, &end).await;
-        let controllers = "deployment-controller,replicaset-controller,replicationcontroller-controller,statefulset-controller";
+        let controllers = "deployment-controller,replicaset-controller,replicationcontroller-controller,\
+                           statefulset-controller,daemonset-controller,job-controller,cronjob-controller";
         let (config, log) = (server.kubeconfig(TOKEN), server.file("upstream.log"));
         let _upstream = Side::Upstream.start(assets, &config, controllers, &["--leader-elect=false"], &log);
         let cluster = Real { server: &server, client: server.client().await };
