@@ -33,6 +33,7 @@ use crate::output::Output;
 use crate::rollout::last_writes::LastWrites;
 use crate::rollout::{Workload, live};
 use crate::target::{self, Kind, Target, WorkloadKey};
+use by_revision::Rollout as _;
 use dry_run::Change;
 use limits::{Left, Needs};
 
@@ -89,8 +90,9 @@ struct Report {
 impl Report {
     /// Whether something is in the way.
     fn is_blocked(&self) -> bool {
+        let goes_on = matches!(self.preview.end, End::Complete | End::GoesOn);
         let is_refused = self.refusal.is_some() && self.preview.end != End::Complete;
-        !self.crossed.is_empty() || is_refused || (self.preview.end != End::Complete && self.held.is_none())
+        !self.crossed.is_empty() || is_refused || (!goes_on && self.held.is_none())
     }
 }
 
@@ -172,18 +174,13 @@ async fn surroundings(api: &Api, key: &WorkloadKey) -> Result<Workload, CommandE
         _ => &[],
     };
     for resource in resources {
-        let namespace = (*resource != Node::RESOURCE).then_some(&*key.namespace);
-        let items = match api.list(resource.plural, &resource.path(namespace), &[]).await {
-            Ok(listed) => listed.items,
+        let namespace = live::scope_of(*resource, Some(&key.namespace));
+        match api.list(resource.plural, &resource.path(namespace), &[]).await {
+            Ok(listed) => *workload.list_mut(*resource) = listed.items,
             Err(error) if error.is_forbidden() => {
                 return Err(unknown(&key.described(), &[error.to_string()]));
             }
             Err(error) => return Err(error.into()),
-        };
-        match *resource {
-            Pod::RESOURCE => workload.pods = items,
-            Node::RESOURCE => workload.nodes = Arc::new(items),
-            _ => workload.claims = items,
         }
     }
     Ok(workload)
@@ -209,7 +206,7 @@ struct Wanted {
 impl Wanted {
     fn of_file(object: Value) -> Self {
         let metadata = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
-        let kinds = [Kind::StatefulSet, Kind::DaemonSet].into_iter();
+        let kinds = [Kind::StatefulSet, Kind::DaemonSet];
         Wanted {
             kind: kinds.into_iter().find(|kind| object["kind"] == kind.title()).unwrap_or(Kind::Deployment),
             name: metadata("name").unwrap_or_default(),
@@ -330,35 +327,44 @@ async fn judge(
     })
 }
 
-/// Previews a change of the annotations of a Deployment, from objects that were read before: without a dry run and without
+/// Previews a change of the annotations of a Deployment or DaemonSet, from objects that were read before: without a dry run and without
 /// the limits of its namespace, since pods change as the policy says in any case.
 ///
 /// # Errors
-/// When the Deployment is not what its kind says.
+/// When the object is not what its kind says.
 pub(crate) fn of_annotations(
-    name: &ObjectKey,
+    key: &WorkloadKey,
     workload: &Workload,
     wanted: &Value,
     said: String,
     now: Timestamp,
 ) -> Result<String, CommandError> {
     let Workload { object, replica_sets, pods, .. } = workload;
-    let defaults = ["kubectl-windlass", "plan", &name.name];
+    let defaults = ["kubectl-windlass", "plan", &key.name];
     let Ok(Args { command: Command::Plan(args), .. }) = Args::try_parse_from(defaults) else {
         return Ok(String::new());
     };
     let (ready_after, ready_from) = ready_after(&args, pods);
     let stop_after = stop_after(&args, &wanted["spec"]["template"]["spec"]);
     let kubelet = Kubelet { ready_after, stop_after, broken: 0 };
-    let start = start(wanted, replica_sets, pods, now, kubelet)
-        .map_err(|error| CommandError::Unreadable { object: format!("deployment {name}"), error })?;
+    let unreadable = |error| CommandError::Unreadable { object: key.described(), error };
+    let (replicas, bounds, preview) = match key.kind {
+        Kind::DaemonSet => {
+            let start = DaemonStart::of(wanted, workload, whole_seconds(now)).map_err(unreadable)?;
+            (start.size(), Some(start.bounds()), start.play(kubelet, Vec::new()))
+        }
+        _ => {
+            let start = start(wanted, replica_sets, pods, now, kubelet).map_err(unreadable)?;
+            (start.deployment.replicas.into(), None, preview(start))
+        }
+    };
     let needs = limits::needs(&object["spec"]["template"]["spec"]);
     let report = Report {
-        object: format!("Deployment {name}"),
-        kind: Kind::Deployment,
-        replicas: start.deployment.replicas.into(),
+        object: format!("{} {}/{}", key.kind.title(), key.namespace, key.name),
+        kind: key.kind,
+        replicas,
         said: vec![said],
-        preview: preview(start),
+        preview,
         broken: None,
         ready_from,
         ready_after,
@@ -371,7 +377,7 @@ pub(crate) fn of_annotations(
         unjudged: vec!["quotas".to_owned()],
         crossed: Vec::new(),
         held: None,
-        bounds: None,
+        bounds,
         claims: Vec::new(),
     };
     Ok(shown::text(&report))
@@ -401,7 +407,7 @@ fn if_broken(
 ) -> Option<Preview> {
     let is_asked = args.assume.is_none() && refusal.is_none() && with.steps.len() > 1;
     let broken = is_asked.then(|| run(Kubelet { broken: usize::MAX, ..kubelet }));
-    broken.filter(|broken| broken.end != End::Complete)
+    broken.filter(|broken| !matches!(broken.end, End::Complete | End::GoesOn))
 }
 
 /// From the deletion of a pod until it is gone.

@@ -6,9 +6,7 @@ mod standing;
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
-use windlass::model::ObjectKey;
 use windlass::plan::deployment::revision::REVISION;
 
 use crate::api::Api;
@@ -19,7 +17,7 @@ use crate::output::Output;
 use crate::owners;
 use crate::plan;
 use crate::question::agrees;
-use crate::rollout::{Workload, daemon_set, live};
+use crate::rollout::{Workload, live};
 use crate::target::{self, Kind, WorkloadKey};
 use crate::write;
 use request::{Action, Answer, Effect, Request};
@@ -138,7 +136,7 @@ async fn run(
     };
     let wanted = annotated(&workload.object, &request);
     let said = format!("{}: {}", request.key, request.value.as_deref().unwrap_or("removed"));
-    output.text(&preview(&key, &workload, &wanted, said, now)?)?;
+    output.text(&plan::of_annotations(&key, &workload, &wanted, said, now)?)?;
     if let Some(foreign) = &standing.foreign {
         output.note(&format!("warning: {foreign} acts on it, and ignores rollout policies"));
     }
@@ -175,28 +173,6 @@ async fn look(api: &Api, key: &WorkloadKey) -> Result<(Workload, Standing), Comm
     };
     let standing = standing.map_err(|error| CommandError::Unreadable { object, error })?;
     Ok((workload, standing))
-}
-
-/// The consequence of the annotation: the rollout of a Deployment to its end, the next plan of a DaemonSet.
-fn preview(
-    key: &WorkloadKey,
-    workload: &Workload,
-    wanted: &Value,
-    said: String,
-    now: Timestamp,
-) -> Result<String, CommandError> {
-    if key.kind == Kind::Deployment {
-        let name = ObjectKey::new(key.namespace.as_str(), key.name.as_str());
-        return plan::of_annotations(&name, workload, wanted, said, now);
-    }
-    let next = Workload { object: wanted.clone(), ..workload.clone() };
-    let (_, plan, _) = daemon_set::planned(&next, now)
-        .map_err(|error| CommandError::Unreadable { object: key.described(), error })?;
-    let mut text = format!("{}\n  {said}\n", key.described());
-    for line in plan.reasons.iter().map(ToString::to_string) {
-        text.push_str(&format!("  {line}\n"));
-    }
-    Ok(text)
 }
 
 /// The object with the annotation.

@@ -14,6 +14,8 @@ use crate::api::Api;
 use crate::cli::PlanArgs;
 use crate::exit::CommandError;
 use crate::rollout::Workload;
+use crate::rollout::last_writes::LastWrites;
+use crate::target::Kind;
 use crate::text::harmless;
 
 /// A rollout that has not begun.
@@ -77,7 +79,7 @@ pub(super) async fn judge<R: Rollout>(
     let refused = refuses_each(refusal.as_ref());
     let without = rollout.play(kubelet, refused.clone());
     let rooms: Vec<Room> = headrooms.iter().map(|headroom| headroom.room.clone()).chain(refused).collect();
-    let with = rollout.play(kubelet, rooms.clone());
+    let with = if headrooms.is_empty() { without.clone() } else { rollout.play(kubelet, rooms.clone()) };
     let broken = if_broken(args, refusal.as_ref(), &with, kubelet, |kubelet| rollout.play(kubelet, rooms));
     let mut changes = with.steps.iter().flat_map(|step| &step.changes);
     if changes.any(|change| matches!(change, Step::Created(_, claims) if !claims.is_empty())) {
@@ -85,6 +87,11 @@ pub(super) async fn judge<R: Rollout>(
             let name = harmless(quota["metadata"]["name"].as_str().unwrap_or_default());
             format!("quota {name}: what it leaves for claims")
         }));
+    }
+    let last = LastWrites::of(&now).status;
+    if kind == Kind::DaemonSet && (args.restart || last.is_some_and(|actor| actor.manager != "windlass")) {
+        // It follows from the hash of the template, of which a restart has the time.
+        unjudged.push("the order of the nodes".to_owned());
     }
     let replicas = rollout.size();
     let labels = &wanted["spec"]["template"]["metadata"]["labels"];
@@ -99,7 +106,11 @@ pub(super) async fn judge<R: Rollout>(
         replicas,
         said,
         quota,
-        budgets: limits::budget_lines(&budgets, labels, replicas, &with),
+        budgets: match kind {
+            // `kubectl drain` leaves its pods alone, and a share of them is unknown without a scale.
+            Kind::DaemonSet => Vec::new(),
+            _ => limits::budget_lines(&budgets, labels, replicas, &with),
+        },
         autoscaler: limits::autoscaler_line(
             &autoscalers,
             kind.title(),

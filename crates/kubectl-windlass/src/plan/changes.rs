@@ -1,6 +1,7 @@
 //! The changes of a step of a rollout, in words and as data. Pure.
 
 use serde_json::Value;
+use windlass::plan::daemonset::Reason as OnNode;
 use windlass::plan::preview::{Change as Step, DeletionReason};
 
 /// The most pods, claims or nodes that a line names.
@@ -13,6 +14,10 @@ pub(super) fn named(names: &[String]) -> String {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }
+}
+
+fn pods(nodes: &[String]) -> &'static str {
+    if nodes.len() == 1 { "the pod" } else { "the pods" }
 }
 
 /// The changes of a step in words: `delete db-2`, `create db-3 with claim data-db-3`.
@@ -52,16 +57,26 @@ pub(super) fn text(changes: &[Step]) -> String {
         _ => None,
     });
     add("delete claim", gone, "");
-    let deleted_on = of(&|change| match change {
-        Step::DeletedOn(node) => Some(node.to_string()),
-        _ => None,
-    });
-    add("delete on", deleted_on, "");
-    let created_on = of(&|change| match change {
+    for (reason, suffix) in [
+        (OnNode::NotWanted, " (the DaemonSet does not run there)"),
+        (OnNode::NoNode, " (the node does not exist)"),
+        (OnNode::Excess, " (the node has another)"),
+        (OnNode::Failed, " (it has failed)"),
+        (OnNode::Succeeded, " (it has ended)"),
+        (OnNode::Outdated, ""),
+        (OnNode::Replaced, " (the new one is available)"),
+    ] {
+        let deleted = of(&|change| match change {
+            Step::DeletedOn(node, why) if *why == reason => Some(node.to_string()),
+            _ => None,
+        });
+        add(&format!("delete {} on", pods(&deleted)), deleted, suffix);
+    }
+    let created = of(&|change| match change {
         Step::CreatedOn(node) => Some(node.to_string()),
         _ => None,
     });
-    add("create on", created_on, "");
+    add(&format!("create {} on", pods(&created)), created, "");
     parts.join("; ")
 }
 
@@ -74,7 +89,7 @@ pub(super) fn data(changes: &[Step]) -> Value {
             serde_json::json!({"createPod": &**pod, "createClaims": claims})
         }
         Step::ClaimDeleted(claim) => serde_json::json!({"deleteClaim": &**claim}),
-        Step::DeletedOn(node) => serde_json::json!({"deletePodOn": &**node}),
+        Step::DeletedOn(node, reason) => serde_json::json!({"deletePodOn": &**node, "why": reason}),
         Step::CreatedOn(node) => serde_json::json!({"createPodOn": &**node}),
     };
     changes.iter().map(of).collect()

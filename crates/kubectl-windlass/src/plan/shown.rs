@@ -39,6 +39,16 @@ fn rows(report: &Report) -> Vec<Vec<String>> {
         row.push(remarks.join("; "));
         rows.push(row);
     }
+    fold(rows)
+}
+
+/// The steps at both ends of a long rollout.
+fn fold(mut rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
+    let (first, last) = (30, 20);
+    if rows.len() > first + last + 1 {
+        let left_out = rows.len() - first - last;
+        rows.splice(first..first + left_out, [vec!["…".to_owned(), format!("{left_out} steps")]]);
+    }
     rows
 }
 
@@ -103,6 +113,9 @@ fn remarks(report: &Report) -> Vec<(&'static str, String)> {
             ("end", format!("complete after about {took}{approvals} if {law}"))
         }
         End::Halted => ("end", halted(preview)),
+        End::GoesOn => {
+            ("end", format!("goes on after {}: the preview ends here, if {law}", span(preview.took)))
+        }
         End::Stuck | End::Waits if preview.stopped_by.is_some() => {
             let why = preview.stopped_by.as_deref().map(harmless).unwrap_or_default();
             ("end", format!("not complete after {}: {why}", span(preview.took)))
@@ -259,6 +272,7 @@ pub(super) fn json(report: &Report) -> Value {
             End::Stuck => "stuck",
             End::Waits => "waits",
             End::Halted => "halted",
+            End::GoesOn => "goesOn",
         };
         json!({"steps": steps, "end": end, "tookSeconds": preview.took.as_secs(), "stoppedBy": preview.stopped_by})
     };

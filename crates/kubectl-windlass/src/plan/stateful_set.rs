@@ -107,7 +107,7 @@ impl Claims {
                     });
                     claims.kept.extend(names);
                 }
-                Step::Deleted(..) | Step::DeletedOn(_) | Step::CreatedOn(_) => {}
+                Step::Deleted(..) | Step::DeletedOn(..) | Step::CreatedOn(_) => {}
             }
         }
         let deleted: BTreeSet<&String> = claims.deleted.iter().collect();

@@ -117,8 +117,8 @@ fn a_preview_names_the_nodes_of_each_step() {
         0,
         &[
             "DaemonSet default/agent: image app:1 -> app:2. 2 nodes; at most 1 at a time without an available pod\n",
-            "delete on sandbox-node-",
-            "create on sandbox-node-",
+            "delete the pod on sandbox-node-",
+            "create the pod on sandbox-node-",
             "complete after about 12s",
             "by the server (dry run): the DaemonSet, one pod",
         ],
@@ -132,6 +132,7 @@ fn a_preview_names_the_nodes_of_each_step() {
         &[
             "restart, maxSurge 0 -> 50%, maxUnavailable 1 -> 0. 2 nodes; at most 1 at a time with a new pod beside the old",
             "lowest   2 available at step 0",
+            "Not judged: the order of the nodes; ",
             "most     3 pods",
         ],
     );
@@ -159,7 +160,11 @@ fn a_daemonset_of_a_file_is_previewed_before_it_exists() {
     has(
         &planned,
         0,
-        &["DaemonSet default/agent: it is created. 1 node; ", "create on sandbox-node-2", "complete after"],
+        &[
+            "DaemonSet default/agent: it is created. 1 node; ",
+            "create the pod on sandbox-node-2",
+            "complete after",
+        ],
     );
 }
 

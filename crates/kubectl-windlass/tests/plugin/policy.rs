@@ -225,7 +225,13 @@ fn a_step_of_a_daemon_set_is_approved_and_bypassed_and_nothing_is_aborted() {
         &[],
     );
     let approved = sandbox.plugin(&["approve", "ds/agent", "--yes"]);
-    has(&approved, 0, &["rollout: approve 2/1", "step 1 of 2 of revision 2 approved"], &[]);
+    let steps = [
+        "rollout: approve 2/1",
+        "create the pod on sandbox-node-",
+        "complete after",
+        "step 1 of 2 of revision 2 approved",
+    ];
+    has(&approved, 0, &steps, &[]);
     sandbox.eventually(&path, updated(2));
     has(&sandbox.plugin(&["abort", "ds/agent", "--yes"]), 1, &[], &["nothing to go back to: undo it"]);
     let bypassed = sandbox.plugin(&["bypass", "ds/agent", "--for=10m", "--yes"]);
