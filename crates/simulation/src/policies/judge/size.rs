@@ -210,7 +210,7 @@ impl Judge {
             return true;
         }
         let (uid, current) = (text(after, "/metadata/uid").to_owned(), revision(after));
-        let mut passed_at = Duration::ZERO;
+        let (mut begun, mut passed_at, mut before) = (Duration::ZERO, Duration::ZERO, None);
         for (at, (bound, wait)) in steps.iter().enumerate() {
             // A last one of all pods holds nothing; one that is exceeded is certainly passed.
             if *bound >= terms.replicas || to <= *bound {
@@ -221,7 +221,11 @@ impl Judge {
             }
             let reached = self.reached.get(&(uid.clone(), current, *bound)).copied();
             let Some((reached, wait)) = reached.zip(*wait) else { return false };
-            passed_at = reached.max(passed_at) + Duration::from_secs(wait);
+            // Steps of the same bound are one: the longer wait counts, and not both.
+            if before.replace(*bound) != Some(*bound) {
+                begun = reached.max(passed_at);
+            }
+            passed_at = passed_at.max(begun + Duration::from_secs(wait));
             let has_enough = commit.available(after) >= *bound || self.is_disturbed(commit.at);
             // Times are written in whole seconds.
             if commit.at + Duration::from_secs(1) < passed_at || !has_enough {
