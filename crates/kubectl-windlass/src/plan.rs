@@ -35,7 +35,7 @@ use crate::rollout::{Workload, live};
 use crate::target::{self, Kind, Target, WorkloadKey};
 use by_revision::Rollout as _;
 use dry_run::Change;
-use limits::{Left, Needs};
+use limits::{Headroom, Left, Needs};
 
 /// How long a pod takes to get ready where nothing tells.
 const READY_AFTER: SignedDuration = SignedDuration::from_secs(10);
@@ -269,26 +269,15 @@ async fn judge(
         .map_err(|error| CommandError::Unreadable { object: format!("deployment {key}"), error })?;
     let is_paused = start.deployment.paused;
     let replicas = i64::from(start.deployment.replicas);
-    let start = Start { rooms: refuses_each(refusal.as_ref()), ..start };
-    let without = preview(start.clone());
-    let rooms = headrooms.iter().map(|headroom| headroom.room.clone()).chain(start.rooms).collect();
-    let free_replica_sets = sets_left.as_ref().map(|(free, _)| *free);
-    let start = Start { rooms, free_replica_sets, ..start };
-    let mut with = preview(start.clone());
-    let mut quota = match &refusal {
-        // Each pod is refused in any case.
-        Some(_) => Vec::new(),
-        None => limits::quota_lines(&headrooms, &with, &without),
-    };
+    let start = Start { free_replica_sets: sets_left.as_ref().map(|(free, _)| *free), ..start };
+    let Played { mut with, broken, mut quota } =
+        play(args, refusal.as_ref(), &headrooms, kubelet, |kubelet, rooms| {
+            preview(Start { kubelet, rooms, ..start.clone() })
+        });
     if let (true, Some((_, name))) = (with.is_replica_set_refused, sets_left) {
         quota.push(format!("{name}: count/replicasets.apps is used up: the new ReplicaSet is refused"));
     }
-    let mut broken = match is_paused {
-        true => None,
-        false => {
-            if_broken(args, refusal.as_ref(), &with, kubelet, |kubelet| preview(Start { kubelet, ..start }))
-        }
-    };
+    let mut broken = broken.filter(|_| !is_paused);
     if LastWrites::of(&now).status.is_some_and(|actor| actor.manager != "windlass") {
         let exists = |name: &str| replica_sets.iter().any(|set| set["metadata"]["name"] == name);
         [Some(&mut with), broken.as_mut()]
@@ -327,8 +316,8 @@ async fn judge(
     })
 }
 
-/// Previews a change of the annotations of a Deployment or DaemonSet, from objects that were read before: without a dry run and without
-/// the limits of its namespace, since pods change as the policy says in any case.
+/// Previews a change of the annotations of a Deployment or DaemonSet, from objects that were read before: without a dry run
+/// and without the limits of its namespace, since pods change as the policy says in any case.
 ///
 /// # Errors
 /// When the object is not what its kind says.
@@ -391,23 +380,37 @@ fn unname(preview: &mut Preview, deployment: &str, exists: impl Fn(&str) -> bool
     }
 }
 
-/// A quota without room for a new pod, if something refuses each new pod whatever the quotas leave.
-fn refuses_each(refusal: Option<&String>) -> Vec<Room> {
-    refusal.map(|_| Room { free: 0, new_pod: 1, old_pod: 0 }).into_iter().collect()
+/// A rollout that was played, within the quotas of its namespace.
+struct Played {
+    with: Preview,
+    /// The rollout whose new pods never become ready, if it ends otherwise. `None` where a flag says how many are broken, all
+    /// are refused, or none is created.
+    broken: Option<Preview>,
+    /// The effect of the quotas, in words; none where each pod is refused in any case.
+    quota: Vec<String>,
 }
 
-/// The rollout whose new pods never become ready, if it ends otherwise. `None` where a flag says how many are broken, all are
-/// refused, or none is created.
-fn if_broken(
+/// Plays a rollout by these rules of the kubelet, within what the quotas leave.
+fn play(
     args: &PlanArgs,
     refusal: Option<&String>,
-    with: &Preview,
+    headrooms: &[Headroom],
     kubelet: Kubelet,
-    run: impl FnOnce(Kubelet) -> Preview,
-) -> Option<Preview> {
+    run: impl Fn(Kubelet, Vec<Room>) -> Preview,
+) -> Played {
+    // A refusal of each new pod, whatever the quotas leave, is as a quota without room.
+    let refused = refusal.map(|_| Room { free: 0, new_pod: 1, old_pod: 0 });
+    let rooms: Vec<Room> = headrooms.iter().map(|headroom| headroom.room.clone()).chain(refused).collect();
+    let with = run(kubelet, rooms.clone());
+    let is_short = refusal.is_none() && with.steps.iter().any(|step| step.refused > 0);
+    let quota = match is_short {
+        true => limits::quota_lines(headrooms, &with, &run(kubelet, Vec::new())),
+        false => Vec::new(),
+    };
     let is_asked = args.assume.is_none() && refusal.is_none() && with.steps.len() > 1;
-    let broken = is_asked.then(|| run(Kubelet { broken: usize::MAX, ..kubelet }));
-    broken.filter(|broken| !matches!(broken.end, End::Complete | End::GoesOn))
+    let broken = is_asked.then(|| run(Kubelet { broken: usize::MAX, ..kubelet }, rooms));
+    let broken = broken.filter(|broken| !matches!(broken.end, End::Complete | End::GoesOn));
+    Played { with, broken, quota }
 }
 
 /// From the deletion of a pod until it is gone.

@@ -144,11 +144,11 @@ impl<'a> Observed<'a> {
             revisions.iter().filter(|revision| holds(revision)).cloned().collect()
         };
         let names: HashSet<Arc<str>> = pods.iter().map(|pod| pod.meta.key.name.clone()).collect();
-        let JudgedNodes { verdicts, unreadable, not_ready, unreachable: _ } = nodes.clone();
+        let JudgedNodes { verdicts, unreadable, not_ready, unreachable: _ } = nodes;
         Observed {
             daemon_set,
-            verdicts,
-            unreadable,
+            verdicts: verdicts.clone(),
+            unreadable: unreadable.clone(),
             unreadable_pods: 0,
             members: Members::of(daemon_set, owned, orphans),
             revisions: revisions_where(&|revision| daemon_set.controls(&revision.meta)),
@@ -161,7 +161,7 @@ impl<'a> Observed<'a> {
             refused: Arc::default(),
             is_taken: IsTaken::new(move |name| names.contains(name)),
             policy: policy_of(daemon_set, now),
-            not_ready,
+            not_ready: not_ready.clone(),
             now,
         }
     }

@@ -10,7 +10,7 @@ use super::nodes::{Kubelet, Nodes, Room};
 use super::{Change, End, MOST_ROUNDS, Part, Preview, Step, by_name, count, note_hold};
 use crate::model::int_or_percent::clamp;
 use crate::model::{
-    CONTROLLER_REVISION_HASH, ControllerRevision, DaemonSet, Node, Pod, Record as _, UpdateStrategy,
+    CONTROLLER_REVISION_HASH, ControllerRevision, DaemonSet, Pod, Record as _, UpdateStrategy,
 };
 use crate::plan::daemonset::refused::RefusedCreations;
 use crate::plan::daemonset::revisions::History;
@@ -31,7 +31,7 @@ pub struct DaemonStart {
     /// The pods that it selects.
     pub pods: Vec<Arc<Pod>>,
     /// The nodes of the cluster. On those that are unreachable no pod becomes ready, and none is gone.
-    pub nodes: Vec<Arc<Node>>,
+    pub nodes: JudgedNodes,
     /// The time of the change.
     pub now: Timestamp,
     /// The rules of the kubelet.
@@ -50,8 +50,8 @@ pub fn bounds(daemon_set: &DaemonSet, desired: i32) -> Option<(i64, i64)> {
 impl DaemonStart {
     /// How many nodes should run a pod.
     pub fn desired(&self) -> i32 {
-        let judged = JudgedNodes::of(&self.daemon_set, &self.nodes);
-        clamp(count(judged.verdicts.iter().filter(|(_, verdict)| *verdict == Verdict::Run).count()))
+        let verdicts = self.nodes.verdicts.iter();
+        clamp(count(verdicts.filter(|(_, verdict)| *verdict == Verdict::Run).count()))
     }
 }
 
@@ -99,7 +99,6 @@ struct World {
 impl World {
     fn new(start: DaemonStart) -> Self {
         let DaemonStart { daemon_set, revisions, pods, nodes, now, kubelet, rooms } = start;
-        let nodes = JudgedNodes::of(&daemon_set, &nodes);
         let own: Vec<_> = revisions.iter().filter(|it| daemon_set.controls(&it.meta)).cloned().collect();
         let mut objects = Objects::new(now);
         objects.pods = by_name(pods);

@@ -9,7 +9,7 @@ use windlass::plan::preview::{Change as Step, Kubelet, Preview, Room};
 
 use super::dry_run::{self, Change};
 use super::limits::{self, Left};
-use super::{Report, if_broken, refuses_each};
+use super::{Played, Report, play};
 use crate::api::Api;
 use crate::cli::PlanArgs;
 use crate::exit::CommandError;
@@ -76,11 +76,8 @@ pub(super) async fn judge<R: Rollout>(
     let (ready_after, ready_from) = super::ready_after(args, &own);
     let stop_after = super::stop_after(args, &wanted["spec"]["template"]["spec"]);
     let kubelet = Kubelet { ready_after, stop_after, broken: args.assume.unwrap_or(0) };
-    let refused = refuses_each(refusal.as_ref());
-    let without = rollout.play(kubelet, refused.clone());
-    let rooms: Vec<Room> = headrooms.iter().map(|headroom| headroom.room.clone()).chain(refused).collect();
-    let with = if headrooms.is_empty() { without.clone() } else { rollout.play(kubelet, rooms.clone()) };
-    let broken = if_broken(args, refusal.as_ref(), &with, kubelet, |kubelet| rollout.play(kubelet, rooms));
+    let run = |kubelet, rooms| rollout.play(kubelet, rooms);
+    let Played { with, broken, quota } = play(args, refusal.as_ref(), &headrooms, kubelet, run);
     let mut changes = with.steps.iter().flat_map(|step| &step.changes);
     if changes.any(|change| matches!(change, Step::Created(_, claims) if !claims.is_empty())) {
         unjudged.extend(quotas.iter().filter(|quota| is_of_claims(quota)).map(|quota| {
@@ -95,11 +92,6 @@ pub(super) async fn judge<R: Rollout>(
     }
     let replicas = rollout.size();
     let labels = &wanted["spec"]["template"]["metadata"]["labels"];
-    let quota = match &refusal {
-        // Each pod is refused in any case.
-        Some(_) => Vec::new(),
-        None => limits::quota_lines(&headrooms, &with, &without),
-    };
     Ok(Report {
         object: format!("{} {key}", kind.title()),
         kind,

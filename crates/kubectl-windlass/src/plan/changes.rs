@@ -1,5 +1,7 @@
 //! The changes of a step of a rollout, in words and as data. Pure.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 use windlass::plan::daemonset::Reason as OnNode;
 use windlass::plan::preview::{Change as Step, DeletionReason};
@@ -16,68 +18,54 @@ pub(super) fn named(names: &[String]) -> String {
     }
 }
 
-fn pods(nodes: &[String]) -> &'static str {
-    if nodes.len() == 1 { "the pod" } else { "the pods" }
+/// How changes of one sort are said: their place in the line, the words before one name and before several, and those after.
+type Phrase = (u8, &'static str, &'static str, &'static str);
+
+/// The phrase of a change, and the name in it.
+fn said(change: &Step) -> (Phrase, String) {
+    match change {
+        Step::Deleted(pod, reason) => {
+            let (place, suffix) = match reason {
+                DeletionReason::Condemned => (0, " (out of range)"),
+                DeletionReason::Ended => (1, " (it has ended)"),
+                DeletionReason::NeverStarted => (2, " (it never started)"),
+                DeletionReason::Broken => (3, " (it is broken)"),
+                DeletionReason::Outdated => (4, ""),
+            };
+            ((place, "delete", "delete", suffix), pod.to_string())
+        }
+        Step::Created(pod, claims) if claims.is_empty() => ((5, "create", "create", ""), pod.to_string()),
+        Step::Created(pod, claims) => {
+            ((6, "create", "create", ""), format!("{pod} with {}", claims.join(", ")))
+        }
+        Step::ClaimDeleted(claim) => ((7, "delete claim", "delete claim", ""), claim.to_string()),
+        Step::DeletedOn(node, reason) => {
+            let (place, suffix) = match reason {
+                OnNode::NotWanted => (8, " (the DaemonSet does not run there)"),
+                OnNode::NoNode => (9, " (the node does not exist)"),
+                OnNode::Excess => (10, " (the node has another)"),
+                OnNode::Failed => (11, " (it has failed)"),
+                OnNode::Succeeded => (12, " (it has ended)"),
+                OnNode::Outdated => (13, ""),
+                OnNode::Replaced => (14, " (the new one is available)"),
+            };
+            ((place, "delete the pod on", "delete the pods on", suffix), node.to_string())
+        }
+        Step::CreatedOn(node) => ((15, "create the pod on", "create the pods on", ""), node.to_string()),
+    }
 }
 
 /// The changes of a step in words: `delete db-2`, `create db-3 with claim data-db-3`.
 pub(super) fn text(changes: &[Step]) -> String {
-    let of = |wanted: &dyn Fn(&Step) -> Option<String>| changes.iter().filter_map(wanted).collect::<Vec<_>>();
-    let mut parts = Vec::new();
-    let mut add = |verb: &str, names: Vec<String>, suffix: &str| {
-        if !names.is_empty() {
-            parts.push(format!("{verb} {}{suffix}", named(&names)));
-        }
+    let mut phrases: BTreeMap<Phrase, Vec<String>> = BTreeMap::new();
+    for (phrase, name) in changes.iter().map(said) {
+        phrases.entry(phrase).or_default().push(name);
+    }
+    let line = |((_, one, several, suffix), names): (Phrase, Vec<String>)| {
+        let verb = if names.len() == 1 { one } else { several };
+        format!("{verb} {}{suffix}", named(&names))
     };
-    for (reason, suffix) in [
-        (DeletionReason::Condemned, " (out of range)"),
-        (DeletionReason::Ended, " (it has ended)"),
-        (DeletionReason::NeverStarted, " (it never started)"),
-        (DeletionReason::Broken, " (it is broken)"),
-        (DeletionReason::Outdated, ""),
-    ] {
-        let deleted = of(&|change| match change {
-            Step::Deleted(pod, why) if *why == reason => Some(pod.to_string()),
-            _ => None,
-        });
-        add("delete", deleted, suffix);
-    }
-    let created = of(&|change| match change {
-        Step::Created(pod, claims) if claims.is_empty() => Some(pod.to_string()),
-        _ => None,
-    });
-    add("create", created, "");
-    let with_claims = of(&|change| match change {
-        Step::Created(pod, claims) if !claims.is_empty() => Some(format!("{pod} with {}", claims.join(", "))),
-        _ => None,
-    });
-    add("create", with_claims, "");
-    let gone = of(&|change| match change {
-        Step::ClaimDeleted(claim) => Some(claim.to_string()),
-        _ => None,
-    });
-    add("delete claim", gone, "");
-    for (reason, suffix) in [
-        (OnNode::NotWanted, " (the DaemonSet does not run there)"),
-        (OnNode::NoNode, " (the node does not exist)"),
-        (OnNode::Excess, " (the node has another)"),
-        (OnNode::Failed, " (it has failed)"),
-        (OnNode::Succeeded, " (it has ended)"),
-        (OnNode::Outdated, ""),
-        (OnNode::Replaced, " (the new one is available)"),
-    ] {
-        let deleted = of(&|change| match change {
-            Step::DeletedOn(node, why) if *why == reason => Some(node.to_string()),
-            _ => None,
-        });
-        add(&format!("delete {} on", pods(&deleted)), deleted, suffix);
-    }
-    let created = of(&|change| match change {
-        Step::CreatedOn(node) => Some(node.to_string()),
-        _ => None,
-    });
-    add(&format!("create {} on", pods(&created)), created, "");
-    parts.join("; ")
+    phrases.into_iter().map(line).collect::<Vec<_>>().join("; ")
 }
 
 /// The same as data.

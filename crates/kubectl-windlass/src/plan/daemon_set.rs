@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use windlass::model::{DaemonSet, Interner, Record as _};
 use windlass::plan::Reason;
-use windlass::plan::daemonset::PlanReason;
+use windlass::plan::daemonset::{JudgedNodes, PlanReason};
 use windlass::plan::preview::daemon_set::{self, DaemonStart, preview_daemon_set};
 use windlass::plan::preview::{Kubelet, Preview, Room};
 
@@ -15,11 +15,12 @@ use crate::text::{counted, span};
 impl Rollout for DaemonStart {
     fn of(wanted: &Value, workload: &Workload, now: Timestamp) -> Result<Self, serde_json::Error> {
         let interner = &mut Interner::default();
+        let daemon_set = DaemonSet::decode(&wanted.to_string(), interner)?;
         Ok(DaemonStart {
-            daemon_set: DaemonSet::decode(&wanted.to_string(), interner)?,
+            nodes: JudgedNodes::of(&daemon_set, &decoded(&workload.nodes, interner)),
+            daemon_set,
             revisions: decoded(&workload.revisions, interner),
             pods: decoded(&workload.pods, interner),
-            nodes: decoded(&workload.nodes, interner),
             now,
             kubelet: Kubelet::default(),
             rooms: Vec::new(),

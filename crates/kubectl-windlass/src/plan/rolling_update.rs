@@ -12,7 +12,7 @@ use windlass::plan::rolling_update::request::REQUEST;
 
 use super::dry_run::{self, Change};
 use super::limits::{self, Left};
-use super::{Report, if_broken, refuses_each, signed};
+use super::{Played, Report, play, signed};
 use crate::api::Api;
 use crate::cli::{PlanArgs, RollingUpdateArgs};
 use crate::exit::CommandError;
@@ -168,15 +168,12 @@ pub(super) async fn judge(api: &Api, args: &PlanArgs, name: &str) -> Result<Repo
         timeout: signed(defaults.timeout),
         now: super::whole_seconds(api.now()),
         kubelet,
-        rooms: refuses_each(refusal.as_ref()),
+        rooms: Vec::new(),
     };
-    let rooms = headrooms.iter().map(|headroom| headroom.room.clone()).chain(start.rooms.clone()).collect();
-    let without = preview_rolling_update(start.clone());
-    let start = RollingStart { rooms, ..start };
-    let with = preview_rolling_update(start.clone());
-    let broken = if_broken(args, refusal.as_ref(), &with, kubelet, |kubelet| {
-        preview_rolling_update(RollingStart { kubelet, ..start })
-    });
+    let Played { with, broken, quota } =
+        play(args, refusal.as_ref(), &headrooms, kubelet, |kubelet, rooms| {
+            preview_rolling_update(RollingStart { kubelet, rooms, ..start.clone() })
+        });
     let labels = &new["spec"]["template"]["metadata"]["labels"];
     let replicas = i64::from(desired);
     Ok(Report {
@@ -184,7 +181,7 @@ pub(super) async fn judge(api: &Api, args: &PlanArgs, name: &str) -> Result<Repo
         kind: Kind::ReplicationController,
         replicas,
         said,
-        quota: limits::quota_lines(&headrooms, &with, &without),
+        quota,
         budgets: limits::budget_lines(&budgets, labels, replicas, &with),
         autoscaler: limits::autoscaler_line(&autoscalers, "ReplicationController", name, true),
         crossed: super::crossed(args, &with),

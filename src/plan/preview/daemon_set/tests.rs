@@ -18,6 +18,16 @@ fn decode<T: crate::model::Record>(object: &Value) -> T {
 /// A DaemonSet that has run `agent:1` on so many nodes for an hour, and has changed since. A node whose name is in `dead` is
 /// unreachable, and its pod not ready.
 fn start(nodes: usize, dead: &[&str], change: impl FnOnce(&mut Value)) -> DaemonStart {
+    start_with(nodes, dead, change, |_| {})
+}
+
+/// The same, with a change of the nodes.
+fn start_with(
+    nodes: usize,
+    dead: &[&str],
+    change: impl FnOnce(&mut Value),
+    change_nodes: impl FnOnce(&mut Vec<Value>),
+) -> DaemonStart {
     let mut set = json!({
         "metadata": {"name": "agent", "namespace": "ops", "uid": "s", "resourceVersion": "9", "generation": 2,
                      "annotations": {}},
@@ -45,10 +55,8 @@ fn start(nodes: usize, dead: &[&str], change: impl FnOnce(&mut Value)) -> Daemon
         } else {
             json!([])
         };
-        Arc::new(decode(
-            &json!({"metadata": {"name": name, "uid": format!("u-{name}"), "resourceVersion": "1"},
-                                "spec": {"taints": taints}}),
-        ))
+        json!({"metadata": {"name": name, "uid": format!("u-{name}"), "resourceVersion": "1"},
+               "spec": {"taints": taints}})
     };
     let pod = |name: String| {
         let ready = if dead.contains(&&*name) { "False" } else { "True" };
@@ -62,11 +70,15 @@ fn start(nodes: usize, dead: &[&str], change: impl FnOnce(&mut Value)) -> Daemon
         })))
     };
     change(&mut set);
+    let mut all: Vec<Value> = names().map(node).collect();
+    change_nodes(&mut all);
+    let all: Vec<Arc<crate::model::Node>> = all.iter().map(|node| Arc::new(decode(node))).collect();
+    let daemon_set = decode(&set);
     DaemonStart {
-        daemon_set: decode(&set),
+        nodes: JudgedNodes::of(&daemon_set, &all),
+        daemon_set,
         revisions: vec![Arc::new(decode(&revision))],
         pods: names().map(pod).collect(),
-        nodes: names().map(node).collect(),
         now: "2026-01-01T01:00:00Z".parse().unwrap(),
         kubelet: Kubelet {
             ready_after: SignedDuration::from_secs(10),
@@ -200,12 +212,9 @@ fn after_a_refused_pod_no_other_node_loses_its_own() {
 
 #[test]
 fn a_node_that_is_not_ready_and_reports_gets_its_pod() {
-    let mut start = start(2, &["n2"], new_image);
-    for node in &mut start.nodes {
-        for taint in &mut Arc::make_mut(node).taints {
-            taint.key = "node.kubernetes.io/not-ready".into();
-        }
-    }
+    let start = start_with(2, &["n2"], new_image, |nodes| {
+        nodes[1]["spec"]["taints"][0]["key"] = "node.kubernetes.io/not-ready".into();
+    });
     assert_eq!(preview_daemon_set(start).end, End::Complete);
 }
 
@@ -222,10 +231,14 @@ fn a_preview_that_ends_before_the_rollout_says_that_it_goes_on() {
 
 #[test]
 fn pods_on_nodes_that_should_run_none_are_no_available_nodes() {
-    let mut start = start(3, &[], |set| set["metadata"]["generation"] = 2.into());
-    let taint = json!({"metadata": {"name": "n3", "uid": "u-n3", "resourceVersion": "1"},
-                       "spec": {"taints": [{"key": "dedicated", "effect": "NoSchedule"}]}});
-    start.nodes[2] = Arc::new(decode(&taint));
+    let start = start_with(
+        3,
+        &[],
+        |_| {},
+        |nodes| {
+            nodes[2]["spec"]["taints"] = json!([{"key": "dedicated", "effect": "NoSchedule"}]);
+        },
+    );
     let preview = preview_daemon_set(start);
     assert_eq!((preview.steps[0].available, preview.steps[0].pods, preview.most_allowed), (2, 3, 3));
 }
