@@ -33,10 +33,14 @@ impl Canonical {
         let mut replica_sets_of: BTreeMap<String, usize> = BTreeMap::new();
         let mut hashes = 0;
         let mut seen = BTreeSet::new();
-        for change in changes.iter().filter(|change| change.what == What::Added && change.kind != "Event") {
+        let mut slices: BTreeMap<String, String> = BTreeMap::new();
+        for change in changes.iter().filter(|change| change.kind != "Event") {
             let metadata = &change.object["metadata"];
             let (name, uid) = (text(&metadata["name"]).to_owned(), text(&metadata["uid"]).to_owned());
-            if !seen.insert(uid.clone()) {
+            if change.what == What::Deleted {
+                slices.remove(&uid);
+            }
+            if change.what != What::Added || !seen.insert(uid.clone()) {
                 continue;
             }
             let is_own = own_names.contains(&(change.kind.to_owned(), name.clone()));
@@ -63,10 +67,14 @@ impl Canonical {
                 }
                 "EndpointSlice" => {
                     let place = format!("{}#{}", owner().unwrap_or_default(), place_of(&change.object));
-                    let number = replica_sets_of.entry(place.clone()).or_default();
-                    *number += 1;
-                    // The ports of the first one may be others by now.
-                    if *number == 1 { place } else { format!("{place}~{number}") }
+                    // The ports of one that is still there may be others by now. One that is gone may return under its
+                    // name or under a new one: nobody can tell.
+                    let numbered = (2_u32..).map(|number| format!("{place}~{number}"));
+                    let is_free = |called: &String| slices.values().all(|other| other != called);
+                    let called =
+                        std::iter::once(place.clone()).chain(numbered).find(is_free).unwrap_or_default();
+                    slices.insert(uid.clone(), called.clone());
+                    called
                 }
                 // Its name is its place.
                 "Pod" if is_of(metadata, "StatefulSet") => name.clone(),

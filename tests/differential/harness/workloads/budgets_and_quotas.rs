@@ -227,9 +227,11 @@ async fn quota_claims(s: &Stage) {
 }
 
 async fn quota_of_classes_of_pods(s: &Stage) {
-    s.create(quota(json!({"hard": {"pods": "3"}, "scopes": ["BestEffort"]}))).await;
+    // Before the quota: kube-controller-manager counts pods of the moment in which a quota is created after 5 minutes.
     s.create(pod("best-effort", "web")).await;
     s.create(modest("burstable")).await;
+    s.rest().await;
+    s.create(quota(json!({"hard": {"pods": "3"}, "scopes": ["BestEffort"]}))).await;
     counted(s).await;
     used(s, "pods", "1").await;
 }
