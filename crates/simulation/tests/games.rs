@@ -54,7 +54,7 @@ fn check_seeds(game: &dyn AnyGame) {
 
 /// A simulation that depends on chance shows nothing.
 fn check_repetition(game: &dyn AnyGame) {
-    const SEED: u64 = 7;
+    const SEED: u64 = 2;
     let [first, second] = [true, true].map(|record| game.play(SEED, "", record).unwrap());
     let lines = first.log.iter().map(ToString::to_string).zip(second.log.iter().map(ToString::to_string));
     assert_eq!(lines.clone().find(|(one, other)| one != other), None);

@@ -1,6 +1,7 @@
 //! Saved failures of Deployments, and all histories of one pod. `--test games` has the seeds.
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use windlass_simulation::deployments::Deployments;
 use windlass_simulation::deployments::exhaustive::{Bounds, visit, workloads};
@@ -8,6 +9,7 @@ use windlass_simulation::deployments::run::run;
 use windlass_simulation::deployments::scenario::Scenario;
 use windlass_simulation::engine::replay::Replay;
 use windlass_simulation::engine::report::Report;
+use windlass_simulation::engine::search::on_threads;
 
 /// The report of a failure.
 fn report(scenario: &Scenario) -> String {
@@ -35,12 +37,18 @@ fn files() -> Vec<(PathBuf, Replay<Scenario>)> {
 /// Each file in `tests/sim/` was a failure once and is named after what holds since.
 #[test]
 fn saved_failures_pass() {
-    let mut broken = Vec::new();
-    for (file, replay) in files() {
-        if run(&replay.scenario, false).unwrap().failure.is_some() {
-            broken.push(format!("{}\n{}", file.display(), report(&replay.scenario)));
+    let (files, broken) = (Mutex::new(files().into_iter()), Mutex::new(Vec::new()));
+    let next = || files.lock().unwrap().next();
+    let play = || -> std::io::Result<()> {
+        while let Some((file, replay)) = next() {
+            if run(&replay.scenario, false)?.failure.is_some() {
+                broken.lock().unwrap().push(format!("{}\n{}", file.display(), report(&replay.scenario)));
+            }
         }
-    }
+        Ok(())
+    };
+    on_threads(2, play).unwrap();
+    let broken = broken.into_inner().unwrap();
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 

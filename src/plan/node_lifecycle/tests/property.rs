@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{at, decode};
+use crate::model::Node;
 use crate::plan::node_lifecycle::health::Health;
 use crate::plan::node_lifecycle::turns::{Turn, Turns};
 use crate::plan::node_lifecycle::zones::{Zones, zone_of};
@@ -75,10 +76,14 @@ impl World {
 
     /// Syncs all nodes until nothing is left to write.
     fn settle(&mut self, second: u64) {
+        let mut records: Vec<_> = self.nodes.iter().map(decode).collect();
         for _ in 0..4 {
             let mut wrote = false;
             for n in 0..self.nodes.len() {
-                wrote |= self.sync(n, second);
+                if self.sync(n, &records, second) {
+                    records[n] = decode(&self.nodes[n]);
+                    wrote = true;
+                }
             }
             if !wrote {
                 return;
@@ -87,11 +92,11 @@ impl World {
         panic!("a node is written again and again at second {second}");
     }
 
-    fn sync(&mut self, n: usize, second: u64) -> bool {
+    /// Syncs one of the nodes, which `records` has as they are stored. Says whether it wrote.
+    fn sync(&mut self, n: usize, records: &[Node], second: u64) -> bool {
         let now = Duration::from_secs(second);
-        let records: Vec<_> = self.nodes.iter().map(decode).collect();
         records.iter().for_each(|node| self.health.node(node, now));
-        let zones = Zones::of(&records);
+        let zones = Zones::of(records);
         let is_cut_off = zones.are_all_disrupted();
         if self.was_cut_off && !is_cut_off {
             self.health.all_alive(now);
