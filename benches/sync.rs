@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cpu_time::ThreadTime;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::{StreamExt, stream};
 use http::{Method, Request, Response};
@@ -26,7 +27,6 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use kube::client::Body;
 use parking_lot::Mutex;
-use rustix::time::ClockId;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
@@ -398,7 +398,7 @@ impl Subject {
 
 /// The CPU that this thread has used. The time on the wall would count other programs' as well.
 fn cpu_time() -> Duration {
-    rustix::time::clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap()
+    ThreadTime::now().as_duration()
 }
 
 /// The number of ReplicaSet syncs.

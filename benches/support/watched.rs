@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use cpu_time::ThreadTime;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::{StreamExt, stream};
 use http::header::ACCEPT;
@@ -18,7 +19,6 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use kube::client::Body;
 use parking_lot::Mutex;
-use rustix::time::ClockId;
 use serde_json::{Value, json};
 use windlass::model::protobuf::{MAGIC, find, unwrap_object};
 use windlass_apiserver::to_protobuf;
@@ -243,5 +243,5 @@ impl Server {
 
 /// The CPU that this thread has used. The time on the wall would count other programs' as well.
 pub fn cpu_time() -> Duration {
-    rustix::time::clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap()
+    ThreadTime::now().as_duration()
 }
