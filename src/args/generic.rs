@@ -136,8 +136,8 @@ pub struct ScopeArgs {
     /// Watch and act in this namespace only; DaemonSets still look at all nodes. Default: all namespaces.
     #[arg(long, value_name = "NAMESPACE", env = "WINDLASS_NAMESPACE")]
     pub namespace: Option<String>,
-    /// Act only on Deployments, DaemonSets and ReplicationControllers whose labels match, on the ReplicaSets of such
-    /// Deployments, and on matching ReplicaSets without a Deployment. Such as 'team=shop,tier!=db'.
+    /// Act only on objects whose own labels match, such as Deployments and CronJobs, on the ReplicaSets and pods of such
+    /// workloads, and on matching ReplicaSets without a Deployment. Such as 'team=shop,tier!=db'.
     #[arg(long, value_name = "SELECTOR", env = "WINDLASS_SELECTOR")]
     pub selector: Option<String>,
     /// Reaction to another controller that acts on the same objects: warn, exit with an error, or ignore it.

@@ -431,7 +431,7 @@ fn the_version_is_the_same_everywhere() {
 }
 
 #[test]
-fn the_example_clusters_disable_the_controllers_that_windlass_runs() {
+fn the_example_clusters_and_the_alert_disable_the_controllers_that_windlass_runs() {
     let off = "-deployment-controller,-replicaset-controller,-replicationcontroller-controller,-daemonset-controller,-statefulset-controller,-cronjob-controller,-ttl-after-finished-controller";
     let kind: Value = manifests::object(&read("deploy/clusters/kind.yaml"));
     let patch: Value = manifests::object(kind["kubeadmConfigPatches"][0].as_str().unwrap());
@@ -440,6 +440,7 @@ fn the_example_clusters_disable_the_controllers_that_windlass_runs() {
     let k3d: Value = manifests::object(&read("deploy/clusters/k3d.yaml"));
     let argument = k3d["options"]["k3s"]["extraArgs"][0]["arg"].as_str().unwrap();
     assert_eq!(argument, format!("--kube-controller-manager-arg=controllers+={off}"));
+    assert!(read("charts/windlass/files/prometheus-rules.yaml").contains(&format!("add {off} to --controllers")));
 }
 
 /// No image is published yet, so the chart's own would never be pulled.
