@@ -14,14 +14,14 @@ use super::objects::controller;
 use super::scenario::{Act, Fault, Scenario, beginning_of};
 use crate::engine::breach::Breach;
 use crate::engine::call::Call;
-use crate::engine::objects::{Picture, is_deleting, text};
+use crate::engine::objects::{Picture, is_deleting, owner, text, uid};
 
 /// How many objects the daemons created and deleted, by resource and by the name of the ReplicaSet or Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     sums: BTreeMap<String, Sum>,
-    /// The UIDs of pods that arrived late. Where their ReplicaSet has been deleted since, the garbage collector
-    /// deletes them.
+    /// The UIDs of pods and ReplicaSets that arrived late, and of the pods of such ReplicaSets. Where their owner has
+    /// been deleted since, the garbage collector deletes them.
     late: BTreeSet<String>,
 }
 
@@ -32,16 +32,16 @@ struct Sum {
     /// How many of these writes arrived after their author had abandoned them. A creation: its author has created
     /// another object of the name in its place, which may have been deleted since, and the server cannot know that
     /// the late one is not wanted any more. A deletion: the next leader may have chosen another pod, and replaces
-    /// this one. Each may cause one extra creation and one extra deletion.
+    /// this one. Each may cause one extra creation and one extra deletion. A ReplicaSet that comes back so, after it
+    /// was deleted for the history limit, gets a pod before its Deployment sizes it to 0: its pods count as well.
     late: u32,
 }
 
 impl Tally {
-    /// Counts a write: a daemon's, or the garbage collector's deletion of a pod that arrived late.
+    /// Counts a write: a daemon's, or the garbage collector's deletion of what arrived late.
     pub fn count(&mut self, call: &Call, before: Option<&Value>, after: Option<&Value>) {
         let created = call.of_daemon() && before.is_none() && after.is_some();
-        let collected =
-            |pod: &Value| &*call.agent == "garbage" && self.late.contains(text(pod, "/metadata/uid"));
+        let collected = |object: &Value| &*call.agent == "garbage" && self.late.contains(uid(object));
         let deleted = call.method == http::Method::DELETE
             && before.is_some_and(|before| !is_deleting(before) && (call.of_daemon() || collected(before)));
         let Some(object) = before.or(after).filter(|_| created || deleted) else { return };
@@ -50,13 +50,14 @@ impl Tally {
             "pods" => beginning_of(&call.name).trim_end_matches('-'),
             _ => text(object, "/metadata/name"),
         };
-        if created && call.abandoned && call.resource == "pods" {
-            self.late.insert(text(object, "/metadata/uid").to_owned());
+        let is_late = call.abandoned || created && self.late.contains(owner(object));
+        if created && is_late {
+            self.late.insert(uid(object).to_owned());
         }
         let sum = self.sums.entry(format!("{} of {name}", call.resource)).or_default();
         sum.created += u32::from(created);
         sum.deleted += u32::from(deleted);
-        sum.late += u32::from((created || deleted) && call.abandoned);
+        sum.late += u32::from((created || deleted) && is_late);
     }
 }
 
@@ -160,6 +161,8 @@ pub fn compare(owed: &Ending, found: &Ending) -> Result<(), Breach> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::deployments::run::history;
     use crate::engine::runner::alone;
@@ -176,5 +179,30 @@ mod tests {
         let mut other = ending.clone();
         other.tally = Tally::default();
         assert!(compare(&ending, &other).is_err());
+    }
+
+    /// A daemon's creation of an object, which its author has abandoned if `abandoned`.
+    fn create(tally: &mut Tally, resource: &str, object: &Value, abandoned: bool) {
+        let path = format!("/api/v1/namespaces/shop/{resource}");
+        let (parts, ()) = http::Request::post(path).body(()).unwrap().into_parts();
+        let call = Call { abandoned, ..Call::new("d0.1".into(), &parts, object.to_string().as_bytes()) };
+        tally.count(&call, None, Some(object));
+    }
+
+    #[test]
+    fn a_replica_set_that_arrives_after_it_was_deleted_excuses_its_pods_and_no_others() {
+        let pod = |name: &str, owner: &str| {
+            let owners = json!([{"controller": true, "uid": owner}]);
+            json!({"metadata": {"name": name, "uid": name, "ownerReferences": owners}})
+        };
+        let set = |name: &str| json!({"metadata": {"name": name, "uid": format!("uid of {name}")}});
+        let mut tally = Tally::default();
+        create(&mut tally, "replicasets", &set("web-1"), true);
+        create(&mut tally, "pods", &pod("web-1-abcde", "uid of web-1"), false);
+        create(&mut tally, "replicasets", &set("web-2"), false);
+        create(&mut tally, "pods", &pod("web-2-abcde", "uid of web-2"), false);
+        let late: Vec<u32> =
+            ["web-1", "web-2"].map(|name| tally.sums[&format!("pods of {name}")].late).into();
+        assert_eq!(late, [1, 0]);
     }
 }
