@@ -4,12 +4,18 @@ use std::{
     io::{self, Write as _},
     net::SocketAddr,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use kube::config::Kubeconfig;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 /// The name of the cluster, the context and the user.
 const NAME: &str = "windlass-sandbox";
+
+/// How long a sandbox on this machine may take to answer.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The longest file that is read to see whose it is: ours has some hundred bytes.
 const LONGEST: u64 = 64 * 1024;
@@ -60,6 +66,23 @@ pub fn write(path: &Path, address: SocketAddr) -> io::Result<()> {
         let _ = std::fs::remove_file(&beside);
     }
     written
+}
+
+/// The sandbox that has written this file, if it still answers: a second one would take its users away from it, and leave
+/// them without a kubeconfig at its end.
+pub async fn running(path: &Path) -> Option<SocketAddr> {
+    let text = std::fs::read_to_string(target(path).ok()?).ok().filter(|text| is_own(text))?;
+    let (_, server) = text.split_once("server: http://")?;
+    let address: SocketAddr = server.lines().next()?.trim().parse().ok()?;
+    let asked = async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(b"GET /version HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").await?;
+        let mut answer = String::new();
+        stream.take(LONGEST).read_to_string(&mut answer).await?;
+        Ok::<_, io::Error>(answer)
+    };
+    let answer = tokio::time::timeout(PATIENCE, asked).await.ok()?.ok()?;
+    answer.contains(NAME).then_some(address)
 }
 
 /// Deletes the kubeconfig of a sandbox that has ended, so that nobody waits for a port at which nothing listens. One that
@@ -132,6 +155,27 @@ mod tests {
         assert_eq!(config.current_context.as_deref(), Some("windlass-sandbox"));
         let server = config.clusters[0].cluster.as_ref().unwrap().server.as_deref();
         assert_eq!(server, Some("http://127.0.0.1:4242"));
+    }
+
+    #[tokio::test]
+    async fn a_sandbox_that_runs_is_found_by_its_file_and_one_that_has_ended_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config");
+        assert_eq!(running(&path).await, None, "there is no file");
+        for (answer, is_ours) in [("v1.36.0-windlass-sandbox", true), ("another server", false)] {
+            let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = server.local_addr().unwrap();
+            write(&path, address).unwrap();
+            let answers = async {
+                let (mut stream, _) = server.accept().await.unwrap();
+                let _ = stream.read(&mut [0; 1024]).await.unwrap();
+                stream.write_all(format!("HTTP/1.1 200 OK\r\n\r\n{answer}").as_bytes()).await.unwrap();
+            };
+            let (found, ()) = tokio::join!(running(&path), answers);
+            assert_eq!(found, is_ours.then_some(address));
+            drop(server);
+            assert_eq!(running(&path).await, None, "nothing listens there any more");
+        }
     }
 
     #[test]

@@ -226,13 +226,13 @@ pub fn parse(file: &str, text: &str, served: Vec<ServedKind>) -> Result<Manifest
 }
 
 /// Looks the kinds of objects up: those that are served, and those that the objects themselves define.
-fn objects(found: Vec<ManifestObject>, served: Vec<ServedKind>) -> Result<Vec<Object>, ManifestError> {
-    let mut kinds: Vec<Creatable> = served.into_iter().map(Creatable::from).collect();
+fn objects(found: Vec<ManifestObject>, all: Vec<ServedKind>) -> Result<Vec<Object>, ManifestError> {
+    let mut kinds: Vec<Creatable> = all.into_iter().map(Creatable::from).collect();
     for found in found.iter().filter(|found| found.kind == "CustomResourceDefinition") {
         kinds.extend(defined(&found.body["spec"]));
     }
     // All of them at once: a manifest of fifty objects is not to be tried fifty times.
-    let is_known = |found: &&ManifestObject| kinds.iter().any(|known| known.kind == found.kind);
+    let is_known = |found: &&ManifestObject| served(&kinds, &found.api_version, &found.kind).is_some();
     let mut unknown: Vec<&ManifestObject> = found.iter().filter(|found| !is_known(found)).collect();
     if let Some(first) = unknown.first() {
         let origin = first.origin.clone();
@@ -289,6 +289,17 @@ fn find(file: &str, text: &str, all: &mut Found) -> Result<(), ManifestError> {
     Ok(())
 }
 
+/// The kind that is meant, perhaps in another version. A Service of serving.knative.dev is no Service, and a Deployment of
+/// extensions/v1beta1 is a Deployment.
+fn served<'a>(all: &'a [Creatable], api_version: &str, kind: &str) -> Option<&'a Creatable> {
+    let mut of_kind = all.iter().filter(|known| known.kind == kind);
+    let group = |api_version: &str| api_version.split_once('/').map(|(group, _)| group.to_owned());
+    let is_loose = matches!(group(api_version).as_deref(), None | Some("extensions" | "events.k8s.io"));
+    let is_near = |known: &&Creatable| is_loose || group(&known.api_version) == group(api_version);
+    let exact = of_kind.clone().find(|known| known.api_version == api_version);
+    exact.or_else(|| of_kind.find(is_near))
+}
+
 /// Validates the type and metadata of an object and fills in the namespace.
 fn object(
     origin: &Origin,
@@ -297,8 +308,7 @@ fn object(
     kind: &str,
     all: &[Creatable],
 ) -> Result<Object, String> {
-    let is_it = |known: &&Creatable| known.kind == kind && known.api_version == api_version;
-    let found = all.iter().find(is_it).or_else(|| all.iter().find(|known| known.kind == kind));
+    let found = served(all, api_version, kind);
     let Some(Creatable { api_version: right, plural, namespaced, is_new, .. }) = found else {
         return Err(format!("unknown kind {kind:?} ({api_version})"));
     };
@@ -420,6 +430,18 @@ items:
             "web.yaml: document 1: the sandbox does not serve Deployment as apiVersion \
                            \"apps/v1beta1\"; use apps/v1"
         );
+    }
+
+    #[test]
+    fn a_kind_of_another_group_is_not_the_built_in_kind_of_its_name() {
+        for (api_version, kind) in
+            [("serving.knative.dev/v1", "Service"), ("crd.projectcalico.org/v1", "NetworkPolicy")]
+        {
+            let error = refused(&format!("apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: a}}\n"));
+            assert!(error.contains(&format!("unknown kind {kind:?} ({api_version})")), "{error}");
+        }
+        let error = refused("apiVersion: extensions/v1beta1\nkind: Ingress\nmetadata: {name: a}\n");
+        assert!(error.ends_with("use networking.k8s.io/v1"), "{error}");
     }
 
     #[test]

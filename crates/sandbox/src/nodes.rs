@@ -11,6 +11,7 @@ use kube::Client;
 use regex_lite::Regex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+use windlass_apiserver::Sandbox;
 use windlass_nodes::api_client::{Now, send};
 use windlass_nodes::kubelet::outcomes::ImageOutcome;
 use windlass_nodes::kubelet::{self, NodeLabel, NodeTaint};
@@ -23,6 +24,18 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The kubelet's interval (`nodeStatusUpdateFrequency`).
 const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// Waits until the simulator has created its nodes. A DaemonSet that is observed before there is a node has all of its pods,
+/// none, and counts as rolled out.
+pub(crate) async fn created(sandbox: &Sandbox, nodes: usize) {
+    // It creates them at once. If it cannot, its own error ends the session.
+    for _ in 0..5_000 {
+        if sandbox.objects("Node").len() >= nodes {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
 
 /// Runs simulated nodes, their kubelets and a scheduler beside any API server, such as envtest's.
 ///

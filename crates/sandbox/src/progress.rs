@@ -304,6 +304,10 @@ impl Progress {
         let target = Target::of(kind, key).filter(|target| self.targets.contains(target));
         let Some(target) = target else { return Completion::Pending };
         let Some(rollout) = target.rollout(cluster) else {
+            // A Job may go once it has succeeded, such as by `ttlSecondsAfterFinished: 0`.
+            if kind == Followed::Job && self.complete.contains(&target) {
+                return self.completion();
+            }
             self.complete.remove(&target);
             return match self.seen.contains(&target) {
                 true => Completion::Failed(format!("{target} was deleted")),
@@ -316,6 +320,10 @@ impl Progress {
             Rollout::Failed(why) => return Completion::Failed(explain(&target, &why, cluster)),
         };
         self.seen.insert(target);
+        self.completion()
+    }
+
+    fn completion(&self) -> Completion {
         if self.complete.len() == self.targets.len() { Completion::Complete } else { Completion::Pending }
     }
 
@@ -324,6 +332,7 @@ impl Progress {
         let mut paragraphs = Vec::new();
         for target in &self.targets {
             match target.rollout(cluster) {
+                None if self.complete.contains(target) => {}
                 None => paragraphs.push(format!("{target} does not exist")),
                 Some(Rollout::Complete(_)) => {}
                 Some(Rollout::Waiting(why) | Rollout::Failed(why)) => {
@@ -611,6 +620,25 @@ mod tests {
         let (completion, done, _) = judge(json!({"conditions": is_true("Suspended")}));
         assert_eq!(completion, Completion::Complete);
         assert_eq!(done, "all Jobs are complete: 1; Job shop/setup is suspended");
+    }
+
+    #[test]
+    fn a_job_that_goes_after_its_success_stays_complete() {
+        let [setup, other] = ["setup", "other"].map(|name| ("shop".to_owned(), name.to_owned()));
+        let targets = [&setup, &other].into_iter().filter_map(|key| Target::new("Job", key.clone()));
+        let mut progress = Progress::new(targets);
+        let mut cluster = Cluster::default();
+        let mut ends = |(namespace, name): &Key, deleted: bool| {
+            let condition = json!([{"type": "Complete", "status": "True"}]);
+            let object = json!({"metadata": {"namespace": namespace, "name": name, "uid": name},
+                                "status": {"succeeded": 1, "conditions": condition}});
+            cluster.observe(ObjectChange { kind: Followed::Job, object, deleted });
+            progress.completion_after(Followed::Job, (namespace.clone(), name.clone()), &cluster)
+        };
+        assert_eq!(ends(&setup, false), Completion::Pending);
+        assert_eq!(ends(&setup, true), Completion::Pending, "as ttlSecondsAfterFinished: 0 has it");
+        assert_eq!(ends(&other, false), Completion::Complete);
+        assert_eq!(progress.unfinished(&cluster), "");
     }
 
     #[test]

@@ -28,7 +28,7 @@ use super::{
     event_lines::{EventLines, plain, plain_lines},
     kubeconfig,
     manifest::{self, Manifests, Object},
-    node_flags,
+    node_flags, nodes,
     progress::{self, Completion, Progress, Target},
     view,
 };
@@ -127,6 +127,13 @@ async fn session(
     let path = &args.write_kubeconfig;
     // Whoever reads the heading may be in another directory.
     let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+    if let Some(running) = kubeconfig::running(&path).await {
+        bail!(
+            "--write-kubeconfig {}: the sandbox at {running} has written it and still runs: stop that one, or name \
+             another file",
+            path.display()
+        );
+    }
     kubeconfig::write(&path, address)
         .with_context(|| format!("--write-kubeconfig {}: cannot write the kubeconfig", path.display()))?;
     let _written = Written { path: path.clone(), address };
@@ -156,6 +163,7 @@ async fn session(
         };
         let simulator = kubelet::run(client.clone(), options, shutdown.clone());
         tasks.add("pod simulator", simulator.map(Ok));
+        nodes::created(&sandbox, args.nodes).await;
     }
     let running = Running {
         workloads: !args.no_controllers,

@@ -16,6 +16,7 @@ use windlass_nodes::{api_client::Now, kubelet};
 use super::cluster::{Cluster, Followed, ObjectChange};
 use super::controllers::{self, Running};
 use super::manifest::{self, ManifestError, Manifests};
+use super::nodes as simulated;
 use super::progress::{self, Completion, Progress, Target};
 
 /// How often the state is looked at, in the time of the test.
@@ -123,9 +124,14 @@ impl TestCluster {
             volumes,
             ..kubelet::Options::new(now.clone())
         };
+        let count = nodes.nodes;
         tokio::spawn(kubelet::run(client.clone(), nodes, end.clone()));
         let running = Running { workloads: controllers, ..Running::ALL };
-        controllers::start(client.clone(), running, clock, seed, end.clone());
+        let (api_server, controllers_client, until) = (sandbox.clone(), client.clone(), end.clone());
+        tokio::spawn(async move {
+            simulated::created(&api_server, count).await;
+            controllers::start(controllers_client, running, clock, seed, until);
+        });
         TestCluster { sandbox, client, now, patience, _end: end.drop_guard() }
     }
 
@@ -400,6 +406,27 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
         let carefree = start(false);
         carefree.apply(&web).await.unwrap();
         carefree.rolled_out("Deployment", "default", "web").await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_daemon_set_that_is_applied_at_once_is_not_rolled_out_before_its_pods_are_ready() {
+        let options = TestOptions {
+            never_ready: Some(Regex::new("broken").unwrap()),
+            patience: Duration::from_secs(30),
+            ..TestOptions::default()
+        };
+        let cluster = TestCluster::with(options);
+        let agent = "
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template: {metadata: {labels: {app: agent}}, spec: {containers: [{name: main, image: 'agent:broken'}]}}
+";
+        cluster.apply(agent).await.unwrap();
+        let why = cluster.rolled_out("DaemonSet", "default", "agent").await.unwrap_err().to_string();
+        assert!(why.contains("0 of 3"), "{why}");
     }
 
     #[tokio::test(start_paused = true)]
