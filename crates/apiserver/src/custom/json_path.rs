@@ -1,14 +1,26 @@
 //! The simple JSONPath of printer columns and of `/scale`: `.spec.replicas`, `.status.conditions[?(@.type=="Ready")].status`.
+//!
+//! Of kubectl's dialect (`client-go/util/jsonpath`) there are fields, `*`, an index, also from the end, and filters by `==`,
+//! `!=` and existence. Unions, slices, `..` and comparisons by size are not read.
 
 use serde_json::Value;
 
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
     Field(String),
-    Index(usize),
+    /// An element; from the end if negative.
+    Index(isize),
     All,
-    /// The elements in which a field has a value.
-    Where(Path, String),
+    /// The elements in which a path leads to something that passes.
+    Where(Path, Test),
+}
+
+/// Of a value that a path leads to.
+#[derive(Clone, Debug, PartialEq)]
+enum Test {
+    Exists,
+    Is(String),
+    IsNot(String),
 }
 
 /// A path into an object.
@@ -27,7 +39,7 @@ impl Path {
                 if name.is_empty() {
                     return Err(format!("a field name is missing in {text:?}"));
                 }
-                steps.push(Step::Field(name));
+                steps.push(if name == "*" { Step::All } else { Step::Field(name) });
                 rest = after;
             } else if let Some(after) = rest.strip_prefix('[') {
                 let (inside, after) =
@@ -69,13 +81,36 @@ impl Step {
         let items = || values.iter().filter_map(|value| value.as_array());
         match self {
             Step::Field(name) => values.iter().filter_map(|value| value.get(name)).collect(),
-            Step::Index(index) => items().filter_map(|items| items.get(*index)).collect(),
-            Step::All => items().flatten().collect(),
-            Step::Where(path, wanted) => items()
+            Step::Index(index) => items().filter_map(|items| element(items, *index)).collect(),
+            Step::All => values.iter().flat_map(|value| children(value)).collect(),
+            Step::Where(path, test) => items()
                 .flatten()
-                .filter(|item| path.first(item).is_some_and(|found| text_of(found) == *wanted))
+                .filter(|item| path.first(item).is_some_and(|found| test.passes(found)))
                 .collect(),
         }
+    }
+}
+
+impl Test {
+    fn passes(&self, found: &Value) -> bool {
+        match self {
+            Test::Exists => true,
+            Test::Is(wanted) => text_of(found) == *wanted,
+            Test::IsNot(other) => text_of(found) != *other,
+        }
+    }
+}
+
+fn element(items: &[Value], index: isize) -> Option<&Value> {
+    let from_start = items.len().checked_add_signed(index).filter(|_| index < 0);
+    items.get(from_start.or(usize::try_from(index).ok())?)
+}
+
+fn children(value: &Value) -> Vec<&Value> {
+    match value {
+        Value::Array(items) => items.iter().collect(),
+        Value::Object(fields) => fields.values().collect(),
+        _ => Vec::new(),
     }
 }
 
@@ -104,11 +139,15 @@ fn bracket(inside: &str) -> Result<Step, String> {
         return Ok(Step::All);
     }
     if let Some(condition) = inside.strip_prefix("?(").and_then(|rest| rest.strip_suffix(')')) {
-        let (path, value) = condition
-            .split_once("==")
-            .ok_or_else(|| format!("the filter {condition:?} must compare with =="))?;
+        let split = |operator| condition.split_once(operator);
+        let value = |value: &str| unquoted(value.trim()).to_owned();
+        let (path, test) = match (split("=="), split("!=")) {
+            (Some((path, wanted)), _) => (path, Test::Is(value(wanted))),
+            (None, Some((path, other))) => (path, Test::IsNot(value(other))),
+            (None, None) => (condition, Test::Exists),
+        };
         let path = path.trim().strip_prefix('@').ok_or_else(|| format!("{path:?} must begin with @"))?;
-        return Ok(Step::Where(Path::parse(path)?, unquoted(value.trim()).to_owned()));
+        return Ok(Step::Where(Path::parse(path)?, test));
     }
     if let Ok(index) = inside.parse() {
         return Ok(Step::Index(index));
@@ -140,8 +179,14 @@ mod tests {
         assert_eq!(first(".spec.list[*].n"), Some(json!(1)));
         assert_eq!(first(".spec.a\\.b"), Some(json!(1)));
         assert_eq!(first(".spec['a.b']"), Some(json!(1)));
+        assert_eq!(first(".spec.list[-1].n"), Some(json!(2)));
+        assert_eq!(first(".spec.list[-3].n"), None);
+        assert_eq!(first(".status.conditions[?(@.type!='Synced')].status"), Some(json!("False")));
+        assert_eq!(first(".spec.list[?(@.n)].n"), Some(json!(1)));
+        assert_eq!(first(".status.*.status"), None);
+        assert_eq!(first(".status.*[0].status"), Some(json!("True")));
         assert_eq!(first(".spec.none"), None);
-        for bad in ["", "spec", ".", ".a[", ".a[b]", ".a[?(@.b>1)]"] {
+        for bad in ["", "spec", ".", "...", ".a[", ".a[b]", ".a[?(@.b>1)]"] {
             assert!(Path::parse(bad).is_err(), "{bad}");
         }
     }

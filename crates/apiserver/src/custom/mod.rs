@@ -81,6 +81,8 @@ fn scale(spec: &Value) -> Option<Scale> {
     })
 }
 
+/// The columns up to the first whose path cannot be read, as a real server prints them (`tableconvertor.go`): the
+/// definition itself is taken with any path that begins with a dot.
 fn columns(version: &Value) -> Vec<Column> {
     let age = json!([{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}]);
     let listed = version["additionalPrinterColumns"].as_array().filter(|list| !list.is_empty());
@@ -96,7 +98,7 @@ fn columns(version: &Value) -> Vec<Column> {
             path: Path::parse(&text("jsonPath")).ok()?,
         })
     };
-    listed.filter_map(column).collect()
+    listed.map_while(column).collect()
 }
 
 impl Custom {

@@ -89,6 +89,17 @@ async fn tables_have_the_printer_columns_and_lists_their_kind() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_definition_with_a_column_that_cannot_be_read_is_taken_and_prints_the_columns_before_it() {
+    let sandbox = sandbox();
+    let mut odd = definition(&widget_spec());
+    odd["spec"]["versions"][0]["additionalPrinterColumns"][1]["jsonPath"] = json!("...");
+    sandbox.post(DEFINITIONS, odd).await.ok();
+    sandbox.post(WIDGETS, widget("a", json!({"size": 3}))).await.ok();
+    let table = sandbox.get_as(WIDGETS, "application/json;as=Table;v=v1;g=meta.k8s.io").await.ok();
+    assert_eq!(table["rows"][0]["cells"], json!(["a", 3]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_custom_object_can_be_applied_and_its_sets_are_merged() {
     let sandbox = with_widgets().await;
     let apply = async |manager: &str, spec: Value| {
