@@ -162,6 +162,16 @@ fn a_new_template_gets_a_new_replica_set_within_the_budget() {
 }
 
 #[test]
+fn a_step_of_a_policy_keeps_the_old_pods_and_not_their_availability() {
+    let web = no_deadline(deployment("web").replicas(8).surge(2).unavailable(2).image("v2"));
+    let web = web.annotation("windlass.dev/steps", "1, 50%");
+    let said = seen(web, vec![replica_set("v1", 7, [7, 7, 7]), replica_set("v2", 1, [1, 1, 1])]).sentences();
+    let has = |text: &str| said.iter().any(|sentence| sentence.contains(text));
+    assert!(has("the budget allows scaling up by 0 and down by 0"), "{said:?}");
+    assert!(has("7 old pods must stay: the rollout policy keeps 7 for now"), "{said:?}");
+}
+
+#[test]
 fn a_crash_looping_version_uses_up_the_budget_and_its_pods_are_named_with_the_reasons() {
     let start = no_deadline(deployment("web").replicas(10).surge(3).unavailable(2).image("v2"));
     let replica_sets = vec![replica_set("v1", 8, [8, 8, 8]), replica_set("v2", 5, [5, 0, 0])];

@@ -221,6 +221,12 @@ pub enum Limit {
         /// How many are.
         available: i64,
     },
+    /// The step of the rollout policy keeps them.
+    Policy {
+        /// How many old pods it keeps.
+        #[serde(rename = "leastOld")]
+        old_least: i64,
+    },
 }
 
 /// The pods that a ReplicaSet lacks.
@@ -409,11 +415,14 @@ fn rolling(deployment: &Deployment, replica_sets: &ReplicaSets, plan: &Plan) -> 
     }
     let numbers = Budget::of(deployment, replica_sets, &plan.course.limits);
     let down = scaled_down(replica_sets, plan);
-    let mut reasons =
-        vec![PlanReason::Budget { numbers, up: (numbers.scale_up_allowed() + down).max(0), down }];
+    let room = numbers.new_most.map_or(i64::MAX, |most| most - i64::from(size));
+    let up = (numbers.scale_up_allowed() + down).min(room).max(0);
+    let mut reasons = vec![PlanReason::Budget { numbers, up, down }];
     let staying = old - down;
     if staying > 0 {
-        let because = if numbers.scale_down_allowed() <= 0 && numbers.unavailable_new > 0 {
+        let because = if staying <= numbers.old_least {
+            Limit::Policy { old_least: numbers.old_least }
+        } else if numbers.scale_down_allowed() <= 0 && numbers.unavailable_new > 0 {
             Limit::NewPodsUnavailable { unavailable_new: numbers.unavailable_new }
         } else {
             Limit::Availability { min_available: numbers.min_available, available: numbers.available }

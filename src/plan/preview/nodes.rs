@@ -69,10 +69,12 @@ impl Nodes {
     ) -> Self {
         let now = objects.now;
         let future = |(name, pod): (&Arc<str>, &Arc<Pod>)| {
-            // A pod that should have been ready by now is in trouble, and stays as it is.
-            let starts = pod.is_active() && pod.ready_since.is_none() && pod.waiting.is_none();
-            let ready_at = pod.meta.created.saturating_add(kubelet.ready_after).ok();
-            let ready_at = ready_at.filter(|at| starts && *at > now);
+            // A pod that fails, or has taken twice as long as others, is in trouble and stays as it is. Half of all pods
+            // take longer than the median.
+            let starts = pod.is_active() && pod.ready_since.is_none() && pod.startup_failure().is_none();
+            let after =
+                |times: i32| pod.meta.created.saturating_add(kubelet.ready_after.saturating_mul(times));
+            let ready_at = [after(1), after(2)].into_iter().flatten().find(|at| starts && *at > now);
             let gone_at = pod.meta.deletion.map(|deletion| deletion.max(now));
             (name.clone(), Future { ready_at, gone_at, is_new: is_new(pod) })
         };

@@ -112,6 +112,30 @@ fn fix(row: &str) -> String {
 }
 
 #[test]
+fn a_pod_that_is_starting_becomes_ready_even_if_it_takes_longer_than_most() {
+    for (created, reason, end) in [
+        ("2026-01-01T00:59:56Z", "ContainerCreating", End::Complete),
+        ("2026-01-01T00:59:40Z", "ContainerCreating", End::Complete),
+        ("2026-01-01T00:50:00Z", "ContainerCreating", End::Waits),
+        ("2026-01-01T00:59:56Z", "ImagePullBackOff", End::Waits),
+    ] {
+        let mut start = start(3, |spec| spec["replicas"] = 4.into());
+        let waiting = json!({"name": "app", "restartCount": 0, "state": {"waiting": {"reason": reason}}});
+        let pod = json!({
+            "metadata": {"name": "web-old-0", "namespace": "shop", "uid": "pod-0", "resourceVersion": "7",
+                         "creationTimestamp": created, "labels": {"app": "web", "pod-template-hash": "old"},
+                         "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-old",
+                                              "uid": "old", "controller": true}]},
+            "spec": {"nodeName": "n1"},
+            "status": {"phase": "Pending", "containerStatuses": [waiting]},
+        });
+        start.pods[0] = Arc::new(decode(&pod));
+        start.kubelet.ready_after = SignedDuration::from_secs(15);
+        assert_eq!(preview(start).end, end, "{created} {reason}");
+    }
+}
+
+#[test]
 fn pods_that_never_get_ready_stop_it_with_as_many_available_as_must_be() {
     let mut start = start(10, new_image);
     start.kubelet.broken = usize::MAX;

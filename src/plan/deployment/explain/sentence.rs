@@ -74,6 +74,9 @@ impl Display for PlanReason {
                 pods(*staying, "old"),
                 are(*available)
             ),
+            PlanReason::OldPodsStay { staying, because: Limit::Policy { old_least } } => {
+                write!(f, "{} must stay: the rollout policy keeps {old_least} for now", pods(*staying, "old"))
+            }
             PlanReason::OldPodsGoFirst { pods: old } => {
                 write!(f, "Recreate: {} must end before a new pod is created", pods(*old, "old"))
             }
