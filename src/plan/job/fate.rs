@@ -73,7 +73,7 @@ pub(super) fn decide(observed: &Observed<'_>, counting: &Counting) -> Option<Fat
                 .then(|| Fate::failure("BackoffLimitExceeded", "Job has reached the specified backoff limit"))
         })
         .or_else(|| {
-            deadline(job)
+            deadline(job, *now)
                 .filter(|deadline| deadline <= now)
                 .map(|_| Fate::failure("DeadlineExceeded", "Job was active longer than specified deadline"))
         })
@@ -111,10 +111,13 @@ fn restarts_exceed_limit(job: &Job, pods: &JobPods) -> bool {
 }
 
 /// When the Job exceeds `activeDeadlineSeconds`. Not while it is suspended, nor in the sync that resumes it: the time
-/// starts anew then.
-pub(super) fn deadline(job: &Job) -> Option<Timestamp> {
+/// starts anew then. A Job without a start begins now, so that one with 0 seconds gets no pod.
+pub(super) fn deadline(job: &Job, now: Timestamp) -> Option<Timestamp> {
     let seconds = job.active_deadline_seconds?;
-    let start = job.status.start_time.filter(|_| !job.is_suspended && !job.status.is_true("Suspended"))?;
+    if job.is_suspended || job.status.is_true("Suspended") {
+        return None;
+    }
+    let start = job.status.start_time.unwrap_or(now);
     // Longer than any time that can be told is for ever.
     start.checked_add(SignedDuration::from_secs(seconds.max(0))).ok()
 }
@@ -191,6 +194,7 @@ mod tests {
         let resumed = format!(r#"{started},"conditions":[{{"type":"Suspended","status":"True"}}]"#);
         check(r#""activeDeadlineSeconds":30"#, &resumed, [], 500, "");
         check(r#""activeDeadlineSeconds":30"#, "", [], 500, "");
+        check(r#""activeDeadlineSeconds":0"#, "", [], 500, "DeadlineExceeded");
         check(r#""activeDeadlineSeconds":9223372036854775807"#, &started, [], 500, "");
     }
 

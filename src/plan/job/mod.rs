@@ -300,7 +300,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     if !managed.create.is_empty() && fate.is_none() {
         writes.push(Write::Create(managed.create));
     }
-    let deadline = fate::deadline(job).filter(|_| fate.is_none());
+    let deadline = fate::deadline(job, *now).filter(|_| fate.is_none());
     let backing_off = managed.backing_off.map(|(_, until)| until);
     let trying = managed.trying.and_then(|(_, refused)| refused.awaited_until);
     let timers = [deadline, backing_off, trying, is_more.then_some(*now)];
