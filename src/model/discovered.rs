@@ -167,9 +167,11 @@ pub struct Discovered {
 }
 
 impl Discovered {
-    /// The resource of this kind, whichever versions serve it.
+    /// The resource of this kind, whichever versions serve it. All in lower case it is the same kind, as for upstream's
+    /// mapper (`client-go/restmapper/discovery.go`): people write `kind: configmap` into owner references.
     pub fn of_kind(&self, group: &str, kind: &str) -> Option<&DiscoveredResource> {
-        self.resources.iter().find(|resource| resource.group == group && resource.kind == kind)
+        let is_it = |known: &str| known == kind || known.to_ascii_lowercase() == kind;
+        self.resources.iter().find(|resource| resource.group == group && is_it(&resource.kind))
     }
 }
 
