@@ -144,9 +144,14 @@ impl StatefulSetController {
         changed?;
         if *goes_with_pod {
             let (claim, set_name) = (&claim.meta.key.name, &set.meta.key.name);
+            // More replicas never bring an ordinal below the first one back.
+            let unless = match i64::from(*ordinal) < i64::from(set.start) {
+                true => format!("spec.ordinals.start falls to {ordinal}"),
+                false => "replicas rises".to_owned(),
+            };
             let message = format!(
-                "PersistentVolumeClaim {claim} will be deleted with Pod {set_name}-{ordinal}, unless replicas rises \
-                 before the pod is gone"
+                "PersistentVolumeClaim {claim} will be deleted with Pod {set_name}-{ordinal}, unless {unless} before the \
+                 pod is gone"
             );
             self.context.record_event(ENTRY.component, set, EventNote::normal("ClaimGoesWithPod", message));
         }
