@@ -303,7 +303,7 @@ async fn a_refused_deletion_is_told_and_tried_again() {
     tokio::time::sleep(Duration::from_secs(20)).await;
     let (status, message) = condition(&cluster, "NamespaceDeletionContentFailure");
     assert_eq!(status, "True");
-    let expected = "Failed to delete all resource types, 1 remaining: deleting secrets. in namespace shop: a webhook \
+    let expected = "Failed to delete all resource types, 1 remaining: a webhook \
                     says no";
     assert_eq!(message, expected);
     assert!(!is_gone(&cluster));

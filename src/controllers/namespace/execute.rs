@@ -216,7 +216,7 @@ impl NamespaceController {
                 content.add(found.map_err(|error| {
                     let failure = Failure {
                         resource: (resource.group.clone(), resource.plural.clone()),
-                        message: error.to_string(),
+                        message: error.reason(),
                     };
                     first_error.get_or_insert(error);
                     failure
@@ -356,7 +356,8 @@ impl Requests<'_> {
     /// may be starting. The next round asks discovery again.
     fn failed(&self, doing: &str, error: ApiError) -> SyncError {
         let DiscoveredResource { group, plural, .. } = self.resource;
-        let what = format!("{doing} {plural}.{group} in namespace {}", self.namespace);
+        let dot = if group.is_empty() { "" } else { "." };
+        let what = format!("{doing} {plural}{dot}{group} in namespace {}", self.namespace);
         SyncError::creation(what, error)
     }
 }
