@@ -55,6 +55,8 @@ pub async fn run(global: &GlobalArgs, args: ExplainArgs, output: &mut Output) ->
     // Each as text and as data.
     let mut explained: Vec<(String, Value)> = Vec::new();
     let mut exit = Exit::Success;
+    // Told after the others, as kubectl does.
+    let mut missing = Vec::new();
     for controller in &controllers {
         let (text, data) = controller::explain(&api, &controller.name, args.logs).await?;
         exit = exit.worse(if data["isPartial"] == true { Exit::Error } else { Exit::Success });
@@ -67,10 +69,10 @@ pub async fn run(global: &GlobalArgs, args: ExplainArgs, output: &mut Output) ->
             for target in targets {
                 let key =
                     WorkloadKey { kind: target.kind, namespace: api.namespace.clone(), name: target.name };
-                let Some(assessed) = assess(&api, &key).await? else {
-                    return Err(key.missing(&api).await);
-                };
-                read.push((key, assessed));
+                match assess(&api, &key).await? {
+                    Some(assessed) => read.push((key, assessed)),
+                    None => missing.push(key.missing(&api).await),
+                }
             }
             read
         }
@@ -92,20 +94,34 @@ pub async fn run(global: &GlobalArgs, args: ExplainArgs, output: &mut Output) ->
         }
         explained.push((text, data));
     }
+    if !explained.is_empty() {
+        print(explained, args.output, output)?;
+    }
+    let last = missing.pop();
+    missing.iter().for_each(|error| output.note(&format!("error: {error}")));
+    last.map_or(Ok(exit), Err)
+}
+
+/// Prints explanations, each as text and as data, in one of the two.
+fn print(
+    explained: Vec<(String, Value)>,
+    format: ExplainFormat,
+    output: &mut Output,
+) -> Result<(), CommandError> {
     let (texts, values): (Vec<String>, Vec<Value>) = explained.into_iter().unzip();
-    if args.output == ExplainFormat::Text {
+    if format == ExplainFormat::Text {
         output.text(&texts.join("\n"))?;
-        return Ok(exit);
+        return Ok(());
     }
     let value = match <[Value; 1]>::try_from(values) {
         Ok([value]) => value,
         Err(values) => json!({"kind": "List", "items": values}),
     };
-    match args.output {
+    match format {
         ExplainFormat::Yaml => output.text(&revisions::yaml(&value).map_err(CommandError::Argument)?)?,
         _ => output.line(&crate::text::pretty_json(&value))?,
     }
-    Ok(exit)
+    Ok(())
 }
 
 /// An assessment, and the pods that were listed.
@@ -306,7 +322,12 @@ pub fn advice(assessment: &Assessment, commands: &Commands) -> Option<String> {
         Some(plugin) => format!("{plugin} undo"),
         None => format!("{} rollout undo", commands.kubectl),
     };
-    Some(format!("{command} -n {namespace} {object}    (revision {revision}, image {images})"))
+    // Without a number `undo` takes the revision before this one.
+    let to = match assessment.revision {
+        Some(current) if current.checked_sub(1) != Some(*revision) => format!(" --to-revision={revision}"),
+        _ => String::new(),
+    };
+    Some(format!("{command} -n {namespace} {object}{to}    (revision {revision}, image {images})"))
 }
 
 /// The explanation as text.

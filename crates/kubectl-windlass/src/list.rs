@@ -31,6 +31,7 @@ pub async fn run(global: &GlobalArgs, args: ListArgs, output: &mut Output) -> Re
     let connection = connect(global, &|name| std::env::var(name).ok()).await?;
     let api = Api::new(connection, global.request_timeout);
     let namespace = (!args.all_namespaces).then_some(api.namespace.as_str());
+    let is_narrow = args.selector.is_some() || !args.kinds.is_empty();
     let chosen = Chosen { namespace, labels: args.selector.as_deref(), kinds: &kinds };
     let look = Look {
         style: output.style,
@@ -54,7 +55,8 @@ pub async fn run(global: &GlobalArgs, args: ListArgs, output: &mut Output) -> Re
         ListFormat::Text | ListFormat::Wide => {
             if workloads.is_empty() && !args.unfinished && unreadable.is_empty() {
                 let place = namespace.map_or("any namespace".to_owned(), |name| format!("namespace {name}"));
-                output.note(&format!("no workload in {place}"));
+                let which = if is_narrow { " of these kinds or labels" } else { "" };
+                output.note(&format!("no workload{which} in {place}"));
             }
             output.text(&table::text(&workloads, &look))?;
         }

@@ -119,8 +119,7 @@ async fn run(
         (Kind::Deployment, _) => {}
         (Kind::DaemonSet, Action::Approve { .. } | Action::Bypass(_) | Action::EndBypass) => {}
         (Kind::DaemonSet, Action::Abort | Action::Retry) => {
-            let text =
-                "the pods of its former revision are gone, so that it has nothing to go back to: undo it";
+            let text = "only a Deployment has a former revision whose pods stay: undo a DaemonSet instead";
             return Err(wrong(text.to_owned()));
         }
         _ => return Err(wrong("only Deployments and DaemonSets have rollout policies".to_owned())),

@@ -193,7 +193,8 @@ async fn follow(
         }
         show(args, followers, view, output)?;
         let is_over = |follower: &Follower| follower.ended().is_some();
-        if followers.iter().all(is_over) || has_failed {
+        // Without a watch nobody waits for the others, and all of them are shown.
+        if followers.iter().all(is_over) || has_failed && args.watch {
             let exits = followers.iter().filter_map(|follower| Some(follower.ended()?.0.exit()));
             return Ok(exits.fold(Exit::Success, Exit::worse));
         }
@@ -240,6 +241,9 @@ fn show(
                 if !args.watch {
                     if is_first {
                         output.text(&tree::text(assessment, output.style, output.width))?;
+                    }
+                    if let Some((End::Failed(why), _)) = follower.ended() {
+                        output.note(&format!("{} failed: {why}", follower.label()));
                     }
                     continue;
                 }

@@ -145,8 +145,11 @@ fn by_status(
         next: None,
     };
     Assessment {
-        // A CronJob has no field for it.
-        observed_generation: cron_job.meta.generation,
+        // A CronJob has no field for it, and nobody writes its status before the first run.
+        observed_generation: match object["status"].as_object().is_none_or(serde_json::Map::is_empty) {
+            true => 0,
+            false => cron_job.meta.generation,
+        },
         verdict,
         work: Some(Work::Runs(runs)),
         ..partial::of_object(Kind::CronJob, &cron_job.meta, object, last, unreadable, now)

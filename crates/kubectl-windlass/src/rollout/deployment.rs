@@ -93,7 +93,8 @@ pub(super) fn assess(records: Records<'_>, now: Timestamp) -> Result<Assessment,
     let earlier = roles.old.iter().filter_map(|old| Some((revision::revision_of(old)?, old)));
     let previous = earlier
         .filter(|(number, _)| current.is_none_or(|current| *number < current))
-        .max_by_key(|(number, _)| *number)
+        // The one that serves: the last one may be as broken as this one.
+        .max_by_key(|(number, old)| (old.status.available > 0, *number))
         .map(|(number, old)| {
             (number, images(&serde_json::from_str(&old.template.json()).unwrap_or_default()))
         });

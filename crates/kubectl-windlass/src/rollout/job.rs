@@ -117,12 +117,13 @@ fn by_status(
         && !job.is_suspended
         && job.managed_by.is_none()
         && now.duration_since(job.meta.created) >= UNOBSERVED_AFTER;
-    let verdict = if job.meta.is_deleting() {
-        Verdict::Deleting
-    } else if failed.is_some() {
+    // How it ended comes first: a Job with `ttlSecondsAfterFinished: 0` is deleted as soon as it has.
+    let verdict = if failed.is_some() {
         Verdict::Failed
     } else if job.is_finished() {
         Verdict::Complete
+    } else if job.meta.is_deleting() {
+        Verdict::Deleting
     } else if is_unseen {
         Verdict::Unobserved
     } else if job.is_suspended {

@@ -175,7 +175,8 @@ pub struct Assessment {
     pub acts: Option<Actor>,
     /// When the template was written last.
     pub template_written: Option<Timestamp>,
-    /// The newest revision before this one that is in the history, with its images.
+    /// The revision to go back to, with its images: of those before this one in the history the newest, of a Deployment
+    /// the newest that has available pods.
     pub previous: Option<(i64, String)>,
     /// The numbers of a Job or CronJob.
     pub work: Option<Work>,

@@ -87,6 +87,26 @@ pub(crate) fn stuck() -> Workload {
 }
 
 #[test]
+fn the_way_back_leads_to_the_revision_that_serves_and_past_a_broken_one() {
+    let mut workload = stuck();
+    // Another broken revision came between them.
+    let mut between = replica_set(1, 0, 0);
+    between["metadata"]["name"] = "web-between".into();
+    between["metadata"]["uid"] = "uid-between".into();
+    between["spec"]["template"] = template("app:broken");
+    workload.replica_sets.insert(1, between);
+    for (set, revision) in workload.replica_sets.iter_mut().zip(["1", "2", "3"]) {
+        set["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = revision.into();
+    }
+    let web = assess(&workload, at("00:02:00")).unwrap();
+    assert_eq!((web.revision, web.previous.clone()), (Some(3), Some((1, "app:1".to_owned()))));
+    let commands =
+        crate::invocation::Commands { kubectl: "kubectl".into(), plugin: Some("kubectl windlass".into()) };
+    let advice = crate::explain::advice(&web, &commands).unwrap();
+    assert!(advice.contains("undo -n shop deploy/web --to-revision=1 "), "{advice}");
+}
+
+#[test]
 fn a_rollout_that_waits_for_a_broken_pod_is_explained_with_its_events() {
     let web = assess(&stuck(), at("00:02:00")).unwrap();
     assert_eq!((web.verdict, web.revision, web.writes.len()), (Verdict::Waiting, Some(2), 0));

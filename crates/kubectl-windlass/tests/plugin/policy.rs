@@ -233,7 +233,7 @@ fn a_step_of_a_daemon_set_is_approved_and_bypassed_and_nothing_is_aborted() {
     ];
     has(&approved, 0, &steps, &[]);
     sandbox.eventually(&path, updated(2));
-    has(&sandbox.plugin(&["abort", "ds/agent", "--yes"]), 1, &[], &["nothing to go back to: undo it"]);
+    has(&sandbox.plugin(&["abort", "ds/agent", "--yes"]), 1, &[], &["undo a DaemonSet instead"]);
     let bypassed = sandbox.plugin(&["bypass", "ds/agent", "--for=10m", "--yes"]);
     has(&bypassed, 0, &["steps and delays hold nothing until"], &[]);
     sandbox.eventually(&path, updated(3));
