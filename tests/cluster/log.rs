@@ -1,10 +1,16 @@
 //! The program's log at its default verbosity.
 
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
-use tracing::subscriber::DefaultGuard;
+use tracing::Dispatch;
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
+
+/// While one subscriber lives, tracing asks only the thread that reaches a line first whether anyone listens, and remembers
+/// its no for the others (`has_just_one` of `tracing-core/src/callsite.rs`): lines that another test reaches first would be
+/// missing here. With a second one, which wants nothing, it asks both.
+static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
 
 /// The log of this thread.
 #[derive(Clone, Default)]
@@ -13,6 +19,7 @@ pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 impl Log {
     /// Keeps what is logged until the guard is dropped.
     pub(crate) fn capture() -> (Self, DefaultGuard) {
+        LazyLock::force(&SECOND);
         let log = Log::default();
         let writer = log.clone();
         let subscriber =
