@@ -263,7 +263,7 @@ rows! {
     STATEFUL_CLAIM_WARNING {
         "Nothing says that a claim will be deleted with its pod",
         "The event `ClaimGoesWithPod` does, before the pod is deleted",
-        "Data that is about to go can be saved by a higher `spec.replicas`"
+        "Data that is about to go can be saved by a higher `spec.replicas`, or a lower `spec.ordinals.start`"
     }
     STATEFUL_CLAIM_EVENTS {
         "A claim that is changed or deleted wakes no StatefulSet",
@@ -467,7 +467,7 @@ rows! {
     }
     CRON_MISSED {
         "Nothing tells of missed runs (kubernetes#111223), and `JobAlreadyActive` is recorded at each sync",
-        "`MissSchedule` once for a stretch of missed times, with their number and the cause; `JobAlreadyActive` once for the Job that blocks; other events about what lasts once, too",
+        "`MissSchedule` once for a stretch of missed times, and again after a restart, with their number and the cause; `JobAlreadyActive` once for the Job that blocks; other events about what lasts once, too",
         "A user can see what was missed, and why"
     }
     CRON_ENDED_ONCE {
