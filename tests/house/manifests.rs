@@ -440,7 +440,9 @@ fn the_example_clusters_and_the_alert_disable_the_controllers_that_windlass_runs
     let k3d: Value = manifests::object(&read("deploy/clusters/k3d.yaml"));
     let argument = k3d["options"]["k3s"]["extraArgs"][0]["arg"].as_str().unwrap();
     assert_eq!(argument, format!("--kube-controller-manager-arg=controllers+={off}"));
-    assert!(read("charts/windlass/files/prometheus-rules.yaml").contains(&format!("add {off} to --controllers")));
+    assert!(
+        read("charts/windlass/files/prometheus-rules.yaml").contains(&format!("add {off} to --controllers"))
+    );
 }
 
 /// No image is published yet, so the chart's own would never be pulled.
