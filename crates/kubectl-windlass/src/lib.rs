@@ -33,6 +33,7 @@ pub mod question;
 pub mod revisions;
 pub mod rolling_update;
 pub mod rollout;
+pub mod shown;
 pub mod status;
 pub mod target;
 pub mod text;

@@ -7,7 +7,6 @@ mod standing;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use windlass::plan::deployment::revision::REVISION;
 
 use crate::api::Api;
 use crate::cli::{ApproveArgs, BypassArgs, Consent, DryRun, GlobalArgs, Objects, RevisionArgs};
@@ -18,8 +17,8 @@ use crate::owners;
 use crate::plan;
 use crate::question::agrees;
 use crate::rollout::{Workload, live};
+use crate::shown;
 use crate::target::{self, Kind, WorkloadKey};
-use crate::write;
 use request::{Action, Answer, Effect, Request};
 use standing::Standing;
 
@@ -28,9 +27,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The time between two looks.
 const LOOK: Duration = Duration::from_millis(300);
-
-/// How often a write is tried where only the status has changed since it was read.
-const TRIES: usize = 5;
 
 /// Runs `approve`.
 ///
@@ -151,7 +147,7 @@ async fn run(
         output.note("nothing was changed");
         return Ok(Exit::Error);
     }
-    send(&api, &key, workload.object, &request, dry_run).await?;
+    shown::replace(&api, &key, workload.object, dry_run, |seen| Ok(operations(seen, &request))).await?;
     if let (DryRun::None, Some(effect)) = (dry_run, request.effect) {
         accepted(&api, &key, effect).await?;
     }
@@ -203,49 +199,6 @@ fn operations(object: &Value, request: &Request) -> Vec<Value> {
             vec![json!({"op": "add", "path": "/metadata/annotations", "value": {request.key: value}})]
         }
     }
-}
-
-/// Whether something that a user decides on is another than before. The status is not, and neither is the revision: each
-/// command names the one that it means.
-fn is_another(before: &Value, after: &Value) -> bool {
-    let annotations = |object: &Value| {
-        let mut annotations = object["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
-        annotations.remove(REVISION);
-        annotations
-    };
-    before["metadata"]["uid"] != after["metadata"]["uid"]
-        || before["spec"] != after["spec"]
-        || annotations(before) != annotations(after)
-}
-
-/// Writes the annotation, to the version of the Deployment that was shown, or to one that differs in its status alone.
-async fn send(
-    api: &Api,
-    key: &WorkloadKey,
-    mut seen: Value,
-    request: &Request,
-    dry_run: DryRun,
-) -> Result<(), CommandError> {
-    let (object, path) = (key.described(), key.path());
-    for _ in 0..TRIES {
-        let operations = operations(&seen, request);
-        let written = match dry_run {
-            DryRun::Server => write::try_replace(api, &object, &path, &seen, operations).await,
-            _ => write::replace(api, &object, &path, &seen, operations).await,
-        };
-        match written {
-            Ok(_) => return Ok(()),
-            Err(error) if error.code() == Some(409) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let Some(now) = api.get(&object, &path).await? else { return Err(key.missing(api).await) };
-        if is_another(&seen, &now) {
-            break;
-        }
-        seen = now;
-    }
-    let changed = "it has changed since it was read: look at it again with the same command";
-    Err(CommandError::Argument(format!("{object}: {changed}")))
 }
 
 /// Waits until the state of the rollout shows that a controller has accepted the command.
@@ -300,18 +253,5 @@ mod tests {
             assert_eq!(patched["metadata"]["annotations"], after);
             assert_eq!(annotated(before, request), patched);
         }
-    }
-
-    #[test]
-    fn a_new_status_is_no_change_and_a_new_template_or_annotation_is() {
-        let object = |image: &str, steps: &str, revision: &str, ready: i64| {
-            json!({"metadata": {"uid": "u", "annotations": {"windlass.dev/steps": steps,
-                                "deployment.kubernetes.io/revision": revision}},
-                   "spec": {"image": image}, "status": {"readyReplicas": ready}})
-        };
-        let before = object("a", "1", "6", 1);
-        assert!(!is_another(&before, &object("a", "1", "7", 2)));
-        assert!(is_another(&before, &object("b", "1", "6", 1)));
-        assert!(is_another(&before, &object("a", "2", "6", 1)));
     }
 }

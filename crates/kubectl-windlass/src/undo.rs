@@ -17,8 +17,8 @@ use crate::owners;
 use crate::plan;
 use crate::question::agrees;
 use crate::revisions::{self, WayBack};
+use crate::shown;
 use crate::target::{self, Kind, Target, WorkloadKey};
-use crate::write;
 
 const AUTOSCALERS: Resource = Resource {
     group: "autoscaling",
@@ -65,11 +65,11 @@ pub async fn run(global: &GlobalArgs, args: UndoArgs, output: &mut Output) -> Re
         number => revisions::numbered(&history, number),
     };
     let revision = revision.map_err(wrong)?;
-    let way_back = match kind {
-        Kind::StatefulSet | Kind::DaemonSet => revisions::way_back_of_template(&now, revision),
-        _ => revisions::way_back(&now, revision, &Invocation::of_process().kubectl),
+    let way_back = |now: &Value| match kind {
+        Kind::StatefulSet | Kind::DaemonSet => revisions::way_back_of_template(now, revision),
+        _ => revisions::way_back(now, revision, &Invocation::of_process().kubectl),
     };
-    let WayBack { operations, difference } = way_back.map_err(wrong)?;
+    let WayBack { operations, difference } = way_back(&now).map_err(wrong)?;
     if operations.is_empty() {
         output.note(&format!(
             "skipped: {object} has the template of revision {} already; choose another of its history by --to-revision",
@@ -96,20 +96,8 @@ pub async fn run(global: &GlobalArgs, args: UndoArgs, output: &mut Output) -> Re
         output.note("nothing was changed");
         return Ok(Exit::Error);
     }
-    let path = key.path();
-    let written = if args.dry_run == DryRun::Server {
-        write::try_replace(&api, &object, &path, &now, operations).await
-    } else {
-        write::replace(&api, &object, &path, &now, operations).await
-    };
-    match written {
-        Err(error) if error.code() == Some(409) => {
-            let changed =
-                "it has changed since it was read: look at the difference again with the same command";
-            return Err(wrong(changed.to_owned()));
-        }
-        written => written?,
-    };
+    let operations = |now: &Value| Ok(way_back(now).map_err(wrong)?.operations);
+    shown::replace(&api, &key, now, args.dry_run, operations).await?;
     output.line(&format!("{done}{suffix}"))?;
     Ok(Exit::Success)
 }
