@@ -55,7 +55,6 @@ pub async fn run(global: &GlobalArgs, args: ExplainArgs, output: &mut Output) ->
     // Each as text and as data.
     let mut explained: Vec<(String, Value)> = Vec::new();
     let mut exit = Exit::Success;
-    // Told after the others, as kubectl does.
     let mut missing = Vec::new();
     for controller in &controllers {
         let (text, data) = controller::explain(&api, &controller.name, args.logs).await?;
@@ -97,9 +96,7 @@ pub async fn run(global: &GlobalArgs, args: ExplainArgs, output: &mut Output) ->
     if !explained.is_empty() {
         print(explained, args.output, output)?;
     }
-    let last = missing.pop();
-    missing.iter().for_each(|error| output.note(&format!("error: {error}")));
-    last.map_or(Ok(exit), Err)
+    output.ended(exit, missing)
 }
 
 /// Prints explanations, each as text and as data, in one of the two.

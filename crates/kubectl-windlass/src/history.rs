@@ -44,9 +44,11 @@ pub async fn run(
     notes.iter().for_each(|note| output.note(&format!("note: {note}")));
     let keys = target::workloads(&api, &targets, &args.objects, Kind::lacks_revisions).await?;
     let are_several = keys.len() > 1;
+    let mut missing = Vec::new();
     for key in keys {
         let Some(History { revisions: history, unreadable, .. }) = read(&api, &key, true).await? else {
-            return Err(key.missing(&api).await);
+            missing.push(key.missing(&api).await);
+            continue;
         };
         if let Some(unreadable) = unreadable {
             output.note(&format!("note: {unreadable}: the number of pods of each revision is unknown"));
@@ -83,7 +85,7 @@ pub async fn run(
         }
         output.text(&text)?;
     }
-    Ok(Exit::Success)
+    output.ended(Exit::Success, missing)
 }
 
 /// An object and its revisions.

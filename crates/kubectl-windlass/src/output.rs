@@ -5,7 +5,7 @@ use std::io::{IsTerminal as _, Write};
 use windlass_manifest::Origin;
 
 use crate::cli::{Color, GlobalArgs};
-use crate::exit::CommandError;
+use crate::exit::{CommandError, Exit};
 use crate::text::harmless;
 
 /// Where a command writes, and how.
@@ -79,6 +79,16 @@ impl Output {
     /// Writes an error on stderr.
     pub fn error(&mut self, error: &str) {
         let _ = writeln!(self.notes, "error: {error}");
+    }
+
+    /// The end of a command that has shown all of several objects but these, as kubectl does.
+    ///
+    /// # Errors
+    /// The last of them; the others are told.
+    pub fn ended(&mut self, exit: Exit, mut missing: Vec<CommandError>) -> Result<Exit, CommandError> {
+        let last = missing.pop();
+        missing.iter().for_each(|error| self.error(&error.to_string()));
+        last.map_or(Ok(exit), Err)
     }
 }
 

@@ -87,6 +87,23 @@ pub(crate) fn stuck() -> Workload {
 }
 
 #[test]
+fn a_job_that_is_deleted_after_its_end_has_ended() {
+    let verdict = |kind: &str| {
+        let finished = json!([{"type": kind, "status": "True", "reason": "R", "message": "why"}]);
+        let object = json!({
+            "metadata": {"namespace": "shop", "name": "setup", "uid": "j", "resourceVersion": "9",
+                         "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-01T00:01:00Z"},
+            "spec": {"completions": 1, "ttlSecondsAfterFinished": 0},
+            "status": {"startTime": "2026-01-01T00:00:00Z", "conditions": finished},
+        });
+        assess(&Workload { kind: Kind::Job, object, ..Workload::default() }, at("00:02:00")).unwrap().verdict
+    };
+    assert_eq!(verdict("Complete"), Verdict::Complete);
+    assert_eq!(verdict("Failed"), Verdict::Failed);
+    assert_eq!(verdict("Suspended"), Verdict::Deleting);
+}
+
+#[test]
 fn the_way_back_leads_to_the_revision_that_serves_and_past_a_broken_one() {
     let mut workload = stuck();
     // Another broken revision came between them.

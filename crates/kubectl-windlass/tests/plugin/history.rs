@@ -1,5 +1,8 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::Value;
 
+use crate::front::{Fate, Front};
 use crate::harness::{DEPLOYMENTS, Ended, PLUGIN, Sandbox};
 
 /// `web` with the revisions 1 (app:1) and 2 (app:2).
@@ -42,6 +45,35 @@ fn the_history_has_a_line_for_each_revision_and_says_what_differs() {
     let missing = sandbox.plugin(&["history", "web", "7.."]);
     assert_eq!(missing.code, Some(1));
     assert_eq!(missing.err, "error: deployment default/web: revision 7 is not in the history; it has 1, 2\n");
+}
+
+#[test]
+fn a_status_that_is_written_meanwhile_stops_no_undo() {
+    let sandbox = with_two_revisions();
+    let is_first = AtomicBool::new(true);
+    let front = Front::start(sandbox.address(), move |method, _| {
+        match method == "PATCH" && is_first.swap(false, Ordering::SeqCst) {
+            true => Fate::Answer(409),
+            false => Fate::Forward,
+        }
+    });
+    let ended = sandbox.plugin_through(&front, &["undo", "web", "--yes"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(image(&sandbox), "app:1");
+    assert_eq!(front.requests().iter().filter(|request| request.starts_with("PATCH")).count(), 2);
+}
+
+#[test]
+fn objects_that_exist_are_shown_beside_one_that_does_not() {
+    let sandbox = with_two_revisions();
+    for command in ["history", "explain"] {
+        let ended = sandbox.plugin(&[command, "nosuch", "web", "gone"]);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.out.contains("app:2") || ended.out.contains("Deployment default/web"), "{ended:?}");
+        let missing =
+            ["nosuch", "gone"].map(|name| format!("error: deployment default/{name} does not exist\n"));
+        assert_eq!(ended.err, missing.concat(), "{command}");
+    }
 }
 
 #[test]

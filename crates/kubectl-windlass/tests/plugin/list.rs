@@ -109,6 +109,8 @@ fn every_kind_is_listed_the_worst_first_and_what_is_complete_is_counted() {
     assert_eq!(codes(&["list", "--unfinished"]), Some(4));
     assert_eq!(codes(&["list", "--unfinished", "sts"]), Some(0));
     assert_eq!(codes(&["list", "nothing"]), Some(2));
+    let none = sandbox.plugin(&["list", "-l", "app=nobody"]);
+    assert_eq!(none.err, "no workload of these kinds or labels in namespace default\n", "{none:?}");
 }
 
 #[test]
@@ -136,6 +138,7 @@ fn explain_and_status_know_daemon_sets_jobs_cron_jobs_and_replica_sets() {
         cron.contains("CronJob default/nightly: scheduled") && cron.contains("The next run is due"),
         "{cron}"
     );
+    assert!(cron.contains("ACTS    no controller has written a status"), "{cron}");
     assert!(explained("rs/loose").contains("ReplicaSet default/loose: complete"));
     let status = |name: &str| sandbox.plugin(&["status", name, "--watch=false"]);
     assert_eq!(status("ds/agent").code, Some(0));

@@ -231,6 +231,26 @@ fn a_watch_that_breaks_for_a_moment_is_no_news() {
 }
 
 #[test]
+fn without_a_watch_all_are_shown_and_each_failure_has_its_reason() {
+    let sandbox = Sandbox::start(&[]);
+    sandbox.create_web("app:broken", &json!({"progressDeadlineSeconds": 1}));
+    let mut other = sandbox.get(&format!("{DEPLOYMENTS}/web"));
+    other["metadata"] = json!({"name": "other"});
+    sandbox.call("POST", DEPLOYMENTS, &other);
+    for name in ["web", "other"] {
+        sandbox.eventually(&format!("{DEPLOYMENTS}/{name}"), |it| {
+            it["status"]["conditions"].to_string().contains("ProgressDeadlineExceeded")
+        });
+    }
+    let ended = sandbox.plugin(&["status", "web", "other", "--watch=false"]);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    for name in ["web", "other"] {
+        assert_eq!(ended.out.matches(&format!("default/{name}  ")).count(), 1, "{ended:?}");
+        assert_eq!(ended.err.matches(&format!("default/{name} failed: ")).count(), 1, "{ended:?}");
+    }
+}
+
+#[test]
 fn several_deployments_are_followed_at_once() {
     let sandbox = Sandbox::start(&[]);
     sandbox.create_web("app:1", &Value::Null);
