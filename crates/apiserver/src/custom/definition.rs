@@ -349,7 +349,7 @@ fn scale(scale: &Value, path: &str, errors: &mut Errors) {
             }
         } else if !found.starts_with('.') {
             errors.invalid(&path, found, NO_PATH);
-        } else if !Path::parse(found).is_ok_and(|path| fits(&path)) {
+        } else if !Path::parse(found).is_some_and(|path| fits(&path)) {
             let either = if allowed.len() > 1 { "either " } else { "" };
             let why = format!("should be a json path under {either}.{}", allowed.join(" or ."));
             errors.invalid(&path, found, why);

@@ -28,29 +28,26 @@ enum Test {
 pub(crate) struct Path(Vec<Step>);
 
 impl Path {
-    /// # Errors
-    /// A sentence about what cannot be read.
-    pub(super) fn parse(text: &str) -> Result<Path, String> {
+    /// `None` if it cannot be read.
+    pub(super) fn parse(text: &str) -> Option<Path> {
         let mut rest = text.strip_prefix('$').unwrap_or(text);
         let mut steps = Vec::new();
         while !rest.is_empty() {
             if let Some(after) = rest.strip_prefix('.') {
                 let (name, after) = field(after);
-                if name.is_empty() {
-                    return Err(format!("a field name is missing in {text:?}"));
-                }
-                steps.push(if name == "*" { Step::All } else { Step::Field(name) });
-                rest = after;
-            } else if let Some(after) = rest.strip_prefix('[') {
-                let (inside, after) =
-                    after.split_once(']').ok_or_else(|| format!("a bracket is not closed in {text:?}"))?;
-                steps.push(bracket(inside)?);
+                steps.push(match name.as_str() {
+                    "" => return None,
+                    "*" => Step::All,
+                    _ => Step::Field(name),
+                });
                 rest = after;
             } else {
-                return Err(format!("{text:?} must begin with a dot, such as .spec.replicas"));
+                let (inside, after) = rest.strip_prefix('[')?.split_once(']')?;
+                steps.push(bracket(inside)?);
+                rest = after;
             }
         }
-        if steps.is_empty() { Err("the path is empty".to_owned()) } else { Ok(Path(steps)) }
+        (!steps.is_empty()).then_some(Path(steps))
     }
 
     /// The first value that the path leads to.
@@ -102,8 +99,7 @@ impl Test {
 }
 
 fn element(items: &[Value], index: isize) -> Option<&Value> {
-    let from_start = items.len().checked_add_signed(index).filter(|_| index < 0);
-    items.get(from_start.or(usize::try_from(index).ok())?)
+    items.get(if index < 0 { items.len().checked_add_signed(index)? } else { index.unsigned_abs() })
 }
 
 fn children(value: &Value) -> Vec<&Value> {
@@ -134,28 +130,29 @@ fn field(text: &str) -> (String, &str) {
     (name, "")
 }
 
-fn bracket(inside: &str) -> Result<Step, String> {
+fn bracket(inside: &str) -> Option<Step> {
     if inside == "*" {
-        return Ok(Step::All);
+        return Some(Step::All);
     }
     if let Some(condition) = inside.strip_prefix("?(").and_then(|rest| rest.strip_suffix(')')) {
-        let split = |operator| condition.split_once(operator);
-        let value = |value: &str| unquoted(value.trim()).to_owned();
-        let (path, test) = match (split("=="), split("!=")) {
-            (Some((path, wanted)), _) => (path, Test::Is(value(wanted))),
-            (None, Some((path, other))) => (path, Test::IsNot(value(other))),
-            (None, None) => (condition, Test::Exists),
+        const OPERATORS: [char; 4] = ['!', '<', '>', '='];
+        let (path, rest) = condition.split_at(condition.find(OPERATORS).unwrap_or(condition.len()));
+        let value = rest.trim_start_matches(OPERATORS);
+        let operator = rest.strip_suffix(value).unwrap_or_default();
+        let value = unquoted(value.trim()).to_owned();
+        let test = match operator {
+            "" => Test::Exists,
+            "==" => Test::Is(value),
+            "!=" => Test::IsNot(value),
+            _ => return None,
         };
-        let path = path.trim().strip_prefix('@').ok_or_else(|| format!("{path:?} must begin with @"))?;
-        return Ok(Step::Where(Path::parse(path)?, test));
+        return Some(Step::Where(Path::parse(path.trim().strip_prefix('@')?)?, test));
     }
     if let Ok(index) = inside.parse() {
-        return Ok(Step::Index(index));
+        return Some(Step::Index(index));
     }
-    match unquoted(inside) {
-        name if name != inside => Ok(Step::Field(name.to_owned())),
-        _ => Err(format!("{inside:?} is neither an index, *, a quoted name nor a filter")),
-    }
+    let name = unquoted(inside);
+    (name != inside).then(|| Step::Field(name.to_owned()))
 }
 
 fn unquoted(text: &str) -> &str {
@@ -183,11 +180,12 @@ mod tests {
         assert_eq!(first(".spec.list[-3].n"), None);
         assert_eq!(first(".status.conditions[?(@.type!='Synced')].status"), Some(json!("False")));
         assert_eq!(first(".spec.list[?(@.n)].n"), Some(json!(1)));
+        assert_eq!(first(".status.conditions[?(@.type!=\"a==b\")].type"), Some(json!("Synced")));
         assert_eq!(first(".status.*.status"), None);
         assert_eq!(first(".status.*[0].status"), Some(json!("True")));
         assert_eq!(first(".spec.none"), None);
         for bad in ["", "spec", ".", "...", ".a[", ".a[b]", ".a[?(@.b>1)]"] {
-            assert!(Path::parse(bad).is_err(), "{bad}");
+            assert_eq!(Path::parse(bad), None, "{bad}");
         }
     }
 }

@@ -73,7 +73,7 @@ pub(crate) fn storage_version(spec: &Value) -> &str {
 }
 
 fn scale(spec: &Value) -> Option<Scale> {
-    let path = |field: &str| Path::parse(text(spec, field)).ok();
+    let path = |field: &str| Path::parse(text(spec, field));
     Some(Scale {
         replicas: path("specReplicasPath")?,
         status: path("statusReplicasPath")?,
@@ -95,7 +95,7 @@ fn columns(version: &Value) -> Vec<Column> {
             format: text("format"),
             description: text("description"),
             priority: column["priority"].as_i64().unwrap_or_default(),
-            path: Path::parse(&text("jsonPath")).ok()?,
+            path: Path::parse(&text("jsonPath"))?,
         })
     };
     listed.map_while(column).collect()
