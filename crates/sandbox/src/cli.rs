@@ -34,8 +34,8 @@ pub struct Args {
     #[arg(long, default_value_t = 0)]
     pub port: u16,
 
-    /// Where to write the kubeconfig for kubectl: a new file, or that of an earlier sandbox. Any other file is left as it
-    /// is, and the sandbox does not start. It deletes the file when it ends.
+    /// Where to write the kubeconfig for kubectl: a new file, or that of a sandbox that has ended. Any other file is left as
+    /// it is, and the sandbox does not start. It deletes the file when it ends.
     #[arg(long, value_name = "PATH", default_value = "./windlass.kubeconfig")]
     pub write_kubeconfig: PathBuf,
 

@@ -8,8 +8,7 @@ use std::{
 };
 
 use kube::config::Kubeconfig;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use kube::{Client, Config};
 
 /// The name of the cluster, the context and the user.
 const NAME: &str = "windlass-sandbox";
@@ -73,16 +72,11 @@ pub fn write(path: &Path, address: SocketAddr) -> io::Result<()> {
 pub async fn running(path: &Path) -> Option<SocketAddr> {
     let text = std::fs::read_to_string(target(path).ok()?).ok().filter(|text| is_own(text))?;
     let (_, server) = text.split_once("server: http://")?;
-    let address: SocketAddr = server.lines().next()?.trim().parse().ok()?;
-    let asked = async {
-        let mut stream = TcpStream::connect(address).await?;
-        stream.write_all(b"GET /version HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").await?;
-        let mut answer = String::new();
-        stream.take(LONGEST).read_to_string(&mut answer).await?;
-        Ok::<_, io::Error>(answer)
-    };
-    let answer = tokio::time::timeout(PATIENCE, asked).await.ok()?.ok()?;
-    answer.contains(NAME).then_some(address)
+    let is_local = |address: &SocketAddr| address.ip().is_loopback();
+    let address: SocketAddr = server.lines().next()?.trim().parse().ok().filter(is_local)?;
+    let client = Client::try_from(Config::new(format!("http://{address}").parse().ok()?)).ok()?;
+    let version = tokio::time::timeout(PATIENCE, client.apiserver_version()).await.ok()?.ok()?;
+    version.git_version.contains(NAME).then_some(address)
 }
 
 /// Deletes the kubeconfig of a sandbox that has ended, so that nobody waits for a port at which nothing listens. One that
@@ -143,6 +137,8 @@ fn create_private(path: &Path) -> io::Result<std::fs::File> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
     use super::*;
 
     fn address() -> SocketAddr {
@@ -162,14 +158,30 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config");
         assert_eq!(running(&path).await, None, "there is no file");
-        for (answer, is_ours) in [("v1.36.0-windlass-sandbox", true), ("another server", false)] {
+        for (version, is_ours) in [("v1.36.0-windlass-sandbox", true), ("v1.36.0", false)] {
             let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = server.local_addr().unwrap();
             write(&path, address).unwrap();
+            let fields = [
+                "major",
+                "minor",
+                "gitCommit",
+                "gitTreeState",
+                "buildDate",
+                "goVersion",
+                "compiler",
+                "platform",
+            ];
+            let mut body: serde_json::Map<String, serde_json::Value> =
+                fields.map(|field| (field.to_owned(), "x".into())).into_iter().collect();
+            body.insert("gitVersion".to_owned(), version.into());
+            let body = serde_json::to_string(&body).unwrap();
             let answers = async {
                 let (mut stream, _) = server.accept().await.unwrap();
                 let _ = stream.read(&mut [0; 1024]).await.unwrap();
-                stream.write_all(format!("HTTP/1.1 200 OK\r\n\r\n{answer}").as_bytes()).await.unwrap();
+                let head =
+                    format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+                stream.write_all((head + &body).as_bytes()).await.unwrap();
             };
             let (found, ()) = tokio::join!(running(&path), answers);
             assert_eq!(found, is_ours.then_some(address));

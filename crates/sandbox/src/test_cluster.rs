@@ -16,7 +16,7 @@ use windlass_nodes::{api_client::Now, kubelet};
 use super::cluster::{Cluster, Followed, ObjectChange};
 use super::controllers::{self, Running};
 use super::manifest::{self, ManifestError, Manifests};
-use super::nodes as simulated;
+use super::nodes;
 use super::progress::{self, Completion, Progress, Target};
 
 /// How often the state is looked at, in the time of the test.
@@ -114,7 +114,7 @@ impl TestCluster {
         let sandbox = Sandbox::new(options);
         let client = Client::new(sandbox.router(), "default");
         let end = CancellationToken::new();
-        let nodes = kubelet::Options {
+        let simulated = kubelet::Options {
             nodes,
             // Two controllers of this process look after the nodes.
             node_lifecycle: false,
@@ -124,13 +124,12 @@ impl TestCluster {
             volumes,
             ..kubelet::Options::new(now.clone())
         };
-        let count = nodes.nodes;
-        tokio::spawn(kubelet::run(client.clone(), nodes, end.clone()));
+        tokio::spawn(kubelet::run(client.clone(), simulated, end.clone()));
         let running = Running { workloads: controllers, ..Running::ALL };
-        let (api_server, controllers_client, until) = (sandbox.clone(), client.clone(), end.clone());
+        let (api_server, own_client, until) = (sandbox.clone(), client.clone(), end.clone());
         tokio::spawn(async move {
-            simulated::created(&api_server, count).await;
-            controllers::start(controllers_client, running, clock, seed, until);
+            nodes::created(&api_server, nodes).await;
+            controllers::start(own_client, running, clock, seed, until);
         });
         TestCluster { sandbox, client, now, patience, _end: end.drop_guard() }
     }
