@@ -75,7 +75,7 @@ impl Display for PlanReason {
                 are(*available)
             ),
             PlanReason::OldPodsStay { staying, because: Limit::Policy { old_least } } => {
-                write!(f, "{} must stay: the rollout policy keeps {old_least} for now", pods(*staying, "old"))
+                write!(f, "{} must stay: the rollout policy keeps {old_least}", pods(*staying, "old"))
             }
             PlanReason::OldPodsGoFirst { pods: old } => {
                 write!(f, "Recreate: {} must end before a new pod is created", pods(*old, "old"))
