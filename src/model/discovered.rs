@@ -170,7 +170,8 @@ impl Discovered {
     /// The resource of this kind, whichever versions serve it. All in lower case it is the same kind, as for upstream's
     /// mapper (`client-go/restmapper/discovery.go`): people write `kind: configmap` into owner references.
     pub fn of_kind(&self, group: &str, kind: &str) -> Option<&DiscoveredResource> {
-        let is_it = |known: &str| known == kind || known.to_ascii_lowercase() == kind;
+        let is_lower = !kind.contains(|c: char| c.is_ascii_uppercase());
+        let is_it = |known: &str| known == kind || is_lower && known.eq_ignore_ascii_case(kind);
         self.resources.iter().find(|resource| resource.group == group && is_it(&resource.kind))
     }
 }

@@ -97,6 +97,21 @@ async fn seconds(count: u64) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_owner_whose_kind_is_written_in_lower_case_takes_its_dependents_with_it() {
+    let (cluster, _daemon) = cluster().await;
+    let owner = create(&cluster, "owner", &[]).await;
+    for (name, block) in [("a", false), ("b", true)] {
+        let mut reference = to(&owner);
+        reference["kind"] = "configmap".into();
+        reference["blockOwnerDeletion"] = block.into();
+        create(&cluster, name, &[reference]).await;
+    }
+    seconds(5).await;
+    delete_map(&cluster, "owner", "Foreground").await;
+    cluster.eventually(40, "all are gone", |cluster| are_gone(cluster, &["owner", "a", "b"])).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deployment_takes_its_replica_sets_and_pods_with_it() {
     let (cluster, daemon) = cluster().await;
     cluster.create(deployment("web").replicas(3)).await;

@@ -107,6 +107,8 @@ async fn all_groups_are_read_from_two_documents_without_their_subresources() {
     assert_eq!(names(&found), ["v1/pods", "apps/v1/deployments"]);
     assert_eq!(server.asked(), ["/api", "/apis"]);
     let pods = found.of_kind("", "Pod").unwrap();
+    assert_eq!(found.of_kind("", "pod"), Some(pods), "as upstream's mapper");
+    assert_eq!(found.of_kind("", "pOD"), None);
     assert!(pods.namespaced && pods.verbs.has_all(&[Verb::Delete, Verb::List, Verb::Watch]));
     assert!(!pods.verbs.has(Verb::DeleteCollection));
 }
