@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::NamespaceController;
+use crate::controllers::object_counts;
 use crate::engine::error::SyncError;
 use crate::engine::execute::{AT_ONCE, path};
 use crate::model::discovered::{Discovered, DiscoveredResource, Verb, is_path_segment};
@@ -355,9 +356,7 @@ impl Requests<'_> {
     /// A failed request. That a collection does not exist, which discovery has just listed, proves nothing: the server
     /// may be starting. The next round asks discovery again.
     fn failed(&self, doing: &str, error: ApiError) -> SyncError {
-        let DiscoveredResource { group, plural, .. } = self.resource;
-        let dot = if group.is_empty() { "" } else { "." };
-        let what = format!("{doing} {plural}{dot}{group} in namespace {}", self.namespace);
+        let what = format!("{doing} {} in namespace {}", object_counts::name(self.resource), self.namespace);
         SyncError::creation(what, error)
     }
 }
