@@ -428,7 +428,7 @@ impl Display for PlanReason {
             PlanReason::Deleting { why, pods } => write!(f, "Windlass deletes {pods}: {why}"),
             PlanReason::ClaimsGo { claims } => write!(
                 f,
-                "{claims} will be deleted with the pods, unless the StatefulSet wants these again before they are gone"
+                "{claims} will be deleted with the pods, unless the StatefulSet gets these ordinals back before that"
             ),
             PlanReason::Waiting { pods, more } => {
                 if pods.is_empty() {

@@ -42,6 +42,17 @@ async fn the_retention_policy_says_which_claims_go() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_claim_below_the_first_ordinal_is_saved_by_a_lower_start_and_the_event_says_so() {
+    let cluster = cluster().await;
+    let _daemon = rolled_out_with(&cluster, policy("Retain", "Delete")).await;
+    cluster.call(Method::PATCH, &format!("{SETS}/db"), &json!({"spec": {"ordinals": {"start": 1}}})).await;
+    cluster.eventually(60, "it is told", |c| {
+        told(c, "Normal ClaimGoesWithPod: PersistentVolumeClaim data-db-0 will be deleted with Pod db-0, unless \
+                 spec.ordinals.start falls to 0 before the pod is gone") == 1
+    }).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn replicas_that_rise_before_the_pod_is_gone_save_its_claim() {
     for management in [json!({}), parallel()] {
         let cluster = cluster().await;
