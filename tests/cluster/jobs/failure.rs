@@ -65,6 +65,23 @@ async fn a_job_that_fails_deletes_its_active_pods_and_counts_them_as_failed() {
     daemon.stop().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_job_with_a_deadline_of_no_time_gets_no_pod() {
+    let cluster = Cluster::new().await;
+    let daemon = start(&cluster, 1);
+    create(
+        &cluster,
+        "exit:0,after:1s",
+        json!({"completions": 3, "parallelism": 3, "activeDeadlineSeconds": 0}),
+    )
+    .await;
+    finished(&cluster, 10).await;
+    assert_eq!(reason(&cluster, "Failed"), "DeadlineExceeded");
+    assert!(j(&cluster)["status"]["startTime"].is_string(), "as upstream");
+    assert_eq!((cluster.count("create Pod"), number(&cluster, "failed")), (0, 0));
+    daemon.stop().await;
+}
+
 fn policy(rules: Value) -> Value {
     json!({"podFailurePolicy": {"rules": rules}, "backoffLimit": 2})
 }
