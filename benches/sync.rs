@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cpu_time::ThreadTime;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::{StreamExt, stream};
 use http::{Method, Request, Response};
@@ -28,6 +27,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use support::watched::cpu_time;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -394,11 +394,6 @@ impl Subject {
         let state = self.server.state.lock();
         assert!(state.unexpected.is_empty(), "unexpected: {:?}", state.unexpected);
     }
-}
-
-/// The CPU that this thread has used. The time on the wall would count other programs' as well.
-fn cpu_time() -> Duration {
-    ThreadTime::now().as_duration()
 }
 
 /// The number of ReplicaSet syncs.
