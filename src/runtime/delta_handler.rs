@@ -89,8 +89,8 @@ impl<T: Record> DeltaHandler<T> {
     }
 
     /// Access to the store for reads past the watch.
-    pub(crate) fn sink(&self) -> Arc<Sink<T>> {
-        self.sink.clone()
+    pub(crate) fn sink(&self) -> &Arc<Sink<T>> {
+        &self.sink
     }
 
     pub(crate) fn on_change(&mut self, handler: impl Fn(&Change<T>) + Send + Sync + 'static) {

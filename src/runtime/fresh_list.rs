@@ -35,13 +35,18 @@ impl std::fmt::Debug for FreshList {
 }
 
 impl FreshList {
-    pub(crate) fn new<T: Record>(resource: Resource, scope: Option<&str>, sink: Arc<Sink<T>>) -> Self {
+    pub(crate) fn new<T: Record>(resource: Resource, scope: Option<&str>, sink: &Arc<Sink<T>>) -> Self {
+        // The handlers of the sink hold the controllers, which hold this: neither would ever be freed.
+        let weak = Arc::downgrade(sink);
+        let put_early = move |object: Encoded<'_>, interner: &mut Interner| {
+            weak.upgrade().iter().for_each(|sink| sink.put_early(object, interner));
+        };
         FreshList {
             resource,
             scope: scope.filter(|scope| !scope.is_empty()).map(Arc::from),
             has_protobuf: T::HAS_PROTOBUF,
             cache: sink.store.clone(),
-            put_early: Arc::new(move |object, interner| sink.put_early(object, interner)),
+            put_early: Arc::new(put_early),
         }
     }
 

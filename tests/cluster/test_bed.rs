@@ -1,6 +1,7 @@
 //! The small controllers of a test bed: accounts and certificates of namespaces, the protection of claims and volumes,
 //! aggregated roles.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
@@ -53,6 +54,24 @@ async fn each_namespace_has_its_account_and_gets_it_again() {
     assert_eq!(cluster.writes(), writes, "other accounts are not ours");
     assert!(daemon.metrics.render().contains("workqueue_adds_total{name=\"serviceaccount\"}"));
     daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_has_ended_has_freed_all_that_it_held() {
+    for is_killed in [false, true] {
+        let cluster = Cluster::new().await;
+        let daemon = test_bed(&cluster);
+        cluster.create(deployment("web").replicas(2)).await;
+        cluster.rolled_out("web").await;
+        // Every part of a daemon counts something.
+        let metrics = Arc::downgrade(&daemon.metrics);
+        if is_killed {
+            daemon.kill();
+        } else {
+            daemon.stop().await;
+        }
+        cluster.eventually(30, "it is freed", |_| metrics.strong_count() == 0).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

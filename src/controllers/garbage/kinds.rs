@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::barrier::Unread;
 use crate::controllers::object_counts::name;
@@ -58,7 +57,6 @@ pub(super) struct Monitor {
     pub(super) reachability: Reachability,
     /// Told of each end of its watch.
     pub(super) ends: watch::Receiver<()>,
-    pub(super) _task: AbortOnDropHandle<()>,
 }
 
 /// The state of a resource whose watch shows everything.

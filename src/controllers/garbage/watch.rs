@@ -50,19 +50,22 @@ struct Leaving {
     until: Instant,
 }
 
-/// These resources.
+/// The watches. They hold the collector, so that it holds none of them, and they end with the future that keeps them.
 #[derive(Default)]
-struct AllLeaving(BTreeMap<ResourceId, Leaving>);
+struct Watches {
+    tasks: BTreeMap<ResourceId, AbortOnDropHandle<()>>,
+    leaving: BTreeMap<ResourceId, Leaving>,
+}
 
-impl AllLeaving {
-    fn insert(&mut self, id: ResourceId, mut monitor: Monitor) {
+impl Watches {
+    fn leave_soon(&mut self, id: ResourceId, mut monitor: Monitor) {
         monitor.ends.mark_unchanged();
-        self.0.insert(id, Leaving { monitor, until: Instant::now() + DRAINED_FOR });
+        self.leaving.insert(id, Leaving { monitor, until: Instant::now() + DRAINED_FOR });
     }
 
-    /// The first whose watch ends, or has had its time; for ever, if there is none.
+    /// The first that is not served any more and whose watch ends, or has had its time; for ever, if there is none.
     async fn next(&mut self) -> ResourceId {
-        let ends = self.0.iter_mut().map(|(id, Leaving { monitor, until })| {
+        let ends = self.leaving.iter_mut().map(|(id, Leaving { monitor, until })| {
             let (id, end) = (*id, tokio::time::timeout_at(*until, monitor.ends.changed()));
             end.map(move |_| id).boxed()
         });
@@ -79,12 +82,12 @@ impl Collector {
     pub(super) async fn watch(self: Arc<Self>) {
         let mut discovery = Discovery::new(self.api.clone());
         let mut last: Option<Arc<Discovered>> = None;
-        let mut leaving = AllLeaving::default();
+        let mut watches = Watches::default();
         loop {
             let pause = match discovery.refresh().await {
                 Ok(found) => {
                     if last.as_ref().is_none_or(|last| !Arc::ptr_eq(last, &found)) {
-                        self.adapt(&found, &mut leaving);
+                        self.adapt(&found, &mut watches);
                         last = Some(found);
                     }
                     PERIOD
@@ -104,13 +107,13 @@ impl Collector {
                         break;
                     }
                     () = tokio::time::sleep_until(again) => break,
-                    id = leaving.next() => self.leave(id, &mut leaving),
+                    id = watches.next() => self.leave(id, &mut watches),
                 }
             }
         }
     }
 
-    fn adapt(self: &Arc<Self>, found: &Arc<Discovered>, leaving: &mut AllLeaving) {
+    fn adapt(self: &Arc<Self>, found: &Arc<Discovered>, watches: &mut Watches) {
         for failed in &found.failed {
             self.context.metrics().garbage.sync_errors.inc();
             let (group, error) = (failed.group_version(), &failed.message);
@@ -121,15 +124,15 @@ impl Collector {
         for (id, monitor) in gone {
             let resource = &monitor.resource.plural;
             tracing::info!(resource, "resource is not served any more; its objects are left alone");
-            leaving.insert(id, monitor);
+            watches.leave_soon(id, monitor);
         }
         let is_new = |(_, leaving): &(&ResourceId, &Leaving)| {
             new.iter().any(|resource| is_same(resource, &leaving.monitor.resource))
         };
-        let replaced: Vec<ResourceId> = leaving.0.iter().filter(is_new).map(|(id, _)| *id).collect();
-        replaced.into_iter().for_each(|id| self.leave(id, leaving));
+        let replaced: Vec<ResourceId> = watches.leaving.iter().filter(is_new).map(|(id, _)| *id).collect();
+        replaced.into_iter().for_each(|id| self.leave(id, watches));
         for resource in new {
-            self.begin(resource);
+            watches.tasks.extend(self.begin(resource));
         }
         self.counts.found(found);
         // Objects whose owners are of a kind that is not watched can be judged now.
@@ -139,14 +142,15 @@ impl Collector {
         }
     }
 
-    fn leave(&self, id: ResourceId, leaving: &mut AllLeaving) {
-        leaving.0.remove(&id);
+    fn leave(&self, id: ResourceId, watches: &mut Watches) {
+        watches.leaving.remove(&id);
+        watches.tasks.remove(&id);
         let wakes = self.graph.lock().remove_resource(id);
         self.wake(wakes);
     }
 
     /// Begins to watch a resource.
-    fn begin(self: &Arc<Self>, resource: DiscoveredResource) {
+    fn begin(self: &Arc<Self>, resource: DiscoveredResource) -> Option<(ResourceId, AbortOnDropHandle<()>)> {
         let DiscoveredResource { group, kind, plural, namespaced, .. } = &resource;
         let (group, kind, plural) = (group.clone(), kind.clone(), plural.clone());
         let added =
@@ -156,7 +160,7 @@ impl Collector {
                 resource = resource.plural,
                 "too many resources have come and gone; this one is not watched"
             );
-            return;
+            return None;
         };
         let (position, reachability) = (Arc::new(AtomicU64::new(0)), Reachability::default());
         let ((moves, moved), (ended, ends)) = (watch::channel(0), watch::channel(()));
@@ -199,9 +203,9 @@ impl Collector {
                 () = listing_anew => {}
             }
         });
-        let task = AbortOnDropHandle::new(task);
-        self.kinds.watched(id, Monitor { resource, position, moved, reachability, ends, _task: task });
+        self.kinds.watched(id, Monitor { resource, position, moved, reachability, ends });
         self.wake(wakes);
+        Some((id, AbortOnDropHandle::new(task)))
     }
 
     fn stop_waiting_for(&self, id: ResourceId) {

@@ -28,7 +28,7 @@ pub(in crate::controllers) struct ServicePods {
     /// How long changes of pods are gathered.
     batch_period: Duration,
     /// When the last writes for a Service began.
-    last_writes: Mutex<BTreeMap<Uid, Instant>>,
+    last_writes: Arc<LastWrites>,
 }
 
 impl ServicePods {
@@ -58,13 +58,13 @@ impl ServicePods {
             entry,
             by_selector,
             batch_period,
-            last_writes: Mutex::default(),
+            last_writes: Arc::default(),
         })
     }
 
     /// Wakes the Services of pods that change.
     pub(in crate::controllers) fn watch(self: &Arc<Self>, setup: &mut Setup) {
-        self.context.memory().includes(self.clone());
+        self.context.memory().includes(self.last_writes.clone());
         if setup.is_enabled(self.entry) {
             let own = self.clone();
             setup.on_change(HandlerOrder::Indirect, move |change| own.pod_changed(change));
@@ -96,7 +96,7 @@ impl ServicePods {
 
     /// The writes for a Service begin.
     pub(in crate::controllers) fn writes(&self, service: &Uid) {
-        self.last_writes.lock().insert(service.clone(), Instant::now());
+        self.last_writes.0.lock().insert(service.clone(), Instant::now());
     }
 
     /// A pod has changed: wakes the Services that select it or did.
@@ -120,15 +120,19 @@ impl ServicePods {
     /// Wakes a Service whose pods have changed: after the batch period, and so that its endpoints are not written too often.
     pub(in crate::controllers) fn wake(&self, key: ObjectKey) {
         let Some(service) = self.services.get(&key) else { return };
-        let wrote = self.last_writes.lock().get(&service.meta.uid).copied();
+        let wrote = self.last_writes.0.lock().get(&service.meta.uid).copied();
         let quiet =
             wrote.map_or(Duration::ZERO, |at| (at + GATHERING).saturating_duration_since(Instant::now()));
         self.context.queue_of_controller(self.entry).add_after(key, quiet.max(self.batch_period));
     }
 }
 
-impl Forget for ServicePods {
+/// When the last writes for each Service began.
+#[derive(Default)]
+struct LastWrites(Mutex<BTreeMap<Uid, Instant>>);
+
+impl Forget for LastWrites {
     fn forget(&self, owner: &Uid) {
-        self.last_writes.lock().remove(owner);
+        self.0.lock().remove(owner);
     }
 }
