@@ -143,6 +143,10 @@ impl Controller for EndpointSliceController {
         planner::plan(observed)
     }
 
+    fn creates(&self, plan: &Plan) -> bool {
+        plan.creates()
+    }
+
     fn writes(&self, plan: &Plan) -> bool {
         !plan.is_empty()
     }

@@ -165,6 +165,10 @@ impl Controller for MirroringController {
         planner::plan(observed)
     }
 
+    fn creates(&self, plan: &Plan) -> bool {
+        plan.creates()
+    }
+
     fn writes(&self, plan: &Plan) -> bool {
         !plan.is_empty()
     }

@@ -1,6 +1,7 @@
 //! The EndpointSlice controller against the embedded API server, in virtual time.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::services::{DELETE, SERVICES, SLICES, change_service, create_service, ready_pods, seconds};
@@ -274,5 +275,29 @@ async fn a_deleted_service_and_a_deleted_namespace_leave_nothing_to_do() {
     let metrics = daemon.metrics.render();
     assert!(metrics.contains("endpoint_slice_controller_num_endpoint_slices 0"), "{metrics}");
     assert!(metrics.contains("windlass_workqueue_keys_in_backoff{name=\"endpoint_slice\"} 0"), "{metrics}");
+    daemon.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_service_that_the_cache_still_shows_gets_no_slice_again_and_again() {
+    let lags = Arc::new(AtomicBool::new(false));
+    let flag = lags.clone();
+    let cluster = Cluster::answering(move |request| match is_request(request, "watch", "Service") {
+        true if flag.load(Ordering::Relaxed) => FaultDecision::LoseRequest,
+        _ => FaultDecision::Proceed,
+    })
+    .await;
+    let daemon = start(&cluster, 8);
+    create_service(&cluster, json!({})).await;
+    cluster.eventually(2, "a placeholder", |c| c.objects("EndpointSlice").len() == 1).await;
+    lags.store(true, Ordering::Relaxed);
+    cluster.sandbox.break_watches();
+    seconds(1).await;
+    cluster.call(Method::DELETE, &format!("{SERVICES}/web"), &DELETE).await;
+    seconds(20).await;
+    let created = cluster.count("create EndpointSlice");
+    assert!(created <= 2, "{created} slices, each of which the garbage collector deletes");
+    lags.store(false, Ordering::Relaxed);
+    cluster.eventually(120, "none is left", |c| c.objects("EndpointSlice").is_empty()).await;
     daemon.stop().await;
 }

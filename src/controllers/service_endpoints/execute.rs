@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use prometheus::IntCounterVec;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::memory::SyncMemory;
 use crate::engine::context::Context;
@@ -117,6 +118,7 @@ impl<O: Record> SliceWriter<O> {
                     self.memory.wrote(&meta.uid, uid, version);
                 }
                 self.wrote(owner, version, "create");
+                context.recreate_guard.created(meta, Instant::now());
                 return Ok(true);
             }
             // A change has put the key into the queue; a daemon that shuts down starts nothing new.

@@ -60,6 +60,11 @@ impl Plan {
         self.by_type.iter().map(Writes::len).sum::<usize>() + self.left_over.len()
     }
 
+    /// Whether a slice is created.
+    pub fn creates(&self) -> bool {
+        self.by_type.iter().any(|writes| !writes.creates.is_empty())
+    }
+
     /// Whether nothing is written.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
