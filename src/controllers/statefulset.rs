@@ -169,7 +169,7 @@ impl Controller for StatefulSetController {
     }
 
     fn creates(&self, plan: &Plan) -> bool {
-        plan.repeats
+        plan.repeats || plan.changes_claims()
     }
 
     fn writes(&self, plan: &Plan) -> bool {

@@ -142,6 +142,7 @@ impl StatefulSetController {
             _ => {}
         }
         changed?;
+        self.context.recreate_guard.created(&set.meta, Instant::now());
         if *goes_with_pod {
             let (claim, set_name) = (&claim.meta.key.name, &set.meta.key.name);
             // More replicas never bring an ordinal below the first one back.

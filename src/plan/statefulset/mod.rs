@@ -186,6 +186,12 @@ impl Write {
 }
 
 impl Plan {
+    /// Whether it changes the owner references of claims. Where the cache lags behind the deletion of the StatefulSet, the
+    /// garbage collector takes each reference back, and the claim that this changes wakes the StatefulSet.
+    pub fn changes_claims(&self) -> bool {
+        self.writes.iter().any(|write| matches!(write, Write::SetOwners(_)))
+    }
+
     /// Whether it creates pods.
     pub fn creates(&self) -> bool {
         self.writes.iter().any(|write| matches!(write, Write::CreatePods(_)))
