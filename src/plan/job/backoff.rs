@@ -46,9 +46,10 @@ pub fn failures(
     // Those that a clock ahead of ours has written are corrected before, where there is a memory of them.
     let ends = |pods: &mut dyn Iterator<Item = Timestamp>| pods.map(|end| end.min(now)).collect::<Vec<_>>();
     let successes = ends(&mut pods.succeeded().filter(may_count).map(|pod| pod.finished));
-    let all = ends(
-        &mut pods.failed().filter(may_count).filter(|pod| pod.has_failed_itself()).map(|pod| pod.finished),
-    );
+    // An index that is above `completions` by now was below it when its pod failed.
+    let could_count = |owned: &&Owned| !job.is_indexed() || owned.has_index();
+    let failed_pods = pods.failed().filter(could_count).filter(|pod| pod.has_failed_itself());
+    let all = ends(&mut failed_pods.map(|pod| pod.finished));
     let known = record.unwrap_or_default();
     let last_success = successes.into_iter().max().max(known.last_success);
     let is_later = |end: &Timestamp| last_success.is_none_or(|success| *end > success);
@@ -161,6 +162,17 @@ mod tests {
         let record = check(Some(record), &[(60, false)], 3, (3, Some(60)));
         let record = check(Some(record), &[(60, false), (70, true)], 3, (0, None));
         check(Some(record), &[(80, false)], 4, (1, Some(80)));
+    }
+
+    #[test]
+    fn a_failure_of_an_index_counts_also_once_completions_is_lower() {
+        let job = job(r#""completionMode":"Indexed","completions":1"#, "");
+        let pods =
+            job_pods(&job, [0, 1].map(|index| pod(&format!("p-{index}")).index(index).failed().ended_at(5)));
+        // After a restart; and where the failure policy ignores the other failure, so that the number does not tell of it.
+        for failed in [2, 1] {
+            assert_eq!(failures(&job, None, &pods, failed, at(9)).0.failures, 2);
+        }
     }
 
     #[test]

@@ -129,6 +129,11 @@ impl Owned {
         !job.is_indexed() || self.index.is_some()
     }
 
+    /// Whether it has an index, below `completions` or not.
+    pub fn has_index(&self) -> bool {
+        self.pod.job.as_ref().is_some_and(|part| part.index.is_some())
+    }
+
     /// Whether it failed. One that was deleted without its finalizer, as one too many or for a suspension, has not.
     pub fn has_failed_itself(&self) -> bool {
         self.is_failed && (self.is_tracked || !self.pod.meta.is_deleting())

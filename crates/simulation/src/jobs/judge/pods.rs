@@ -220,7 +220,10 @@ impl Judge {
             let is_later = is_live(other) || is_tracked(other) && count(other) >= count(pod);
             uid(other) != uid(pod) && super::super::facts::index(job, other) == Some(index) && is_later
         };
-        let is_held = has_failed(job, pod) && !has_ended && !commit.pods_of(job).any(follows);
+        // A user has given it a pod of another index, or taken one from it.
+        let is_edited =
+            self.ledgers.get(uid(job)).is_some_and(|ledger| ledger.touched_indexes.contains(&index));
+        let is_held = has_failed(job, pod) && !has_ended && !is_edited && !commit.pods_of(job).any(follows);
         let is_fated = REASONS.iter().any(|reason| may_be(job, &commit.pods, commit.now, reason));
         match is_held && !is_fated && !self.is_disturbed(commit) && !self.is_recent(self.ended, commit.at) {
             true => commit.breach("JB11", format!("the failures of {index} are forgotten")),
