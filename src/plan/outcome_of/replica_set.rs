@@ -6,7 +6,7 @@ use super::{Objects, Synced, change, controller};
 use crate::model::{ControllerRef, Pod, Record, ReplicaSet};
 use crate::plan::replicaset::kept_failed_pods::policy_of;
 use crate::plan::replicaset::new_pod::{OwnerReference, pod_body};
-use crate::plan::replicaset::status::{self, Settled};
+use crate::plan::replicaset::status::{self, Failure, Settled};
 use crate::plan::replicaset::{Observed, PodSets, Write, plan};
 
 /// The planner's input, from caches that are not behind. The names of the pods are the caller's.
@@ -32,7 +32,7 @@ pub fn observe<'a>(replica_set: &'a ReplicaSet, objects: &Objects) -> Observed<'
     }
 }
 
-/// One sync. `create` is called for each pod that is to be created, and returns whether it was.
+/// One sync. `create` is called for each pod that is to be created, and returns whether it was; else a quota refused it.
 pub fn sync(
     name: &str,
     objects: &mut Objects,
@@ -41,11 +41,18 @@ pub fn sync(
     let Some(replica_set) = objects.replica_sets.get(name).cloned() else { return Synced::default() };
     let observed = observe(&replica_set, objects);
     let plan = plan(&observed);
-    let mut wrote = false;
+    let (mut wrote, mut failure) = (false, None);
     for write in &plan.writes {
         match write {
             Write::Create { count, .. } => {
-                (0..*count).for_each(|_| wrote |= create(&replica_set, objects));
+                for _ in 0..*count {
+                    if create(&replica_set, objects) {
+                        wrote = true;
+                    } else {
+                        failure =
+                            Some(Failure { reason: "FailedCreate", message: "exceeded quota".to_owned() });
+                    }
+                }
                 continue;
             }
             Write::Delete(pods) | Write::DeleteFailed(pods) => {
@@ -56,7 +63,7 @@ pub fn sync(
         }
         wrote = true;
     }
-    let settled = status::settle(&observed, None);
+    let settled = status::settle(&observed, failure.as_ref());
     wrote |= settle(&settled, name, objects);
     Synced { wrote, requeue_after: settled.requeue_after.into_iter().chain(plan.requeue_after).min() }
 }

@@ -61,3 +61,13 @@ fn a_command_is_previewed_from_where_the_rollout_stands() {
     assert_eq!(holds(&preview), Vec::<String>::new(), "approved in advance");
     assert_eq!(preview.end, End::Complete);
 }
+
+#[test]
+fn a_quota_that_refuses_the_new_pods_fails_the_rollout_after_its_time() {
+    let mut start = under(&[(ON_FAILURE, "halt"), (FAIL_AFTER, "2m")]);
+    start.rooms = vec![Room { free: 0, new_pod: 1, old_pod: 1 }];
+    let preview = preview(start);
+    assert_eq!(preview.end, End::Halted, "{:?}", rows(&preview));
+    assert_eq!(preview.took.as_secs(), 120);
+    assert!(preview.stopped_by.unwrap().contains("FailedCreate for 2m: exceeded quota"));
+}
