@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::condition::{self, Condition, ConditionWire};
 use super::int_or_percent::IntOrPercent;
 use super::intern::Interner;
-use super::meta::{Meta, StringMap};
+use super::meta::{Meta, POLICY_PREFIX, StringMap};
 use super::record::{self, Record, Resource};
 use super::selector::{Selector, SelectorWire};
 use super::template::Template;
@@ -16,9 +16,6 @@ use super::wire::{MetaWire, Text};
 
 /// The annotation in which the API server counts the templates of a DaemonSet.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
-
-/// The prefix of the annotations of rollout policies.
-const POLICY: &str = "windlass.dev/";
 
 /// The type of the condition that a rollout policy asks for.
 const PROGRESSING: &str = "Progressing";
@@ -178,7 +175,7 @@ impl Record for DaemonSet {
         let status = status.unwrap_or_default();
         Ok(DaemonSet {
             template_generation: metadata.annotations.get(TEMPLATE_GENERATION).and_then(|n| n.parse().ok()),
-            policies: metadata.annotations.intern_with_prefix(POLICY, interner),
+            policies: metadata.annotations.intern_with_prefix(POLICY_PREFIX, interner),
             selector: Selector::compile(spec.selector),
             template: Template::decode_or_empty(spec.template, interner)?,
             strategy: spec.update_strategy.unwrap_or_default().into_strategy(),

@@ -8,6 +8,9 @@ use serde::{Serialize, Serializer};
 
 use super::texts::Texts;
 
+/// The prefix of the annotations of ours, most of which are rollout policies.
+pub const POLICY_PREFIX: &str = "windlass.dev/";
+
 /// Names an object of one kind: `namespace/name`. Cheap to clone; the strings are shared.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::condition::{Condition, ConditionWire};
 use super::int_or_percent::IntOrPercent;
 use super::intern::Interner;
-use super::meta::Meta;
+use super::meta::{Meta, POLICY_PREFIX, StringMap};
 use super::record::{self, Record, Resource};
 use super::selector::{Selector, SelectorWire};
 use super::template::Template;
@@ -26,6 +26,8 @@ pub const REPLACE_BROKEN_AFTER: &str = "windlass.dev/replace-broken-pods-after-s
 pub struct StatefulSet {
     /// Metadata.
     pub meta: Meta,
+    /// The annotations `windlass.dev/…`.
+    pub policies: Arc<StringMap>,
     /// `spec.replicas`, at least 0; 1 when absent.
     pub replicas: i32,
     /// `spec.ordinals.start`, at least 0.
@@ -279,6 +281,7 @@ impl Record for StatefulSet {
             template: Template::decode_or_empty(spec.template, interner)?,
             claim_templates: ClaimTemplates::decode(spec.volume_claim_templates)?,
             replace_broken_after: metadata.annotations.get(REPLACE_BROKEN_AFTER).and_then(seconds),
+            policies: metadata.annotations.intern_with_prefix(POLICY_PREFIX, interner),
             status: status.unwrap_or_default().into_status(interner),
             meta: metadata.into_meta(interner)?,
         })
@@ -290,12 +293,16 @@ impl Record for StatefulSet {
 
     fn heap_bytes(&self) -> usize {
         let claims = self.claim_templates.packed.len() + self.claim_templates.names.heap_bytes();
-        record::own_bytes(self) + self.selector.heap_bytes() + self.template.heap_bytes() + claims
+        record::own_bytes(self)
+            + self.policies.shared_bytes()
+            + self.selector.heap_bytes()
+            + self.template.heap_bytes()
+            + claims
     }
 }
 
 /// A number of seconds of 0 and more; anything else counts as none.
-fn seconds(text: &str) -> Option<i32> {
+pub fn seconds(text: &str) -> Option<i32> {
     text.parse().ok().filter(|seconds| *seconds >= 0)
 }
 

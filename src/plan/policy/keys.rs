@@ -4,9 +4,10 @@ use super::{
     BATCH_DELAY, BYPASS_UNTIL, FAIL_AFTER, KEEP_FAILED_PODS, NOT_READY_NODES, ON_FAILURE, POD_REPLACEMENT,
     PROGRESS_DEADLINE, ROLLOUT, ROLLOUT_STATE, STEPS, WHEN_UNSCHEDULABLE,
 };
+use crate::model::statefulset::REPLACE_BROKEN_AFTER;
 
 /// The prefix of every key of ours.
-pub const PREFIX: &str = "windlass.dev/";
+pub const PREFIX: &str = crate::model::meta::POLICY_PREFIX;
 
 /// The kinds that have policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub enum Kind {
     Deployment,
     /// A DaemonSet.
     DaemonSet,
+    /// A StatefulSet: it has one key of its own, and no policy.
+    StatefulSet,
 }
 
 impl Kind {
@@ -22,7 +25,7 @@ impl Kind {
     pub(super) fn strategy_without_steps(self) -> &'static str {
         match self {
             Kind::Deployment => "Recreate",
-            Kind::DaemonSet => "OnDelete",
+            Kind::DaemonSet | Kind::StatefulSet => "OnDelete",
         }
     }
 
@@ -30,6 +33,7 @@ impl Kind {
         match self {
             Kind::Deployment => "Deployment",
             Kind::DaemonSet => "DaemonSet",
+            Kind::StatefulSet => "StatefulSet",
         }
     }
 }
@@ -64,6 +68,7 @@ fn has(kind: Kind, (_, deployment, daemon_set, _): &(&str, bool, bool, bool)) ->
     match kind {
         Kind::Deployment => *deployment,
         Kind::DaemonSet => *daemon_set,
+        Kind::StatefulSet => false,
     }
 }
 
@@ -79,7 +84,8 @@ pub(super) fn unknown(kind: Kind, key: &str) -> String {
         return format!("the annotation {shown} means nothing on a {}: remove it", kind.name());
     }
     let known = KEYS.iter().filter(|known| has(kind, known) && known.0 != ROLLOUT_STATE);
-    let nearest = known.map(|known| known.0).min_by_key(|known| distance(known, &shown)).unwrap_or(STEPS);
+    let nearest = known.map(|known| known.0).min_by_key(|known| distance(known, &shown));
+    let nearest = nearest.unwrap_or(REPLACE_BROKEN_AFTER);
     format!(
         "the annotation {shown} is unknown to this version and ignored; the nearest known key is {nearest}"
     )

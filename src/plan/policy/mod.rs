@@ -20,6 +20,7 @@ pub use steps::StepHold;
 use super::EventNote;
 pub use crate::model::controllerrevision::ROLLOUT_STATE;
 use crate::model::meta::StringMap;
+use crate::model::statefulset::{REPLACE_BROKEN_AFTER, seconds};
 
 /// Sizes at which a rollout waits.
 pub const STEPS: &str = "windlass.dev/steps";
@@ -170,7 +171,13 @@ impl Policy {
             }
             BATCH_DELAY => self.batch_delay = Some(grammar::duration(value)?),
             BYPASS_UNTIL => self.bypassed_until = bypass(value, now)?,
-            ROLLOUT => self.command = Some(grammar::command(value)?),
+            ROLLOUT => {
+                let command = grammar::command(value)?;
+                if kind == Kind::DaemonSet && !matches!(command, Command::Approve { .. }) {
+                    return Err("approve REVISION or approve REVISION/STEP on a DaemonSet".to_owned());
+                }
+                self.command = Some(command);
+            }
             KEEP_FAILED_PODS => self.kept = Some(grammar::kept(value)?),
             NOT_READY_NODES => self.ignores_not_ready_nodes = grammar::word(value, "ignore")?,
             PROGRESS_DEADLINE => self.progress_deadline = Some(grammar::duration(value)?),
@@ -203,6 +210,18 @@ impl Policy {
     pub fn defect(&self) -> Option<String> {
         (!self.defects.is_empty()).then(|| self.defects.join("; "))
     }
+}
+
+/// The events about annotations of a StatefulSet that mean nothing, or cannot be read: it has one of its own, and no policy.
+pub fn notes_of_stateful_set(annotations: &StringMap) -> Vec<EventNote> {
+    let defects = annotations.iter().filter_map(|(key, value)| match key {
+        REPLACE_BROKEN_AFTER => {
+            seconds(value).is_none().then(|| defect(key, value, "a number of seconds such as 300"))
+        }
+        key if keys::is_of_others(key) => None,
+        key => key.starts_with(PREFIX).then(|| keys::unknown(Kind::StatefulSet, key)),
+    });
+    defects.map(|text| EventNote::warning("UnknownPolicy", text)).collect()
 }
 
 /// Whether the plans for an object with these annotations may depend on when its pods end.
@@ -251,6 +270,36 @@ mod tests {
         assert!(read(&[]).is_absent());
         assert!(read(&[("example.com/steps", "1"), ("windlass.developer/steps", "1")]).is_absent());
         assert!(read(&[("windlass.dev/released-owners", "x")]).is_absent(), "a key of another controller");
+    }
+
+    #[test]
+    fn a_stateful_set_has_one_key_and_no_policy() {
+        let notes = |pairs: &[(&str, &str)]| notes_of_stateful_set(&pairs.iter().copied().collect());
+        assert_eq!(
+            notes(&[(REPLACE_BROKEN_AFTER, "300"), ("windlass.dev/released-owners", "x"), ("a", "b")]),
+            []
+        );
+        let said = |key, value| notes(&[(key, value)]).pop().unwrap().message;
+        assert_eq!(
+            said(STEPS, "1"),
+            "the annotation windlass.dev/steps means nothing on a StatefulSet: remove it"
+        );
+        assert!(said(REPLACE_BROKEN_AFTER, "5m").ends_with("accepted is a number of seconds such as 300"));
+        assert!(said("windlass.dev/replace-broken-pods", "5").ends_with(REPLACE_BROKEN_AFTER));
+    }
+
+    #[test]
+    fn a_daemon_set_has_no_abort_and_no_retry() {
+        for (command, is_known) in [("approve 3/1", true), ("abort 3", false), ("retry 3/1", false)] {
+            let annotations: StringMap = [(ROLLOUT, command)].into_iter().collect();
+            let policy = Policy::of(Kind::DaemonSet, &annotations, true, NOW.parse().unwrap());
+            assert_eq!(
+                (policy.command.is_some(), policy.remarks.is_empty()),
+                (is_known, is_known),
+                "{command}"
+            );
+            assert!(policy.defects.is_empty(), "it holds nothing");
+        }
     }
 
     #[test]

@@ -37,6 +37,7 @@ use self::status::Counts;
 pub use self::update::most_unavailable;
 use super::EventNote;
 use super::claim::Claim;
+use super::policy::notes_of_stateful_set;
 use super::replicaset::status::until;
 use super::revisions::{NewRevision, RevisionChange};
 use crate::model::{
@@ -261,7 +262,9 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     let reasons = explain::explain(&pass, &counts);
     let next = [counts.next_available, pass.next].into_iter().flatten().min();
     let repeats = pass.create.iter().any(|new| observed.recent.contains(&new.name, observed.now));
-    let Pass { owners, labels, claims, create, delete, notes, .. } = pass;
+    let Pass { owners, labels, claims, create, delete, mut notes, .. } = pass;
+    let about_annotations = notes_of_stateful_set(&set.policies).into_iter();
+    notes.extend(about_annotations.map(|event| Note { subject: event.message.clone(), event }));
     let mut writes: Vec<Write> = history.writes().into_iter().collect();
     writes.extend(owners.into_iter().map(Write::SetOwners));
     // One write of an object in a sync: the second would meet the version of the first.
