@@ -201,6 +201,8 @@ pub(super) fn explain(
     match pass.budget {
         _ if pass.outdated == 0 => {}
         None => reasons.push(PlanReason::OnDelete { outdated: pass.outdated }),
+        // The step keeps them, and not the budget.
+        Some(_) if matches!(&pass.course.hold, Some(Hold::Step(StepHold { since: Some(_), .. }))) => {}
         Some(budget) => reasons.push(PlanReason::Budget { budget, staying: pass.staying }),
     }
 

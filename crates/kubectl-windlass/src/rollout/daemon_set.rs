@@ -107,6 +107,7 @@ pub(super) fn assess(records: Records<'_>, now: Timestamp) -> Result<Assessment,
     Ok(Assessment {
         since: match verdict {
             Verdict::Waiting | Verdict::Blocked => known.pods.iter().map(|pod| pod.since).min(),
+            Verdict::Held => plan.reasons.iter().find_map(held_since),
             _ => known.since,
         },
         verdict,
@@ -234,7 +235,12 @@ fn progress<'a>(daemon_set: &DaemonSet, status: &'a DaemonSetStatus) -> &'a str 
 
 /// Whether a step holds the update although its pods are available.
 fn holds(reason: &PlanReason) -> bool {
-    matches!(reason, PlanReason::HeldAtStep { step } if step.since.is_some())
+    held_since(reason).is_some()
+}
+
+/// Since when a step holds the update although its pods are available.
+fn held_since(reason: &PlanReason) -> Option<Timestamp> {
+    if let PlanReason::HeldAtStep { step } = reason { step.since } else { None }
 }
 
 /// The pods of each revision, those of the current template first.
