@@ -123,7 +123,7 @@ fn step(text: &str) -> Result<Step, String> {
 /// How many failed pods are kept.
 pub(super) fn kept(text: &str) -> Result<Kept, String> {
     let form = || "a number of pods such as 3, or \"3 for 1h\"".to_owned();
-    let (pods, time) = with_time(text.trim())?;
+    let (pods, time) = with_time(text.trim()).map_err(|_| form())?;
     let pods = integer(pods).filter(|pods| *pods > 0).ok_or_else(form)?;
     Ok(Kept { pods: usize::try_from(pods).map_err(|_| form())?, time })
 }
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(kept("3"), Ok(Kept { pods: 3, time: None }));
         assert_eq!(kept("3 for 1h"), Ok(Kept { pods: 3, time: Some(Duration::from_secs(3600)) }));
         for text in ["0", "", "-1", "3 for", "for 1h", "three"] {
-            assert!(kept(text).is_err(), "{text:?}");
+            assert!(kept(text).is_err_and(|why| why.starts_with("a number of pods")), "{text:?}");
         }
     }
 }

@@ -40,13 +40,13 @@ pub struct RevisionArgs {
 
 /// `bypass`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("until").args(["time", "end"]).required(true))]
 pub struct BypassArgs {
     /// The Deployment.
     #[command(flatten)]
     pub objects: Objects,
     /// How long steps and batch delays hold nothing, such as 30m; 7 days at most.
     #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
-    #[arg(required_unless_present = "end", conflicts_with = "end")]
     pub time: Option<Duration>,
     /// End the bypass now.
     #[arg(long)]
