@@ -7,12 +7,12 @@ use parking_lot::Mutex;
 use crate::engine::owner_memory::Forget;
 use crate::model::Uid;
 use crate::model::meta::Meta;
-use crate::plan::EventNote;
+use crate::plan::event_note::{EventNote, ROLLOUT_FAILED};
 
-/// The texts about the policy of each object, with the generation at which they were recorded. A process that was
+/// The events about the policy of each object, with the generation at which they were recorded. A process that was
 /// restarted records them once more.
 #[derive(Debug, Default)]
-pub struct PolicyNotes(Mutex<BTreeMap<Uid, (i64, Vec<String>)>>);
+pub struct PolicyNotes(Mutex<BTreeMap<Uid, (i64, Vec<EventNote>)>>);
 
 impl PolicyNotes {
     /// The events that were not recorded for this generation yet.
@@ -26,10 +26,16 @@ impl PolicyNotes {
         if *generation != object.generation {
             (*generation, *recorded) = (object.generation, Vec::new());
         }
-        let new: Vec<&EventNote> = notes.iter().filter(|note| !recorded.contains(&note.message)).collect();
-        *recorded = notes.iter().map(|note| note.message.clone()).collect();
+        let new: Vec<&EventNote> =
+            notes.iter().filter(|note| !recorded.iter().any(|recorded| is_same(recorded, note))).collect();
+        *recorded = notes.to_vec();
         new
     }
+}
+
+/// Whether two events tell the same. While a rollout stays failed, the pod that is named and the kubelet's reason change.
+fn is_same(one: &EventNote, other: &EventNote) -> bool {
+    one.message == other.message || (one.reason == ROLLOUT_FAILED && other.reason == ROLLOUT_FAILED)
 }
 
 impl Forget for PolicyNotes {
@@ -61,5 +67,9 @@ mod tests {
         assert_eq!(notes.to_record(&meta(2), &b).len(), 2, "another generation");
         assert!(notes.to_record(&meta(2), &[]).is_empty());
         assert_eq!(notes.to_record(&meta(2), &a).len(), 1, "it was corrected in between");
+        let failed = |pod: &str| [EventNote::warning(ROLLOUT_FAILED, format!("Revision 2 failed: {pod}"))];
+        assert_eq!(notes.to_record(&meta(3), &failed("web-1: ErrImagePull")).len(), 1);
+        assert_eq!(notes.to_record(&meta(3), &failed("web-1: ImagePullBackOff")).len(), 0);
+        assert_eq!(notes.to_record(&meta(4), &failed("web-2: ImagePullBackOff")).len(), 1);
     }
 }

@@ -13,6 +13,9 @@ pub enum Urgency {
     Gathered,
 }
 
+/// The reason of the event that a rollout has failed by its policy.
+pub const ROLLOUT_FAILED: &str = "RolloutFailed";
+
 /// An Event for the user, in upstream's words so that people and alerts recognize it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventNote {

@@ -339,3 +339,40 @@ fn a_reason_is_structured_data_with_a_kind_and_numbers() {
     let named = json!({"named": [{"name": "web-v2-a", "reason": "ImagePullBackOff"}], "more": 0});
     assert_eq!(of_kind("unavailable")["pods"], named);
 }
+
+#[test]
+fn a_failure_that_is_due_is_announced_with_what_follows() {
+    let broken = |policy: &[(&str, &str)]| {
+        let start = no_deadline(deployment("web").replicas(2).surge(1).unavailable(0).image("v2"));
+        let start = policy
+            .iter()
+            .fold(start, |start, (key, value)| start.annotation(&format!("windlass.dev/{key}"), value));
+        let replica_sets = vec![replica_set("v1", 2, [2, 2, 2]), replica_set("v2", 1, [1, 0, 0])];
+        let mut broken = pod("web-v2-a", "ImagePullBackOff");
+        let since = Some(now() - jiff::SignedDuration::from_secs(30));
+        broken.waiting = Some(Waiting { since, ..waiting("ImagePullBackOff", None) }.into());
+        seen(start, replica_sets).pods("v2", vec![broken])
+    };
+    let fails = "Unless its pods recover, the rollout counts as failed at 2026-01-01T00:01:30Z";
+    broken(&[("fail-after", "2m")]).says_among_others(fails);
+    broken(&[("fail-after", "2m"), ("on-failure", "halt")])
+        .says_among_others(&format!("{fails}: then it halts, and web-v1 serves"));
+    broken(&[("fail-after", "2m"), ("on-failure", "rollback")])
+        .says_among_others(&format!("{fails}: the Deployment then goes back to web-v1"));
+}
+
+#[test]
+fn an_old_pod_that_makes_room_soon_is_announced() {
+    let start = no_deadline(deployment("web").replicas(2).surge(1).unavailable(0).image("v2"));
+    let start = start.annotation("windlass.dev/when-unschedulable", "terminate-first");
+    let mut unfit = objects::pod("web-v2-a").phase("Pending").build();
+    let since = Some(now() - jiff::SignedDuration::from_secs(10));
+    let waits =
+        Waiting { since, lacks_room: true, ..waiting("Unschedulable", Some("0/1 nodes are available")) };
+    Arc::make_mut(&mut unfit).waiting = Some(waits.into());
+    let replica_sets = vec![replica_set("v1", 2, [2, 2, 2]), replica_set("v2", 1, [1, 0, 0])];
+    seen(start, replica_sets).pods("v2", vec![Arc::unwrap_or_clone(unfit)]).says_among_others(
+        "If the new pod fits no node until 2026-01-01T00:00:20Z, an old pod is deleted first: \
+         windlass.dev/when-unschedulable",
+    );
+}

@@ -238,7 +238,11 @@ pub fn next(assessment: &Assessment, kubectl: &str) -> Vec<String> {
             }
         }
     }
-    if let Some(at) = assessment.deadline.filter(|_| !assessment.verdict.is_at_rest()) {
+    let later = policy::later(assessment);
+    let is_judged_before = |deadline: &Timestamp| later.as_ref().is_some_and(|(_, at)| at <= deadline);
+    let deadline = assessment.deadline.filter(|at| !assessment.verdict.is_at_rest() && !is_judged_before(at));
+    next.extend(later.as_ref().map(|(step, _)| step.clone()));
+    if let Some(at) = deadline {
         let left = at.duration_since(*now);
         if left.is_positive() {
             next.push(format!("without progress, it counts as stuck at {at} (in {})", span(left)));
@@ -313,7 +317,8 @@ pub fn advice(assessment: &Assessment, commands: &Commands) -> Option<String> {
     }
     let is_failing = assessment.pods.iter().any(|pod| pod.is_new && pod.is_failing);
     let is_in_trouble = matches!(assessment.verdict, Verdict::Stuck | Verdict::Waiting | Verdict::Blocked);
-    let (revision, images) = assessment.previous.as_ref().filter(|_| is_failing && is_in_trouble)?;
+    let may_help = is_failing && is_in_trouble && !policy::goes_back(assessment);
+    let (revision, images) = assessment.previous.as_ref().filter(|_| may_help)?;
     let (namespace, object) = (&assessment.namespace, assessment.argument());
     let command = match &commands.plugin {
         Some(plugin) => format!("{plugin} undo"),
@@ -376,8 +381,17 @@ fn text(assessment: &Assessment, commands: &Commands, colour: bool) -> String {
     let (causes, bounds): (Vec<&Reason>, Vec<&Reason>) =
         assessment.reasons.iter().partition(|reason| is_main(reason));
     for reason in causes.into_iter().chain(bounds) {
-        // The end of the deadline stands below, with the time left.
-        if !matches!(reason, Reason::Sizes(PlanReason::Deadline { .. })) {
+        // The end of a deadline stands below, with the time left.
+        let is_below = matches!(
+            reason,
+            Reason::Sizes(
+                PlanReason::Deadline { .. }
+                    | PlanReason::TerminatesFirst { .. }
+                    | PlanReason::GivesBack { .. }
+                    | PlanReason::FailsLater { .. }
+            )
+        );
+        if !is_below {
             text.push_str(&format!("  {}\n", crate::text::harmless(&reason.to_string())));
         }
     }

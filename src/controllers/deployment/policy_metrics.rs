@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 use crate::engine::owner_memory::Forget;
 use crate::metrics::{WorkloadMetrics, set_gauge};
 use crate::model::{Deployment, Uid, condition};
-use crate::plan::EventNote;
 use crate::plan::deployment::counted::HOLDS;
 use crate::plan::deployment::course::Hold;
 use crate::plan::deployment::progress::{PROGRESSING, TIMED_OUT};
 use crate::plan::deployment::{Plan, Write};
+use crate::plan::event_note::{EventNote, ROLLOUT_FAILED};
 use crate::plan::policy::{StepHold, bypassed_until};
 use crate::runtime::store::Store;
 
@@ -96,7 +96,7 @@ fn count_verdict(action: &str, plan: &Plan, metrics: &WorkloadMetrics) {
 pub fn count(write: &Write, note: &EventNote, plan: &Plan, metrics: &WorkloadMetrics) {
     match (write, note.reason) {
         (Write::RollBack(_), _) => count_verdict("rolled-back", plan, metrics),
-        (_, "RolloutFailed") => count_verdict("halted", plan, metrics),
+        (_, ROLLOUT_FAILED) => count_verdict("halted", plan, metrics),
         (_, "TerminatedFirst") if !note.warning => metrics.terminated_first.inc(),
         _ => {}
     }

@@ -14,7 +14,7 @@ use super::revision::{REVISION_HISTORY, current_revision, next_revision, revisio
 use super::status::{counts, is_complete};
 use super::{Observed, ReplicaSets};
 use crate::model::{Deployment, ReplicaSet, Uid};
-use crate::plan::EventNote;
+use crate::plan::event_note::{EventNote, ROLLOUT_FAILED};
 use crate::plan::policy::state::{ABORTED, hash_of, state_of};
 use crate::plan::policy::steps::{self, NEAR, Rollout, after, passed_by_size, whole};
 use crate::plan::policy::{Command, OnFailure, PodReplacement, ROLLOUT_STATE, State, StepHold, Verdict};
@@ -28,12 +28,16 @@ pub struct Course {
     pub(super) state: Option<State>,
     /// The events of the change of that state.
     pub(super) notes: Vec<EventNote>,
-    /// Why a command has no effect.
+    /// Why a command has no effect, or that the rollout has failed and nothing follows from it.
     pub(super) remark: Option<EventNote>,
     /// The ReplicaSet that serves instead of the new one, which has failed.
     pub(super) target: Option<Uid>,
     /// Why the rollout goes no further by itself.
     pub hold: Option<Hold>,
+    /// The failure that is due if nothing changes until then.
+    pub(super) later_failure: Option<LaterFailure>,
+    /// The step for a new pod that fits no node that follows if nothing changes until then.
+    pub(super) unfit_step: Option<UnfitStep>,
     /// The sentence about a new pod that fits no node, where no old pod may go before it: with or without a policy.
     pub(super) unfit: Option<String>,
     /// When the next decision is due.
@@ -42,6 +46,25 @@ pub struct Course {
     pub(super) waits_for: i64,
     /// By how much the deadline of the rollout is later, because it pauses between batches.
     pub(super) extra_time: Duration,
+}
+
+/// A failure that is due later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LaterFailure {
+    pub(super) at: Timestamp,
+    /// The ReplicaSet that serves from then on; `None` where the failure is only reported.
+    pub(super) serves: Option<Arc<str>>,
+    /// Whether the Deployment gets its template.
+    pub(super) rolls_back: bool,
+}
+
+/// A step of `windlass.dev/when-unschedulable: terminate-first` that is due later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnfitStep {
+    /// An old pod goes first.
+    Terminate(Timestamp),
+    /// The pod that has gone in vain comes back.
+    GiveBack(Timestamp),
 }
 
 /// Bounds of a rolling update besides its budget.
@@ -266,6 +289,12 @@ impl Course {
             failure::Found::Nothing => false,
             failure::Found::Due(at) => {
                 self.wake(at);
+                let target = self.target_of_failure(observed, replica_sets, false);
+                let is_first = self.state.as_ref().is_none_or(|state| state.attempt == 0);
+                let rolls_back = is_first && observed.policy.on_failure == Some(OnFailure::Rollback);
+                let serves = target.map(|target| target.meta.key.name.clone());
+                self.later_failure =
+                    Some(LaterFailure { at, rolls_back: rolls_back && serves.is_some(), serves });
                 false
             }
             failure::Found::Failed(cause) => self.fails(observed, replica_sets, cause),
@@ -284,16 +313,14 @@ impl Course {
     fn fails(&mut self, observed: &Observed<'_>, replica_sets: &ReplicaSets, cause: String) -> bool {
         let revision = current_revision(replica_sets);
         let is_by_hand = cause == ABORTED;
-        let stores = is_by_hand || observed.policy.on_failure.is_some();
-        let attempts = self.state.as_ref().map_or(0, |state| state.attempt);
-        let target = || failure::target(observed, replica_sets, is_by_hand || attempts > 0);
-        let target = stores.then(target).flatten();
+        let target = self.target_of_failure(observed, replica_sets, is_by_hand);
         let (Some(new), Some(target)) = (&replica_sets.new, target) else {
             if is_by_hand {
                 let message = format!("Revision {revision} is not aborted: no other ReplicaSet serves");
                 self.remark = Some(EventNote::warning("RolloutNotAborted", message));
             } else {
                 let message = format!("Revision {revision} failed: {cause}");
+                self.remark = Some(EventNote::warning(ROLLOUT_FAILED, message.clone()));
                 self.hold = Some(Hold::Failed { message, serves: None, attempt: 0 });
             }
             return false;
@@ -304,12 +331,25 @@ impl Course {
         let generation = observed.deployment.meta.generation;
         let serves = target.meta.key.name.clone();
         let message = halted(revision, &cause, target);
-        self.notes.push(EventNote::warning("RolloutFailed", message.clone()));
+        self.notes.push(EventNote::warning(ROLLOUT_FAILED, message.clone()));
         self.hold = Some(Hold::Failed { message, serves: Some(serves), attempt: state.attempt });
         let to = hash_of(target).to_owned();
         state.failed = Some(Verdict { at: Some(whole(observed.now)), cause, to, generation, revision });
         self.state = Some(state);
         true
+    }
+
+    /// The ReplicaSet that serves after a failure, where something follows from it.
+    fn target_of_failure<'a>(
+        &self,
+        observed: &Observed<'_>,
+        replica_sets: &'a ReplicaSets,
+        is_by_hand: bool,
+    ) -> Option<&'a Arc<ReplicaSet>> {
+        let stores = is_by_hand || observed.policy.on_failure.is_some();
+        let attempts = self.state.as_ref().map_or(0, |state| state.attempt);
+        let target = || failure::target(observed, replica_sets, is_by_hand || attempts > 0);
+        stores.then(target).flatten()
     }
 
     pub(super) fn wake(&mut self, at: Timestamp) {

@@ -16,7 +16,7 @@ pub use names::{NamedPod, Names, Pods};
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
-use super::course::Hold;
+use super::course::{Hold, LaterFailure, UnfitStep};
 use super::observed::{available, lacks_pods};
 use super::progress::{PROGRESSING, TIMED_OUT, deadline};
 use super::recreate::old_pods_may_run;
@@ -90,6 +90,29 @@ pub enum PlanReason {
     SurgeUnschedulable {
         /// The whole sentence, with the scheduler's message.
         message: String,
+    },
+    /// The new pod fits no node, and an old pod goes first if that does not change.
+    TerminatesFirst {
+        /// When.
+        #[serde(serialize_with = "as_text")]
+        at: Timestamp,
+    },
+    /// The new pod fits no node though an old pod has gone first, which comes back if that does not change.
+    GivesBack {
+        /// When.
+        #[serde(serialize_with = "as_text")]
+        at: Timestamp,
+    },
+    /// The rollout counts as failed by its policy if nothing changes.
+    FailsLater {
+        /// When.
+        #[serde(serialize_with = "as_text")]
+        at: Timestamp,
+        /// The ReplicaSet that serves from then on; `None` where the failure is only reported.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        serves: Option<Arc<str>>,
+        /// Whether the Deployment gets its template.
+        rolls_back: bool,
     },
     /// `spec.paused`.
     Paused,
@@ -378,7 +401,17 @@ fn by_policy(plan: &Plan) -> Vec<PlanReason> {
         }
     });
     let unfit = plan.course.unfit.clone().map(|message| PlanReason::SurgeUnschedulable { message });
-    held.into_iter().chain(unfit).collect()
+    let unfit_step = plan.course.unfit_step.map(|step| match step {
+        UnfitStep::Terminate(at) => PlanReason::TerminatesFirst { at },
+        UnfitStep::GiveBack(at) => PlanReason::GivesBack { at },
+    });
+    let fails_later = plan.course.later_failure.clone();
+    let fails_later = fails_later.map(|LaterFailure { at, serves, rolls_back }| PlanReason::FailsLater {
+        at,
+        serves,
+        rolls_back,
+    });
+    held.into_iter().chain(unfit).chain(unfit_step).chain(fails_later).collect()
 }
 
 fn is_new(replica_sets: &ReplicaSets, replica_set: &ReplicaSet) -> bool {

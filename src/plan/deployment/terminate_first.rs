@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::course::{Course, Limits, serving};
+use super::course::{Course, Limits, UnfitStep, serving};
 use super::observed::available;
 use super::revision::revision_of;
 use super::{Observed, ReplicaSets};
@@ -68,6 +68,7 @@ impl Course {
         let at = after(gone, UNHELPFUL);
         if at > *now {
             self.wake(at);
+            self.unfit_step = Some(UnfitStep::GiveBack(at));
             return;
         }
         state.unhelpful = true;
@@ -103,6 +104,7 @@ impl Course {
         let at = after(unschedulable_since(observed, replica_sets)?, UNSCHEDULABLE);
         if at > observed.now {
             self.wake(at);
+            self.unfit_step = Some(UnfitStep::Terminate(at));
             return None;
         }
         let mut lowered = Limits { below: 1, ..self.limits.clone() };

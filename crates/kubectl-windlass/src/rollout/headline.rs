@@ -87,7 +87,12 @@ pub fn is_main(reason: &Reason) -> bool {
     match reason {
         Reason::Sizes(reason) => !matches!(
             reason,
-            PlanReason::Budget { .. } | PlanReason::Deadline { .. } | PlanReason::OldPodsStay { .. }
+            PlanReason::Budget { .. }
+                | PlanReason::Deadline { .. }
+                | PlanReason::OldPodsStay { .. }
+                | PlanReason::TerminatesFirst { .. }
+                | PlanReason::GivesBack { .. }
+                | PlanReason::FailsLater { .. }
         ),
         Reason::Ordinals(reason) => !matches!(
             reason,

@@ -120,6 +120,25 @@ pub fn next(assessment: &Assessment) -> Option<String> {
     }
 }
 
+/// The step that its policy takes later if nothing changes until then, and when.
+pub fn later(assessment: &Assessment) -> Option<(String, Timestamp)> {
+    assessment.reasons.iter().find_map(|reason| match reason {
+        Reason::Sizes(
+            reason @ (PlanReason::TerminatesFirst { at }
+            | PlanReason::GivesBack { at }
+            | PlanReason::FailsLater { at, .. }),
+        ) => Some((format!("{reason} (in {})", span(at.duration_since(assessment.now))), *at)),
+        _ => None,
+    })
+}
+
+/// Whether its policy takes the Deployment back by itself.
+pub fn goes_back(assessment: &Assessment) -> bool {
+    let goes_back =
+        |reason: &Reason| matches!(reason, Reason::Sizes(PlanReason::FailsLater { rolls_back: true, .. }));
+    assessment.reasons.iter().any(goes_back)
+}
+
 /// The command that ends the hold or the halt: the plugin's as the user calls it, else kubectl's, which writes the same.
 pub fn advice(assessment: &Assessment, commands: &Commands) -> Option<String> {
     let (namespace, object) = (&assessment.namespace, assessment.argument());

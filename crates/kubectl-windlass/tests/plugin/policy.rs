@@ -140,9 +140,33 @@ fn a_broken_image_is_given_up_and_the_wait_ends_with_its_cause() {
 }
 
 #[test]
+fn a_failure_that_is_due_is_announced_and_no_undo_is_advised_where_the_policy_goes_back() {
+    let policy = json!({"windlass.dev/fail-after": "1h", "windlass.dev/on-failure": "rollback"});
+    let sandbox = with_policy(&[], &policy);
+    sandbox.set_image("app:broken");
+    sandbox
+        .eventually("/api/v1/namespaces/default/pods", |pods| pods.to_string().contains("ImagePullBackOff"));
+    let explained = sandbox.plugin(&["explain", "web"]);
+    let lines = [
+        "Unless its pods recover, the rollout counts as failed at 20",
+        ": the Deployment then goes back to web-",
+    ];
+    has(&explained, 0, &lines, &[]);
+    assert!(!explained.out.contains("TRY"), "{}", explained.out);
+    annotate(&sandbox, &json!({"windlass.dev/on-failure": "halt"}));
+    has(&sandbox.plugin(&["explain", "web"]), 0, &["then it halts", "TRY     kubectl windlass undo"], &[]);
+    // A failure that is only reported causes an event, too.
+    annotate(&sandbox, &json!({"windlass.dev/on-failure": null, "windlass.dev/fail-after": "1s"}));
+    let of_failure = |event: &Value| event["reason"] == "RolloutFailed";
+    sandbox.eventually("/api/v1/namespaces/default/events", |events| {
+        events["items"].as_array().is_some_and(|all| all.iter().any(of_failure))
+    });
+}
+
+#[test]
 fn a_bypass_lets_the_steps_pass_and_is_ended() {
     let sandbox = held("1, 2");
-    has(&sandbox.plugin(&["bypass", "web", "--yes"]), 2, &[], &["--for"]);
+    has(&sandbox.plugin(&["bypass", "web", "--yes"]), 2, &[], &["--for <DURATION>|--end"]);
     has(&sandbox.plugin(&["bypass", "web", "--for=8d", "--yes"]), 2, &[], &["not a duration"]);
     has(&sandbox.plugin(&["bypass", "web", "--for=169h", "--yes"]), 1, &[], &["7 days"]);
     let bypassed = sandbox.plugin(&["bypass", "web", "--for=30m", "--yes"]);

@@ -31,6 +31,9 @@ impl PlanReason {
             | PlanReason::ChangingHands { .. }
             | PlanReason::HeldAtStep { .. }
             | PlanReason::HeldByDelay { .. }
+            | PlanReason::TerminatesFirst { .. }
+            | PlanReason::GivesBack { .. }
+            | PlanReason::FailsLater { .. }
             | PlanReason::Paused
             | PlanReason::Scaling { .. }
             | PlanReason::NewReplicaSet { .. }
@@ -59,6 +62,7 @@ impl PlanReason {
             | PlanReason::Failed { message: text }
             | PlanReason::SurgeUnschedulable { message: text }
             | PlanReason::CreateLimit { reason: text } => text.capacity(),
+            PlanReason::FailsLater { serves, .. } => serves.as_ref().map_or(0, |name| name.len()),
             PlanReason::Halted { message, replica_set, attempt: _ } => message.capacity() + replica_set.len(),
             PlanReason::ReplicaFailure { replica_set, reason, message } => {
                 replica_set.len() + reason.len() + message.len()
@@ -76,6 +80,8 @@ impl PlanReason {
             PlanReason::BeingDeleted
             | PlanReason::HeldAtStep { .. }
             | PlanReason::HeldByDelay { .. }
+            | PlanReason::TerminatesFirst { .. }
+            | PlanReason::GivesBack { .. }
             | PlanReason::Paused
             | PlanReason::Scaling { .. }
             | PlanReason::Budget { .. }

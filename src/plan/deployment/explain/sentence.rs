@@ -33,6 +33,22 @@ impl Display for PlanReason {
             PlanReason::Failed { message }
             | PlanReason::Halted { message, .. }
             | PlanReason::SurgeUnschedulable { message } => f.write_str(message),
+            PlanReason::TerminatesFirst { at } => write!(
+                f,
+                "If the new pod fits no node until {at}, an old pod is deleted first: windlass.dev/when-unschedulable"
+            ),
+            PlanReason::GivesBack { at } => write!(
+                f,
+                "An old pod has made room: if the new pod fits no node until {at} all the same, the old one comes back"
+            ),
+            PlanReason::FailsLater { at, serves, rolls_back } => {
+                write!(f, "Unless its pods recover, the rollout counts as failed at {at}")?;
+                match (serves, rolls_back) {
+                    (Some(name), true) => write!(f, ": the Deployment then goes back to {name}"),
+                    (Some(name), false) => write!(f, ": then it halts, and {name} serves"),
+                    (None, _) => Ok(()),
+                }
+            }
             PlanReason::Paused => f.write_str(
                 "The Deployment is paused: Windlass scales it proportionally, and rolls nothing out",
             ),
