@@ -679,6 +679,11 @@ equals "its size follows" 5 path '{.spec.size}' wd/a
 check "delete the definition" k delete crd widgets.example.com --timeout=30s
 refuse "the kind is gone" 'could not find|the server doesn.t have a resource type' k get widgets
 
+echo "# rights"
+says "everybody may do everything" '^yes$' k auth can-i create pods
+says "and is nobody" 'system:anonymous' k auth whoami
+refuse "no token is issued" 'authenticates nobody' k create token default
+
 # ends_well NAME PID LOG: SIGTERM must end this child in time and with code 0.
 ends_well() {
   kill -TERM "$2"

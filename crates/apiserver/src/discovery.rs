@@ -177,9 +177,12 @@ fn aggregated_resource(kind: &Kind) -> Value {
 
 fn response_kind(kind: &Kind, sub: Subresource) -> (&'static str, &'static str, &'static str) {
     match sub {
-        Subresource::Approval | Subresource::Status | Subresource::Finalize => {
-            (kind.group, kind.version, kind.kind)
-        }
+        Subresource::Approval
+        | Subresource::Status
+        | Subresource::Finalize
+        | Subresource::EphemeralContainers
+        | Subresource::Resize => (kind.group, kind.version, kind.kind),
+        Subresource::Token => ("authentication.k8s.io", "v1", "TokenRequest"),
         Subresource::Scale => ("autoscaling", "v1", "Scale"),
         Subresource::Binding => ("", "v1", "Binding"),
         Subresource::Eviction => ("policy", "v1", "Eviction"),

@@ -36,6 +36,8 @@ static GROUPS: &[&[Kind]] = &[
     core::ROWS,
     workloads::APPS,
     cluster::EVENTS,
+    cluster::AUTHENTICATION,
+    cluster::AUTHORIZATION,
     workloads::AUTOSCALING,
     workloads::BATCH,
     cluster::CERTIFICATES,

@@ -192,8 +192,12 @@ impl Failure {
 
     /// For requests that only a process could answer.
     pub(crate) fn simulated(what: &str) -> Self {
-        let message = format!("the containers of this API server are simulated: {what}");
-        Self::new(501, "NotImplemented", message)
+        Self::not_implemented(&format!("the containers of this API server are simulated: {what}"))
+    }
+
+    /// A request that a real server serves, and this one does not.
+    pub(crate) fn not_implemented(why: &str) -> Self {
+        Self::new(501, "NotImplemented", why.to_owned())
     }
 
     pub(crate) fn method_not_allowed() -> Self {

@@ -5,6 +5,10 @@ use k8s_openapi::api::admissionregistration::v1::{
     MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, MutatingWebhookConfiguration,
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
 };
+use k8s_openapi::api::authentication::v1::{SelfSubjectReview, TokenReview};
+use k8s_openapi::api::authorization::v1::{
+    LocalSubjectAccessReview, SelfSubjectAccessReview, SelfSubjectRulesReview, SubjectAccessReview,
+};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::events::v1::Event;
@@ -18,7 +22,7 @@ use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use super::core::event;
 use super::lists;
 use super::row::Subresource::{Approval, Status};
-use super::row::{By, Generation, Kind, Nulls, Wire, of};
+use super::row::{By, Generation, Kind, Nulls, REVIEW_VERBS, Wire, of};
 use crate::custom::definition;
 use crate::defaults::cluster as defaults;
 use crate::rest::strategy;
@@ -44,6 +48,19 @@ const fn policy_binding(kind: Kind) -> Kind {
 }
 
 pub(super) static EVENTS: &[Kind] = &[Kind { wire: Wire::EventsV1, ..event(of::<Event>()) }];
+
+const fn review(kind: Kind) -> Kind {
+    Kind { verbs: REVIEW_VERBS, ..kind }
+}
+
+pub(super) static AUTHENTICATION: &[Kind] = &[review(of::<SelfSubjectReview>()), review(of::<TokenReview>())];
+
+pub(super) static AUTHORIZATION: &[Kind] = &[
+    review(of::<LocalSubjectAccessReview>()),
+    review(of::<SelfSubjectAccessReview>()),
+    review(of::<SelfSubjectRulesReview>()),
+    review(of::<SubjectAccessReview>()),
+];
 
 pub(super) static CERTIFICATES: &[Kind] = &[Kind {
     short_names: &["csr"],

@@ -6,7 +6,10 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::lists;
-use super::row::Subresource::{Attach, Binding, Eviction, Exec, Finalize, Log, PortForward, Scale, Status};
+use super::row::Subresource::{
+    Attach, Binding, EphemeralContainers, Eviction, Exec, Finalize, Log, PortForward, Resize, Scale, Status,
+    Token,
+};
 use super::row::{By, Generation, Kind, Nulls, of};
 use crate::rest::{counts, strategy};
 use crate::validate::{endpoints, limits, names, node, objects, pod, service, storage, workload};
@@ -139,7 +142,17 @@ pub(super) static ROWS: &[Kind] = &[
     Kind {
         short_names: &["po"],
         categories: &["all"],
-        subresources: &[Attach, Binding, Eviction, Exec, Log, PortForward, Status],
+        subresources: &[
+            Attach,
+            Binding,
+            EphemeralContainers,
+            Eviction,
+            Exec,
+            Log,
+            PortForward,
+            Resize,
+            Status,
+        ],
         generation: Generation::Spec,
         returns_deleted: true,
         protobuf: true,
@@ -238,6 +251,7 @@ pub(super) static ROWS: &[Kind] = &[
     },
     Kind {
         short_names: &["sa"],
+        subresources: &[Token],
         returns_deleted: true,
         lists: &lists::SERVICE_ACCOUNT,
         ..of::<ServiceAccount>()

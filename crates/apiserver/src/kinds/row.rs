@@ -38,6 +38,12 @@ pub(crate) enum Subresource {
     Attach,
     /// `/portforward`, the same.
     PortForward,
+    /// `/ephemeralcontainers`: one more container in a pod, for `kubectl debug`.
+    EphemeralContainers,
+    /// `/resize`: other resources for the containers of a pod.
+    Resize,
+    /// `/token` of a ServiceAccount.
+    Token,
 }
 
 impl Subresource {
@@ -53,15 +59,22 @@ impl Subresource {
             Subresource::Exec => "exec",
             Subresource::Attach => "attach",
             Subresource::PortForward => "portforward",
+            Subresource::EphemeralContainers => "ephemeralcontainers",
+            Subresource::Resize => "resize",
+            Subresource::Token => "token",
         }
     }
 
     /// Verbs as discovery lists them.
     pub(crate) fn verbs(self) -> &'static [&'static str] {
         match self {
-            Subresource::Approval | Subresource::Status | Subresource::Scale => &["get", "patch", "update"],
+            Subresource::Approval
+            | Subresource::Status
+            | Subresource::Scale
+            | Subresource::EphemeralContainers
+            | Subresource::Resize => &["get", "patch", "update"],
             Subresource::Finalize => &["update"],
-            Subresource::Binding | Subresource::Eviction => &["create"],
+            Subresource::Binding | Subresource::Eviction | Subresource::Token => &["create"],
             Subresource::Log => &["get"],
             Subresource::Exec | Subresource::Attach | Subresource::PortForward => &["create", "get"],
         }
@@ -211,6 +224,9 @@ pub(crate) struct Kind {
 const ALL_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
+/// The verbs of a review.
+pub(super) const REVIEW_VERBS: &[&str] = &["create"];
+
 /// The fields that most rows have in common. As a kind of its own: one that is not known.
 pub(crate) const BASE: Kind = Kind {
     group: "",
@@ -315,6 +331,11 @@ impl Kind {
     /// definition.
     pub(crate) fn storage(&self) -> &'static str {
         self.custom.map_or(self.kind, |custom| &custom.definition)
+    }
+
+    /// Whether its objects are questions, which are answered and not stored.
+    pub(crate) fn is_review(&self) -> bool {
+        self.verbs == REVIEW_VERBS
     }
 
     pub(crate) fn has(&self, subresource: Subresource) -> bool {

@@ -15,9 +15,9 @@ pub struct ServedKind {
     pub namespaced: bool,
 }
 
-/// The kinds of `rows` whose objects can be created, in the order of their names.
+/// The kinds of `rows` whose objects can be created and are stored, in the order of their names.
 pub(crate) fn served(rows: impl Iterator<Item = &'static Kind>) -> Vec<ServedKind> {
-    let stored = rows.filter(|row| row.wire != Wire::EventsV1);
+    let stored = rows.filter(|row| row.wire != Wire::EventsV1 && !row.is_review());
     let mut served: Vec<ServedKind> = stored
         .map(|row| ServedKind {
             api_version: row.api_version(),

@@ -21,6 +21,26 @@ pub(super) const MESSAGES: &[(&str, &str)] = &[
     ("NetworkPolicy", "1 metadata ObjectMeta, 2 spec NetworkPolicySpec"),
     ("Role", "1 metadata ObjectMeta, 2 rules []PolicyRule"),
     ("RoleBinding", "1 metadata ObjectMeta, 2 subjects []Subject, 3 roleRef RoleRef"),
+    ("SelfSubjectReview", "1 metadata ObjectMeta, 2 status ignored"),
+    ("TokenReview", "1 metadata ObjectMeta, 2 spec TokenReviewSpec, 3 status ignored"),
+    ("TokenReviewSpec", "1 token string, 2 audiences []string"),
+    ("TokenRequest", "1 metadata ObjectMeta, 2 spec ignored, 3 status ignored"),
+    ("SelfSubjectRulesReview", "1 metadata ObjectMeta, 2 spec SelfSubjectRulesReviewSpec, 3 status ignored"),
+    ("SelfSubjectRulesReviewSpec", "1 namespace string"),
+    ("SelfSubjectAccessReview", "1 metadata ObjectMeta, 2 spec AccessReviewSpec, 3 status ignored"),
+    ("SubjectAccessReview", "1 metadata ObjectMeta, 2 spec AccessReviewSpec, 3 status ignored"),
+    ("LocalSubjectAccessReview", "1 metadata ObjectMeta, 2 spec AccessReviewSpec, 3 status ignored"),
+    (
+        "AccessReviewSpec",
+        "1 resourceAttributes *ResourceAttributes, 2 nonResourceAttributes *NonResourceAttributes, 3 user string, \
+         4 groups []string, 5 extra ignored, 6 uid string",
+    ),
+    (
+        "ResourceAttributes",
+        "1 namespace string, 2 verb string, 3 group string, 4 version string, 5 resource string, 6 subresource string, \
+         7 name string, 8 fieldSelector ignored, 9 labelSelector ignored",
+    ),
+    ("NonResourceAttributes", "1 path string, 2 verb string"),
     ("ClusterRole", "1 metadata ObjectMeta, 2 rules []PolicyRule, 3 aggregationRule *AggregationRule"),
     ("ClusterRoleBinding", "1 metadata ObjectMeta, 2 subjects []Subject, 3 roleRef RoleRef"),
     (

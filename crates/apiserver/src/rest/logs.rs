@@ -1,4 +1,4 @@
-//! `/log`, `/exec`, `/attach` and `/portforward` of a pod. No container runs here: its log says when it started and ended, as the
+//! `/log` of a pod, and what needs a process: `/exec`, `/attach`, `/portforward` and their like. No container runs here: its log says when it started and ended, as the
 //! status has it, and the annotation [`LINES`] adds lines. For the others there is no process.
 
 use serde_json::Value;
@@ -87,6 +87,11 @@ pub(super) fn refuse(sub: Subresource) -> Failure {
     let what = match sub {
         Subresource::PortForward => "there is no process that listens on a port",
         Subresource::Attach => "there is no process to attach to",
+        Subresource::EphemeralContainers => "no container can be added to a pod that runs",
+        Subresource::Resize => "the resources of a pod that runs cannot be changed",
+        Subresource::Token => {
+            return Failure::not_implemented("this API server authenticates nobody, and issues no token");
+        }
         _ => "there is no process in which a command could run",
     };
     Failure::simulated(what)

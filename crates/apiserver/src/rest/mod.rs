@@ -17,6 +17,7 @@ mod ownership;
 mod patch;
 mod read;
 mod reply;
+mod reviews;
 mod scale;
 pub(crate) mod strategy;
 mod subresources;
@@ -300,15 +301,24 @@ fn object_reply(
                 is_premature: false,
             })
         }
-        (_, Some(sub @ (Subresource::Exec | Subresource::Attach | Subresource::PortForward))) => {
-            Err(logs::refuse(sub))
-        }
+        (
+            _,
+            Some(
+                sub @ (Subresource::Exec
+                | Subresource::Attach
+                | Subresource::PortForward
+                | Subresource::EphemeralContainers
+                | Subresource::Resize
+                | Subresource::Token),
+            ),
+        ) => Err(logs::refuse(sub)),
         (Verb::Get, Some(Subresource::Log)) => logs::log(server, request),
         (Verb::Get, Some(Subresource::Scale)) => scale::get(server, request),
         (Verb::Get, _) => read::get(server, request),
         (Verb::List, _) => read::list(server, request),
         (Verb::Create, Some(Subresource::Binding)) => subresources::bind(server, request),
         (Verb::Create, Some(_)) => evict::evict(server, request),
+        (Verb::Create, None) if request.kind().is_review() => reviews::answer(request),
         (Verb::Create, None) => create::create(server, request),
         (Verb::Update, Some(Subresource::Scale)) => scale::update(server, request),
         (Verb::Update, _) => update::update(server, request),

@@ -11,6 +11,8 @@ async fn discovery_lists_the_table_of_kinds() {
     let served = [
         "apps",
         "events.k8s.io",
+        "authentication.k8s.io",
+        "authorization.k8s.io",
         "autoscaling",
         "batch",
         "certificates.k8s.io",
@@ -71,7 +73,7 @@ async fn aggregated_discovery_is_served_on_request() {
     assert_eq!(pods["scope"], "Namespaced");
     assert_eq!(pods["shortNames"], json!(["po"]));
     let groups = sandbox.get_as("/apis", accept).await.ok();
-    assert_eq!(groups["items"].as_array().map(Vec::len), Some(18));
+    assert_eq!(groups["items"].as_array().map(Vec::len), Some(20));
 }
 
 #[tokio::test(start_paused = true)]

@@ -71,3 +71,39 @@ async fn there_is_no_process_to_reach() {
         assert_eq!(sandbox.post(&path, json!({})).await.refused(501), said);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_pod_without_a_process_cannot_have_is_named() {
+    let sandbox = with_a_pod(json!({}), json!({})).await;
+    for (sub, what) in [
+        ("ephemeralcontainers", "no container can be added to a pod that runs"),
+        ("resize", "the resources of a pod that runs cannot be changed"),
+    ] {
+        let said = format!("the containers of this API server are simulated: {what}");
+        assert_eq!(sandbox.patch(&format!("{PODS}/web/{sub}"), MERGE, json!({})).await.refused(501), said);
+    }
+    let token = "/api/v1/namespaces/shop/serviceaccounts/default/token";
+    let said = "this API server authenticates nobody, and issues no token";
+    assert_eq!(sandbox.post(token, json!({})).await.refused(501), said);
+}
+
+#[tokio::test(start_paused = true)]
+async fn everybody_may_do_everything_and_is_nobody() {
+    let sandbox = sandbox();
+    let access = "/apis/authorization.k8s.io/v1";
+    let asked =
+        json!({"spec": {"resourceAttributes": {"verb": "create", "resource": "pods", "namespace": "shop"}}});
+    let local = "namespaces/shop/localsubjectaccessreviews";
+    for path in ["selfsubjectaccessreviews", "subjectaccessreviews", local] {
+        let answer = sandbox.post(&format!("{access}/{path}"), asked.clone()).await.ok();
+        assert_eq!((&answer["status"]["allowed"], &answer["spec"]), (&json!(true), &asked["spec"]), "{path}");
+        assert_eq!(sandbox.get(&format!("{access}/{path}")).await.code, 405, "nothing is stored");
+    }
+    let rules = sandbox.post(&format!("{access}/selfsubjectrulesreviews"), json!({"spec": {}})).await.ok();
+    assert_eq!(rules["status"]["resourceRules"][0]["verbs"], json!(["*"]));
+    let identity = "/apis/authentication.k8s.io/v1";
+    let me = sandbox.post(&format!("{identity}/selfsubjectreviews"), json!({})).await.ok();
+    assert_eq!(me["status"]["userInfo"]["username"], "system:anonymous");
+    let review = sandbox.post(&format!("{identity}/tokenreviews"), json!({"spec": {"token": "x"}})).await;
+    assert_eq!(review.refused(501), "this API server authenticates nobody, and judges no token");
+}

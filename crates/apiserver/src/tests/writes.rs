@@ -333,7 +333,8 @@ proptest::proptest! {
                     assert!(answer.code < 500, "{}", answer.body);
                 }
                 sandbox.put(&item, named).await;
-                sandbox.get_as(&collection, "application/json;as=Table;v=v1;g=meta.k8s.io").await.ok();
+                let listed = sandbox.get_as(&collection, "application/json;as=Table;v=v1;g=meta.k8s.io").await;
+                assert_eq!(listed.code, if kind.is_review() { 405 } else { 200 }, "{}", listed.body);
                 sandbox.delete_with(&item, patch.clone()).await;
             }
         });
