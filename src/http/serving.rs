@@ -149,8 +149,7 @@ pub enum ServingError {
     Listen {
         /// The address and the port.
         address: SocketAddr,
-        /// Why not.
-        #[source]
+        /// Why not. It is in the text, and so no source: the chain would tell it twice.
         error: io::Error,
     },
     /// A certificate cannot be used.
@@ -161,7 +160,7 @@ pub enum ServingError {
     Trust(#[from] TrustError),
     /// The TLS options leave nothing to negotiate.
     #[error("--tls-min-version, --tls-cipher-suites or --tls-curve-preferences: {0}")]
-    Tls(#[source] rustls::Error),
+    Tls(rustls::Error),
 }
 
 /// A server that is bound already and serves from [`SecureServer::run`] on.

@@ -62,13 +62,28 @@ async fn manifests_are_validated_without_side_effects_and_applied_with_namespace
     assert_eq!(rig.sandbox.revision(), before);
     let apply = async || {
         let mut reports = Vec::new();
-        manifest::apply::apply(&rig.client, &shop, |object, how| reports.push(format!("{object} {how}")))
-            .await
-            .unwrap();
+        manifest::apply::apply(&rig.client, &mut shop.clone(), |object, how| {
+            reports.push(format!("{object} {how}"))
+        })
+        .await
+        .unwrap();
         reports
     };
     assert_eq!(apply().await, ["Namespace shop created", "Deployment shop/web created"]);
     assert_eq!(apply().await, ["Namespace shop unchanged", "Deployment shop/web unchanged"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_gets_the_name_that_the_server_makes() {
+    let rig = Rig::new();
+    let job = "apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: load-}\nspec: {template: {spec: {restartPolicy: \
+               Never, containers: [{name: a, image: a}]}}}\n";
+    let mut jobs = objects(&format!("{job}---\n{job}"));
+    manifest::apply::check(&rig.client, &jobs).await.unwrap();
+    manifest::apply::apply(&rig.client, &mut jobs, |_, _| {}).await.unwrap();
+    let names: Vec<String> = jobs.iter().map(|job| job.name().to_owned()).collect();
+    assert!(names[0] != names[1] && names.iter().all(|name| name.len() == "load-".len() + 5), "{names:?}");
+    assert_eq!(rig.names("Job").len(), 2);
 }
 
 async fn check_refused(manifest: &str, expected: &str) {
@@ -98,7 +113,8 @@ async fn a_failure_midway_lists_the_applied_and_the_remaining_objects() {
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: third}}
 ";
-    let error = manifest::apply::apply(&rig.client, &objects(text), |_, _| {}).await.unwrap_err().to_string();
+    let error =
+        manifest::apply::apply(&rig.client, &mut objects(text), |_, _| {}).await.unwrap_err().to_string();
     assert!(error.contains("standard input: document 2: ConfigMap nowhere/second: "), "{error}");
     assert!(error.contains("applied: ConfigMap default/first\n"), "{error}");
     assert!(error.ends_with("not applied: ConfigMap nowhere/second, ConfigMap default/third"), "{error}");
@@ -131,7 +147,7 @@ async fn objects_of_a_custom_kind_may_stand_before_its_definition() {
     manifest::apply::check(&rig.client, &widgets).await.unwrap();
     let mut reports = Vec::new();
     let report = |object: &manifest::Object, how| reports.push(format!("{object} {how}"));
-    manifest::apply::apply(&rig.client, &widgets, report).await.unwrap();
+    manifest::apply::apply(&rig.client, &mut widgets.clone(), report).await.unwrap();
     let definition = "CustomResourceDefinition widgets.shop.example.com created";
     assert_eq!(reports, [definition, "Widget default/a created"]);
     // The server knows the kind now.
@@ -154,7 +170,7 @@ async fn the_examples_are_accepted() {
     ] {
         let objects = objects(text);
         manifest::apply::check(&rig.client, &objects).await.unwrap();
-        manifest::apply::apply(&rig.client, &objects, |_, _| {}).await.unwrap();
+        manifest::apply::apply(&rig.client, &mut objects.clone(), |_, _| {}).await.unwrap();
     }
     assert_eq!((rig.names("Deployment").len() - 1, rig.names("DaemonSet").len()), (12, 2));
     assert_eq!(rig.names("StatefulSet"), ["postgres", "ring"]);

@@ -1,7 +1,11 @@
 //! The flags of `windlass-sandbox`, as typed; each is validated by itself. [`session`](super::session) acts on them.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
+use clap::error::{ContextKind, ContextValue};
 use regex_lite::Regex;
 use windlass_nodes::kubelet::outcomes::ImageOutcome;
 use windlass_nodes::kubelet::{NodeLabel, NodeTaint};
@@ -136,11 +140,34 @@ pub(super) fn nodes(text: &str) -> Result<usize, String> {
     }
 }
 
+/// An error about the command line, with the flag for a manifest that stands without one.
+pub fn explained(mut error: clap::Error) -> clap::Error {
+    let word = [ContextKind::InvalidSubcommand, ContextKind::InvalidArg]
+        .into_iter()
+        .find_map(|kind| error.get(kind));
+    if let Some(ContextValue::String(word)) = word
+        && let end = Path::new(word).extension().and_then(|end| end.to_str())
+        && (Path::new(word).exists() || matches!(end, Some("yaml" | "yml" | "json")))
+    {
+        let tip = format!("manifests follow a flag: windlass-sandbox -f {word}");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
 
     use super::*;
+
+    #[test]
+    fn a_manifest_without_its_flag_is_recognized() {
+        let said =
+            |word: &str| explained(Args::try_parse_from(["windlass-sandbox", word]).unwrap_err()).to_string();
+        assert!(said("shop.yaml").contains("windlass-sandbox -f shop.yaml"), "{}", said("shop.yaml"));
+        assert!(!said("node").contains("-f node"), "{}", said("node"));
+    }
 
     fn parse(flags: &[&str]) -> Result<Args, String> {
         let words = ["windlass-sandbox"].iter().chain(flags);

@@ -8,7 +8,7 @@ use clap::Parser as _;
 use windlass::clock::Clock;
 use windlass::logging::{self, FILTER_VARIABLE, LogOptions};
 use windlass::runtime::client::{ClientOptions, connect};
-use windlass_sandbox::cli::{Args, Command};
+use windlass_sandbox::cli::{self, Args, Command};
 use windlass_sandbox::controllers;
 use windlass_sandbox::event_lines::plain_lines;
 use windlass_sandbox::nodes::{self, NodesArgs};
@@ -20,7 +20,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let mut args = Args::parse();
+    let mut args = Args::try_parse().unwrap_or_else(|error| cli::explained(error).exit());
     if let Some(Command::Nodes(args)) = args.command.take() {
         return simulate_nodes(args).await;
     }
@@ -63,7 +63,7 @@ async fn simulate_nodes(args: NodesArgs) -> ExitCode {
     match nodes::run(
         args,
         kube::Client::new(connection.client, "default"),
-        connection.host,
+        format!("{} ({})", connection.host, connection.source),
         now,
         output,
         session::signalled(),

@@ -86,7 +86,7 @@ impl Object {
         self.body["kind"].as_str().unwrap_or_default()
     }
 
-    /// The name.
+    /// The name; empty before the API server has made one of `generateName`.
     pub fn name(&self) -> &str {
         self.body["metadata"]["name"].as_str().unwrap_or_default()
     }
@@ -104,9 +104,11 @@ impl Object {
 impl fmt::Display for Object {
     /// Such as `Deployment shop/web`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefix = self.body["metadata"]["generateName"].as_str().unwrap_or_default();
+        let name = if self.name().is_empty() { format!("{prefix}*") } else { self.name().to_owned() };
         match self.namespace() {
-            Some(namespace) => write!(f, "{} {namespace}/{}", self.kind(), self.name()),
-            None => write!(f, "{} {}", self.kind(), self.name()),
+            Some(namespace) => write!(f, "{} {namespace}/{name}", self.kind()),
+            None => write!(f, "{} {name}", self.kind()),
         }
     }
 }
@@ -148,6 +150,15 @@ pub enum ManifestError {
         /// The server's message.
         problem: String,
     },
+    /// Several of them, one below the other.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Several(Vec<ManifestError>),
+    /// The sources have no object.
+    #[error("no objects in {sources}")]
+    Empty {
+        /// As they were given on the command line.
+        sources: String,
+    },
     /// A failure after some objects were applied.
     #[error("{origin}: {object}: {problem}\n{progress}")]
     Interrupted {
@@ -162,6 +173,17 @@ pub enum ManifestError {
     },
 }
 
+impl ManifestError {
+    /// All of these as one; `Ok` if there is none. Whoever has fifty documents is not to try them fifty times.
+    fn all(mut errors: Vec<ManifestError>) -> Result<(), ManifestError> {
+        match errors.len() {
+            0 => Ok(()),
+            1 => Err(errors.remove(0)),
+            _ => Err(ManifestError::Several(errors)),
+        }
+    }
+}
+
 /// Reads `sources`: files, directories (`*.yaml`, `*.yml`, `*.json` in the order of their names), and `-` for `stdin`.
 /// One malformed document fails all of them.
 pub fn read(sources: &[PathBuf], stdin: &mut dyn std::io::Read) -> Result<Manifests, ManifestError> {
@@ -169,7 +191,7 @@ pub fn read(sources: &[PathBuf], stdin: &mut dyn std::io::Read) -> Result<Manife
     for source in sources {
         if source == Path::new("-") {
             let text = bounded(stdin, "standard input")?;
-            find("standard input", &text, &mut found)?;
+            find("standard input", &text, &mut found);
             continue;
         }
         for file in files(source)? {
@@ -177,11 +199,16 @@ pub fn read(sources: &[PathBuf], stdin: &mut dyn std::io::Read) -> Result<Manife
             let error = |error| ManifestError::Read { file: name.clone(), error };
             let mut open = std::fs::File::open(&file).map_err(error)?;
             let text = bounded(&mut open, &name)?;
-            find(&name, &text, &mut found)?;
+            find(&name, &text, &mut found);
         }
     }
-    let Found { objects: found, warnings } = found;
-    Ok(Manifests { objects: without_duplicates(objects(found, served_kinds())?)?, warnings })
+    let Found { objects: found, warnings, errors } = found;
+    if !sources.is_empty() && found.is_empty() && errors.is_empty() {
+        let sources =
+            sources.iter().map(|source| source.display().to_string()).collect::<Vec<_>>().join(", ");
+        return Err(ManifestError::Empty { sources });
+    }
+    Ok(Manifests { objects: without_duplicates(objects(found, served_kinds(), errors)?)?, warnings })
 }
 
 /// The files of a source.
@@ -220,13 +247,18 @@ fn bounded(from: &mut dyn std::io::Read, name: &str) -> Result<String, ManifestE
 /// Parses the documents of one text. `file` is its name in errors, `served` the kinds that the server has.
 pub fn parse(file: &str, text: &str, served: Vec<ServedKind>) -> Result<Manifests, ManifestError> {
     let mut found = Found::default();
-    find(file, text, &mut found)?;
-    let Found { objects: found, warnings } = found;
-    Ok(Manifests { objects: objects(found, served)?, warnings })
+    find(file, text, &mut found);
+    let Found { objects: found, warnings, errors } = found;
+    Ok(Manifests { objects: objects(found, served, errors)?, warnings })
 }
 
-/// Looks the kinds of objects up: those that are served, and those that the objects themselves define.
-fn objects(found: Vec<ManifestObject>, all: Vec<ServedKind>) -> Result<Vec<Object>, ManifestError> {
+/// Looks the kinds of objects up: those that are served, and those that the objects themselves define. `errors` are those
+/// before.
+fn objects(
+    found: Vec<ManifestObject>,
+    all: Vec<ServedKind>,
+    mut errors: Vec<ManifestError>,
+) -> Result<Vec<Object>, ManifestError> {
     let mut kinds: Vec<Creatable> = all.into_iter().map(Creatable::from).collect();
     for found in found.iter().filter(|found| found.kind == "CustomResourceDefinition") {
         kinds.extend(defined(&found.body["spec"]));
@@ -244,13 +276,17 @@ fn objects(found: Vec<ManifestObject>, all: Vec<ServedKind>) -> Result<Vec<Objec
             "unknown kind {}; the sandbox serves the built-in kinds of Kubernetes, and those that the manifests define",
             names.join(", ")
         );
-        return Err(ManifestError::Document { origin, problem });
+        errors.push(ManifestError::Document { origin, problem });
     }
-    let object = |ManifestObject { origin, body, api_version, kind }: ManifestObject| {
-        object(&origin, body, &api_version, &kind, &kinds)
-            .map_err(|problem| ManifestError::Document { origin, problem })
-    };
-    found.into_iter().map(object).collect()
+    let known = found.into_iter().filter(|found| served(&kinds, &found.api_version, &found.kind).is_some());
+    let mut objects = Vec::new();
+    for ManifestObject { origin, body, api_version, kind } in known {
+        match object(&origin, body, &api_version, &kind, &kinds) {
+            Ok(object) => objects.push(object),
+            Err(problem) => errors.push(ManifestError::Document { origin, problem }),
+        }
+    }
+    ManifestError::all(errors).map(|()| objects)
 }
 
 /// The kinds that a CustomResourceDefinition defines: one for each served version. What is wrong with it, the server
@@ -274,19 +310,29 @@ fn defined(spec: &Value) -> Vec<Creatable> {
 struct Found {
     objects: Vec<ManifestObject>,
     warnings: Vec<String>,
+    errors: Vec<ManifestError>,
 }
 
-fn find(file: &str, text: &str, all: &mut Found) -> Result<(), ManifestError> {
-    let wrong = |Defect { origin, problem }| ManifestError::Document { origin, problem };
+fn find(file: &str, text: &str, all: &mut Found) {
     for (index, document) in windlass_manifest::documents(file, text).into_iter().enumerate() {
         let origin = Origin::new(file, index);
-        let document = document.map_err(|problem| wrong(Defect { origin: origin.clone(), problem }))?;
+        let document = match document {
+            Ok(document) => document,
+            Err(problem) => {
+                all.errors.push(ManifestError::Document { origin, problem });
+                continue;
+            }
+        };
         all.warnings.extend(document.notes.iter().map(|note| format!("{origin}: {note}")));
         for object in windlass_manifest::expand(&origin, document.value) {
-            all.objects.push(object.map_err(wrong)?);
+            match object {
+                Ok(object) => all.objects.push(object),
+                Err(Defect { origin, problem }) => {
+                    all.errors.push(ManifestError::Document { origin, problem });
+                }
+            }
         }
     }
-    Ok(())
 }
 
 /// The kind that is meant, perhaps in another version. A Service of serving.knative.dev is no Service, and a Deployment of
@@ -321,8 +367,11 @@ fn object(
         Some(Value::Null) | None => return Err(format!("{kind}: metadata is missing")),
         Some(_) => return Err(format!("{kind}: metadata must be a mapping")),
     };
+    let is_generated =
+        metadata.get("generateName").and_then(Value::as_str).is_some_and(|prefix| !prefix.is_empty());
     match metadata.get("name") {
         Some(Value::String(name)) if !name.is_empty() => {}
+        Some(Value::Null) | None if is_generated => {}
         Some(Value::String(_)) | Some(Value::Null) | None => {
             return Err(format!("{kind}: metadata.name is missing"));
         }
@@ -347,6 +396,11 @@ fn without_duplicates(objects: Vec<Object>) -> Result<Vec<Object>, ManifestError
     let mut unique: Vec<Object> = Vec::with_capacity(objects.len());
     let mut places = std::collections::BTreeMap::new();
     for object in objects {
+        if object.name().is_empty() {
+            // Each becomes an object of its own.
+            unique.push(object);
+            continue;
+        }
         let (api_version, kind, namespace, name) = object.identity();
         let identity =
             (api_version.to_owned(), kind.to_owned(), namespace.map(str::to_owned), name.to_owned());
@@ -400,6 +454,36 @@ items:
             ]
         );
         assert_eq!(objects[2].body["apiVersion"], "apps/v1");
+    }
+
+    #[test]
+    fn all_faulty_documents_are_named_at_once() {
+        // After a syntax error nobody can say where the next document begins.
+        let text = "kind: Pod\n---\napiVersion: v1\nkind: Pot\nmetadata: {name: a}\n---\n\
+                    apiVersion: v1\nkind: Pod\nmetadata: {name: 1}\n---\na: [\n";
+        let said = refused(text);
+        let parts = ["1: apiVersion is missing", "2: unknown kind", "3: Pod: metadata.name must be", "4: "];
+        for part in parts.map(|part| format!("document {part}")) {
+            assert!(said.contains(&part), "{part}: {said}");
+        }
+        assert_eq!(said.lines().count(), 4, "{said}");
+    }
+
+    #[test]
+    fn a_name_may_be_left_to_the_server_and_is_another_each_time() {
+        let job = "apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: load-}\n";
+        let read = read(&["-".into()], &mut format!("{job}---\n{job}").as_bytes()).unwrap();
+        assert_eq!(
+            read.objects.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["Job default/load-*"; 2]
+        );
+    }
+
+    #[test]
+    fn sources_without_an_object_are_an_error() {
+        let error = read(&["-".into()], &mut "# nothing\n---\n".as_bytes()).unwrap_err().to_string();
+        assert_eq!(error, "no objects in -");
+        assert!(read(&[], &mut "".as_bytes()).unwrap().objects.is_empty());
     }
 
     #[test]

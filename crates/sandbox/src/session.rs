@@ -270,7 +270,7 @@ enum End {
 async fn perform(
     client: &Client,
     args: &Args,
-    objects: Vec<Object>,
+    mut objects: Vec<Object>,
     heading: &[String],
     console: &mut Console,
     shutdown: CancellationToken,
@@ -281,7 +281,7 @@ async fn perform(
         }
     }
     let mut broken = false;
-    manifest::apply::apply(client, &objects, |object, applied| {
+    manifest::apply::apply(client, &mut objects, |object, applied| {
         broken |= console.line(&format!("{object} {applied}")).is_err();
     })
     .await?;

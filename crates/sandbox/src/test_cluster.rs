@@ -159,11 +159,11 @@ impl TestCluster {
     /// # Errors
     /// The error names the document and its defect.
     pub async fn apply(&self, manifests: &str) -> Result<(), ManifestError> {
-        let Manifests { objects, warnings } =
+        let Manifests { mut objects, warnings } =
             manifest::parse("the manifest", manifests, self.sandbox.served_kinds())?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         manifest::apply::check(&self.client, &objects).await?;
-        manifest::apply::apply(&self.client, &objects, |_, _| {}).await
+        manifest::apply::apply(&self.client, &mut objects, |_, _| {}).await
     }
 
     /// Waits until a Deployment, DaemonSet or StatefulSet is rolled out, as `kubectl rollout status` does, a ReplicaSet or

@@ -66,11 +66,11 @@ pub enum TrustError {
     },
     /// The ConfigMap could not be read.
     #[error(
-        "could not read the ConfigMap kube-system/extension-apiserver-authentication: {0}. Usually a \
-         RoleBinding in kube-system to the Role extension-apiserver-authentication-reader is missing; \
-         --authentication-tolerate-lookup-failure or --authentication-skip-lookup do without"
+        "could not read the ConfigMap kube-system/extension-apiserver-authentication: {0}{usual}; \
+         --authentication-tolerate-lookup-failure or --authentication-skip-lookup do without",
+        usual = usual_cause(.0)
     )]
-    Lookup(#[source] ApiError),
+    Lookup(ApiError),
     /// A value in the ConfigMap is not valid.
     #[error("{key} in the ConfigMap kube-system/extension-apiserver-authentication: {reason}")]
     Value {
@@ -79,6 +79,16 @@ pub enum TrustError {
         /// The defect in its value.
         reason: String,
     },
+}
+
+/// The usual cause of a refusal.
+fn usual_cause(error: &ApiError) -> &'static str {
+    match error {
+        ApiError::Status(status) if status.code == 403 => {
+            ". Usually a RoleBinding in kube-system to the Role extension-apiserver-authentication-reader is missing"
+        }
+        _ => "",
+    }
 }
 
 impl TrustError {

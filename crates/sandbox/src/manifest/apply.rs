@@ -45,6 +45,7 @@ impl std::fmt::Display for Applied {
 pub async fn check(client: &Client, objects: &[Object]) -> Result<(), ManifestError> {
     let new_namespaces: BTreeSet<&str> =
         objects.iter().filter(|object| object.kind() == "Namespace").map(Object::name).collect();
+    let mut errors = Vec::new();
     for object in objects {
         let elsewhere = object.namespace().is_some_and(|namespace| new_namespaces.contains(namespace))
             && !exists(client, object.namespace().unwrap_or_default()).await;
@@ -52,47 +53,53 @@ pub async fn check(client: &Client, objects: &[Object]) -> Result<(), ManifestEr
             let mut stand_in = object.clone();
             stand_in.body["metadata"]["namespace"] = "default".into();
             match create(client, &stand_in, true).await {
-                Err(error) if error.is_already_exists() => Ok(Applied::Created),
-                result => result,
+                Err(error) if error.is_already_exists() => Ok(()),
+                result => result.map(drop),
             }
         } else {
-            write(client, object, true).await
+            write(client, object, true).await.map(drop)
         };
         if let Err(error) = result {
             // It is validated when it is applied, after its definition.
             if object.is_of_new_kind && error.is_not_found() {
                 continue;
             }
-            return Err(ManifestError::Refused {
+            errors.push(ManifestError::Refused {
                 origin: object.origin.clone(),
                 object: object.to_string(),
                 problem: explain(object, &error),
             });
         }
     }
-    Ok(())
+    ManifestError::all(errors)
 }
 
 /// Creates every object, or patches it if it exists: namespaces first, then definitions of custom kinds, then what new objects
 /// are judged by (accounts and classes), and the others in their order. Calls `report` for each. A patch does not change fields
-/// that the manifest omits.
+/// that the manifest omits. An object with `generateName` gets its name, and is another one each time.
 pub async fn apply(
     client: &Client,
-    objects: &[Object],
+    objects: &mut [Object],
     mut report: impl FnMut(&Object, Applied),
 ) -> Result<(), ManifestError> {
-    let mut ordered: Vec<&Object> = objects.iter().collect();
+    let mut ordered: Vec<&mut Object> = objects.iter_mut().collect();
     ordered.sort_by_key(|object| match object.kind() {
         "Namespace" => 0,
         "CustomResourceDefinition" => 1,
         "IngressClass" | "PriorityClass" | "ServiceAccount" | "StorageClass" => 2,
         _ => 3,
     });
-    for (index, object) in ordered.iter().enumerate() {
+    for index in 0..ordered.len() {
+        let (done, rest) = ordered.split_at_mut(index);
+        let Some(object) = rest.first_mut() else { break };
         match write(client, object, false).await {
-            Ok(applied) => report(object, applied),
+            Ok((applied, name)) => {
+                if object.name().is_empty() {
+                    object.body["metadata"]["name"] = name;
+                }
+                report(object, applied);
+            }
             Err(error) => {
-                let (done, rest) = ordered.split_at(index);
                 return Err(ManifestError::Interrupted {
                     origin: object.origin.clone(),
                     object: object.to_string(),
@@ -105,7 +112,7 @@ pub async fn apply(
     Ok(())
 }
 
-fn names(objects: &[&Object]) -> String {
+fn names(objects: &[&mut Object]) -> String {
     if objects.is_empty() {
         return "nothing".to_owned();
     }
@@ -138,18 +145,22 @@ fn requests(object: &Object) -> Request {
     })
 }
 
-async fn write(client: &Client, object: &Object, dry_run: bool) -> Result<Applied, CallError> {
+/// Creates or changes an object; its name as well.
+async fn write(client: &Client, object: &Object, dry_run: bool) -> Result<(Applied, Value), CallError> {
     match create(client, object, dry_run).await {
-        Err(error) if error.is_already_exists() => change(client, object, dry_run).await,
-        result => result,
+        Err(error) if error.is_already_exists() && !object.name().is_empty() => {
+            Ok((change(client, object, dry_run).await?, object.name().into()))
+        }
+        result => Ok((Applied::Created, result?)),
     }
 }
 
-async fn create(client: &Client, object: &Object, dry_run: bool) -> Result<Applied, CallError> {
+/// Creates an object; its name.
+async fn create(client: &Client, object: &Object, dry_run: bool) -> Result<Value, CallError> {
     let parameters = PostParams { dry_run, field_manager: Some(MANAGER.to_owned()) };
     let request = requests(object).create(&parameters, object.body.to_string().into_bytes());
-    send(client, strictly(request)).await?;
-    Ok(Applied::Created)
+    let mut created = send(client, strictly(request)).await?;
+    Ok(created["metadata"]["name"].take())
 }
 
 /// Sends a merge patch. If the manifest has a resourceVersion, the patch applies only to that version.
