@@ -194,6 +194,8 @@ impl Destination for GraphWriter {
         self.collector.wake(wakes);
         self.collector.tell_of_ends(emptied);
         (self.is_listing, self.has_listed) = (false, true);
+        // Kinds may have come since discovery was asked, and stand in this list.
+        self.tell_of_kinds();
         // Beside versions that cannot be compared, 1 says that there has been a list, and that nothing else is known.
         self.set_position(version.number().unwrap_or_else(|_| self.position().max(1)));
         self.opaque = Some(version.clone()).filter(|version| version.number().is_err());

@@ -97,3 +97,20 @@ async fn foreground_deletions_end_when_the_definition_of_their_objects_is_delete
         })
         .await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_defined_while_the_first_list_of_definitions_waits_is_known_after_it() {
+    let faults = inject_faults(|request: &RequestInfo| {
+        let is_meant = request.kind == "CustomResourceDefinition" && request.user_agent == USER_AGENT;
+        let is_first = is_meant && matches!(request.verb, "list" | "watch");
+        if is_first { FaultDecision::Delay(Duration::from_secs(2)) } else { FaultDecision::Proceed }
+    });
+    let (cluster, _daemon) = cluster_with(faults).await;
+    seconds(1).await;
+    define(&cluster).await;
+    let thing = cluster.call(Method::POST, THINGS, &map("owner", &[], &[])).await;
+    create(&cluster, "owned", &[to_thing(&thing)]).await;
+    seconds(4).await;
+    cluster.call(Method::DELETE, &format!("{DEFINITIONS}/things.x.io"), &Value::Null).await;
+    cluster.eventually(5, "it is gone", |cluster| stored(cluster, "owned").is_none()).await;
+}
