@@ -146,6 +146,11 @@ pub fn explained(mut error: clap::Error) -> clap::Error {
         .into_iter()
         .find_map(|kind| error.get(kind));
     if let Some(ContextValue::String(word)) = word
+        && matches!(&**word, "-k" | "--kustomize")
+    {
+        let tip = "use `kubectl kustomize DIR | windlass-sandbox -f -`".to_owned();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    } else if let Some(ContextValue::String(word)) = word
         && let end = Path::new(word).extension().and_then(|end| end.to_str())
         && (Path::new(word).exists() || matches!(end, Some("yaml" | "yml" | "json")))
     {
@@ -166,6 +171,7 @@ mod tests {
         let said =
             |word: &str| explained(Args::try_parse_from(["windlass-sandbox", word]).unwrap_err()).to_string();
         assert!(said("shop.yaml").contains("windlass-sandbox -f shop.yaml"), "{}", said("shop.yaml"));
+        assert!(said("-k").contains("kubectl kustomize DIR"), "{}", said("-k"));
         assert!(!said("node").contains("-f node"), "{}", said("node"));
     }
 

@@ -215,6 +215,10 @@ pub fn read(sources: &[PathBuf], stdin: &mut dyn std::io::Read) -> Result<Manife
 fn files(source: &Path) -> Result<Vec<PathBuf>, ManifestError> {
     let name = source.display().to_string();
     let error = |error| ManifestError::Read { file: name.clone(), error };
+    if name.starts_with("https://") || name.starts_with("http://") {
+        let problem = format!("no URL is fetched; use `curl -fsSL {name} | windlass-sandbox -f -`");
+        return Err(ManifestError::File { file: name, problem });
+    }
     if !std::fs::metadata(source).map_err(error)?.is_dir() {
         return Ok(vec![source.to_owned()]);
     }
@@ -272,10 +276,13 @@ fn objects(
         let mut seen = BTreeSet::new();
         unknown.retain(|found| seen.insert(name(found)));
         let names: Vec<String> = unknown.into_iter().map(name).collect();
-        let problem = format!(
+        let mut problem = format!(
             "unknown kind {}; the sandbox serves the built-in kinds of Kubernetes, and those that the manifests define",
             names.join(", ")
         );
+        if names.iter().any(|name| name.starts_with("\"Kustomization\" (kustomize.config.k8s.io")) {
+            problem.push_str("; use `kubectl kustomize DIR | windlass-sandbox -f -`");
+        }
         errors.push(ManifestError::Document { origin, problem });
     }
     let known = found.into_iter().filter(|found| served(&kinds, &found.api_version, &found.kind).is_some());
@@ -477,6 +484,21 @@ items:
             read.objects.iter().map(ToString::to_string).collect::<Vec<_>>(),
             ["Job default/load-*"; 2]
         );
+    }
+
+    #[test]
+    fn what_kubectl_fetches_or_builds_is_answered_with_a_pipe() {
+        let said = |source: &str| read(&[source.into()], &mut "".as_bytes()).unwrap_err().to_string();
+        let url = "https://example.com/a.yaml";
+        assert!(
+            said(url).ends_with(&format!("use `curl -fsSL {url} | windlass-sandbox -f -`")),
+            "{}",
+            said(url)
+        );
+        let said = refused(
+            "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [a.yaml]\n",
+        );
+        assert!(said.ends_with("use `kubectl kustomize DIR | windlass-sandbox -f -`"), "{said}");
     }
 
     #[test]
