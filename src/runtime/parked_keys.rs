@@ -13,24 +13,19 @@ use crate::model::Resource;
 /// Keys whose sync was skipped because a cache was behind, by the position that they wait for.
 ///
 /// Without this a skipped key would wait for an event of one of its own objects, or for a timer. The
-/// position is reached by any event or bookmark of that kind. Clones share the list.
+/// position is reached by any event or bookmark of that kind. Clones share the list. Each event asks each list, so that a
+/// kind for which nothing waits has no entry: the names of resources are long texts to compare.
 pub struct ParkedKeys<K> {
     parked: Arc<Mutex<BTreeMap<Resource, Parked<K>>>>,
     queue: WorkQueue<K>,
 }
 
-/// The parked keys of a kind.
+/// The parked keys of a kind; at least one.
 struct Parked<K> {
     /// In the order of the positions.
     waiting: BTreeSet<(u64, K)>,
     /// The position that the cache reached last.
     reached: u64,
-}
-
-impl<K> Default for Parked<K> {
-    fn default() -> Self {
-        Parked { waiting: BTreeSet::new(), reached: 0 }
-    }
 }
 
 impl<K> Clone for ParkedKeys<K> {
@@ -59,7 +54,10 @@ impl<K: Ord + Clone + Send + 'static> ParkedKeys<K> {
         let mut parked = self.parked.lock();
         for awaited in &behind.awaited {
             if let Some(position) = awaited.position {
-                parked.entry(awaited.resource).or_default().waiting.insert((position, key.clone()));
+                let reached =
+                    || Parked { waiting: BTreeSet::new(), reached: view.position(awaited.resource) };
+                let parked = parked.entry(awaited.resource).or_insert_with(reached);
+                parked.waiting.insert((position, key.clone()));
             }
         }
         drop(parked);
@@ -74,12 +72,15 @@ impl<K: Ord + Clone + Send + 'static> ParkedKeys<K> {
     /// restore of etcd. To be called for each [`super::Informer::on_position`].
     pub fn reached(&self, resource: Resource, position: u64) {
         let mut parked = self.parked.lock();
-        let Parked { waiting, reached } = parked.entry(resource).or_default();
+        let Some(Parked { waiting, reached }) = parked.get_mut(&resource) else { return };
         let went_back = position < std::mem::replace(reached, position);
         while waiting.first().is_some_and(|(awaited, _)| went_back || *awaited <= position) {
             if let Some((_, key)) = waiting.pop_first() {
                 self.queue.add(key);
             }
+        }
+        if waiting.is_empty() {
+            parked.remove(&resource);
         }
     }
 
