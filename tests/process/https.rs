@@ -144,13 +144,12 @@ async fn a_replaced_certificate_is_served_from_the_next_connection_on() {
 }
 
 #[tokio::test]
-async fn configz_shows_the_configuration_to_authorized_clients() {
+async fn configz_shows_the_configuration() {
     let house = House::new().await;
     std::fs::write(house.server.file("windlass.yaml"), "kube-api-burst: 77\n").unwrap();
     let file = format!("--config={}", house.server.file("windlass.yaml").display());
     let daemon = house.start("daemon.log", &["--kube-api-qps=55", &file]);
     daemon.says("over HTTPS").await;
-    assert_eq!(daemon.get("/configz", None).await.0, 403);
     let (code, text) = daemon.get("/configz", Some(&house.operator)).await;
     assert_eq!(code, 200, "{text}");
     let config: Value = serde_json::from_str(&text).unwrap();
