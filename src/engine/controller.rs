@@ -76,8 +76,8 @@ pub trait Controller: Send + Sync + 'static {
     /// Plan. Pure.
     fn plan(&self, observed: &Self::Observed<'_>) -> Self::Plan;
 
-    /// Whether a plan creates objects. Before objects are created again shortly after, the owner is read past the
-    /// cache ([`super::recreate_guard`]).
+    /// Whether a plan creates objects, or makes its object their owner. Before that is done again shortly after, the owner is
+    /// read past the cache ([`super::recreate_guard`]).
     fn creates(&self, _plan: &Self::Plan) -> bool {
         false
     }

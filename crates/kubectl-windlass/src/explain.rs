@@ -382,16 +382,8 @@ fn text(assessment: &Assessment, commands: &Commands, colour: bool) -> String {
         assessment.reasons.iter().partition(|reason| is_main(reason));
     for reason in causes.into_iter().chain(bounds) {
         // The end of a deadline stands below, with the time left.
-        let is_below = matches!(
-            reason,
-            Reason::Sizes(
-                PlanReason::Deadline { .. }
-                    | PlanReason::TerminatesFirst { .. }
-                    | PlanReason::GivesBack { .. }
-                    | PlanReason::FailsLater { .. }
-            )
-        );
-        if !is_below {
+        let is_deadline = matches!(reason, Reason::Sizes(PlanReason::Deadline { .. }));
+        if !is_deadline && policy::due(reason).is_none() {
             text.push_str(&format!("  {}\n", crate::text::harmless(&reason.to_string())));
         }
     }

@@ -145,18 +145,16 @@ pub fn explained(mut error: clap::Error) -> clap::Error {
     let word = [ContextKind::InvalidSubcommand, ContextKind::InvalidArg]
         .into_iter()
         .find_map(|kind| error.get(kind));
-    if let Some(ContextValue::String(word)) = word
-        && matches!(&**word, "-k" | "--kustomize")
-    {
-        let tip = "use `kubectl kustomize DIR | windlass-sandbox -f -`".to_owned();
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
-    } else if let Some(ContextValue::String(word)) = word
-        && let end = Path::new(word).extension().and_then(|end| end.to_str())
-        && (Path::new(word).exists() || matches!(end, Some("yaml" | "yml" | "json")))
-    {
-        let tip = format!("manifests follow a flag: windlass-sandbox -f {word}");
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
-    }
+    let Some(ContextValue::String(word)) = word else { return error };
+    let end = Path::new(word).extension().and_then(|end| end.to_str());
+    let tip = if matches!(&**word, "-k" | "--kustomize") {
+        "use `kubectl kustomize DIR | windlass-sandbox -f -`".to_owned()
+    } else if Path::new(word).exists() || matches!(end, Some("yaml" | "yml" | "json")) {
+        format!("manifests follow a flag: windlass-sandbox -f {word}")
+    } else {
+        return error;
+    };
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     error
 }
 

@@ -85,14 +85,10 @@ fn is_refusal(reason: &Reason) -> bool {
 /// Whether a reason says what is under way or waited for, and no more than bounds.
 pub fn is_main(reason: &Reason) -> bool {
     match reason {
+        reason if super::policy::due(reason).is_some() => false,
         Reason::Sizes(reason) => !matches!(
             reason,
-            PlanReason::Budget { .. }
-                | PlanReason::Deadline { .. }
-                | PlanReason::OldPodsStay { .. }
-                | PlanReason::TerminatesFirst { .. }
-                | PlanReason::GivesBack { .. }
-                | PlanReason::FailsLater { .. }
+            PlanReason::Budget { .. } | PlanReason::Deadline { .. } | PlanReason::OldPodsStay { .. }
         ),
         Reason::Ordinals(reason) => !matches!(
             reason,

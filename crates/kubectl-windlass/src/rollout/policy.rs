@@ -122,14 +122,20 @@ pub fn next(assessment: &Assessment) -> Option<String> {
 
 /// The step that its policy takes later if nothing changes until then, and when.
 pub fn later(assessment: &Assessment) -> Option<(String, Timestamp)> {
-    assessment.reasons.iter().find_map(|reason| match reason {
+    let (reason, at) = assessment.reasons.iter().find_map(|reason| Some((reason, due(reason)?)))?;
+    Some((format!("{reason} (in {})", span(at.duration_since(assessment.now))), at))
+}
+
+/// When a reason says that its policy acts, if nothing changes until then.
+pub fn due(reason: &Reason) -> Option<Timestamp> {
+    match reason {
         Reason::Sizes(
-            reason @ (PlanReason::TerminatesFirst { at }
+            PlanReason::TerminatesFirst { at }
             | PlanReason::GivesBack { at }
-            | PlanReason::FailsLater { at, .. }),
-        ) => Some((format!("{reason} (in {})", span(at.duration_since(assessment.now))), *at)),
+            | PlanReason::FailsLater { at, .. },
+        ) => Some(*at),
         _ => None,
-    })
+    }
 }
 
 /// Whether its policy takes the Deployment back by itself.
