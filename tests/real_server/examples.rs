@@ -11,6 +11,13 @@ use windlass_testkit::process::windlass;
 pub(crate) const GO_TREE: &str = "WINDLASS_KUBERNETES_SOURCE";
 
 const SAID: [&str; 3] = ["Deployment web is Available", "Deployment web is gone", "Namespace shop is gone"];
+const SAID_OF_THE_OPERATOR: [&str; 5] = [
+    "Database orders runs v1, and its schema is migrated",
+    "Service orders has all three pods",
+    "the evicted pod is back",
+    "Database orders runs v2, and its schema is migrated",
+    "Database orders is gone, with all that it owned",
+];
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/testing")
@@ -33,17 +40,18 @@ fn run(command: &mut Command) -> String {
     printed
 }
 
-fn has_said_all(printed: &str) {
+fn has_said_all(printed: &str, sentences: &[&str]) {
     let mut lines = printed.lines();
-    for expected in SAID {
+    for expected in sentences {
         assert!(lines.any(|line| line.ends_with(expected)), "{expected} is missing in:\n{printed}");
     }
 }
 
-pub(crate) fn the_python_program_of_the_documentation_passes() {
+pub(crate) fn the_python_programs_of_the_documentation_pass() {
     on_a_real_server(async |_| {
-        let printed = run(Command::new(examples().join("python/test_web.py")).arg(programs()));
-        has_said_all(&printed);
+        let python = |name: &str| run(Command::new(examples().join("python").join(name)).arg(programs()));
+        has_said_all(&python("test_web.py"), &SAID);
+        has_said_all(&python("test_operator.py"), &SAID_OF_THE_OPERATOR);
     });
 }
 
@@ -72,6 +80,6 @@ pub(crate) fn the_go_program_of_the_documentation_passes() {
         let path = std::env::join_paths(std::iter::once(programs()).chain(std::env::split_paths(&path)));
         let mut started = Command::new(test);
         started.arg("-test.v").env("PATH", path.unwrap()).env("KUBEBUILDER_ASSETS", folder);
-        has_said_all(&run(started.current_dir(scratch.path())));
+        has_said_all(&run(started.current_dir(scratch.path())), &SAID);
     });
 }

@@ -94,7 +94,7 @@ fn main() -> ExitCode {
         Server: installation::the_shipped_manifests_are_accepted,
         ServerAndUpstream: installation::kube_controller_manager_keeps_a_pod_of_the_bootstrap_and_evictions_go_on,
         Server: namespaces::namespaces_end_with_what_is_in_them,
-        Server: examples::the_python_program_of_the_documentation_passes,
+        Server: examples::the_python_programs_of_the_documentation_pass,
         ServerAndGo: examples::the_go_program_of_the_documentation_passes,
         ServerAndChart: test_bed::the_chart_gives_the_controllers_of_the_cluster_exactly_the_rights_that_they_need,
         Server: metadata_encodings::metadata_are_the_same_in_protobuf_and_in_json_for_custom_resources_too,
