@@ -18,6 +18,7 @@ mod many_owners;
 mod metadata_encodings;
 mod namespaces;
 mod quotas;
+mod real_node;
 mod restored_history;
 mod rollout_policy;
 mod test_bed;
@@ -36,6 +37,7 @@ enum Needs {
     ServerAndChart,
     ServerAndGo,
     ServerAndFolder,
+    ServerAndNode,
 }
 
 impl Needs {
@@ -46,6 +48,9 @@ impl Needs {
             Needs::ServerAndChart => "needs KUBEBUILDER_ASSETS and WINDLASS_RENDERED",
             Needs::ServerAndGo => "needs KUBEBUILDER_ASSETS and WINDLASS_KUBERNETES_SOURCE",
             Needs::ServerAndFolder => "needs KUBEBUILDER_ASSETS and WINDLASS_MANIFESTS",
+            Needs::ServerAndNode => {
+                "needs root, containerd 2, ctr, runc and busybox, and KUBEBUILDER_ASSETS with kubelet and kube-scheduler"
+            }
         }
     }
 
@@ -60,6 +65,7 @@ impl Needs {
             Needs::ServerAndChart => assets().is_some() && chart(),
             Needs::ServerAndGo => assets().is_some() && std::env::var_os(examples::GO_TREE).is_some(),
             Needs::ServerAndFolder => assets().is_some() && std::env::var_os(manifests::FOLDER).is_some(),
+            Needs::ServerAndNode => assets().is_some() && real_node::machine::missing().is_empty(),
         }
     }
 }
@@ -88,6 +94,7 @@ fn main() -> ExitCode {
         Server: manifests::the_recorded_answers_are_those_of_a_real_server,
         ServerAndFolder: manifests::a_folder_is_answered_alike,
         Server: many_owners::the_policies_judge_changes_of_thousands_of_references,
+        ServerAndNode: real_node::workloads_run_in_real_containers_with_windlass_as_the_only_controller_manager,
         Server: restored_history::daemons_go_on_after_a_restore_of_etcd_with_and_without_a_lease,
         Server: dead_api::an_operator_goes_on_beside_an_api_that_is_down,
         ServerAndUpstream: dead_api::kube_controller_manager_waits_for_no_api_and_deletes_what_turns_up_late,
