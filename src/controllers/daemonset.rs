@@ -322,6 +322,9 @@ impl DaemonSetController {
             self.context.wake_owner_of(&self.daemon_sets, &**old);
         }
         match &revision.meta.controller {
+            // Upstream looks at it when anything else of the DaemonSet changes (`addHistory`), and the conformance test of
+            // the lifecycle of a ControllerRevision counts on it: a duplicate of the current revision stays until then.
+            Some(_) if matches!(change, Change::Added(_)) => {}
             Some(_) => self.context.wake_owner_of(&self.daemon_sets, &**revision),
             None if revision.meta.is_deleting() || !may_be_adopted_anew(change) => {}
             None => self.wake_selecting_owners(&**revision),

@@ -126,6 +126,32 @@ async fn a_node_without_capacity_gets_a_pod_that_stays_pending_and_is_counted() 
     }
 }
 
+/// The conformance test "should manage the lifecycle of a ControllerRevision" lists both, and deletes the older one itself.
+#[tokio::test(start_paused = true)]
+async fn a_duplicate_of_the_current_revision_stays_until_something_else_of_the_daemon_set_changes() {
+    let cluster = Cluster::new().await;
+    let _daemon = cluster.start_controllers(1);
+    create(&cluster, unavailable(1)).await;
+    rolled_out(&cluster, 3).await;
+    tokio::time::sleep(10 * S).await;
+    cluster.call(Method::POST, REVISIONS, &twin_of_the_revision(&cluster)).await;
+    tokio::time::sleep(10 * S).await;
+    assert_eq!(revisions(&cluster), [(1, "v1".to_owned()), (2, "v1".to_owned())]);
+    add_node(&cluster, "another", json!({})).await;
+    cluster.eventually(10, "the older one is gone", |c| revisions(c) == [(2, "v1".to_owned())]).await;
+}
+
+fn twin_of_the_revision(cluster: &Cluster) -> Value {
+    let mut twin = cluster.objects("ControllerRevision").remove(0);
+    for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields"] {
+        twin["metadata"].as_object_mut().unwrap().remove(field);
+    }
+    twin["metadata"]["name"] = "agent-twin".into();
+    twin["metadata"]["labels"][HASH] = "twin".into();
+    twin["revision"] = 2.into();
+    twin
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_duplicate_of_the_current_revision_is_deleted_and_pods_get_the_hash_of_the_kept_one() {
     let cluster = Cluster::new().await;
@@ -133,15 +159,8 @@ async fn a_duplicate_of_the_current_revision_is_deleted_and_pods_get_the_hash_of
     create(&cluster, unavailable(1)).await;
     rolled_out(&cluster, 3).await;
     daemon.stop().await;
-    let mut twin = cluster.objects("ControllerRevision").remove(0);
-    let old = name_of(&twin);
-    for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields"] {
-        twin["metadata"].as_object_mut().unwrap().remove(field);
-    }
-    twin["metadata"]["name"] = "agent-twin".into();
-    twin["metadata"]["labels"][HASH] = "twin".into();
-    twin["revision"] = 2.into();
-    cluster.call(Method::POST, REVISIONS, &twin).await;
+    let old = name_of(&cluster.objects("ControllerRevision")[0]);
+    cluster.call(Method::POST, REVISIONS, &twin_of_the_revision(&cluster)).await;
     let names = pods(&cluster).iter().map(name_of).collect::<Vec<_>>();
     let _daemon = cluster.start_controllers(2);
     cluster
