@@ -21,6 +21,9 @@ const USERS: [User; 2] = [
     User { token: "token-of-windlass", name: "windlass", groups: "system:masters" },
 ];
 
+/// Where all pods run.
+pub const NODE: &str = "node-0";
+
 /// The controllers that both sides run.
 const CONTROLLERS: &str = "deployment-controller,replicaset-controller";
 
@@ -96,6 +99,21 @@ impl Cluster {
 
     /// Starts these controllers of one side.
     pub fn start_controllers(&self, side: Side, controllers: &str, is_elected: bool) -> Process {
+        let election = if is_elected { "--leader-elect=true" } else { "--leader-elect=false" };
+        self.start_process(side, controllers, &[election])
+    }
+
+    /// Starts all controllers of one side.
+    pub fn start_all_controllers(&self, side: Side) -> Process {
+        let certificate =
+            format!("--root-ca-file={}", self.server.file("certificates/apiserver.crt").display());
+        match side {
+            Side::Upstream => self.start_process(side, "*", &["--leader-elect=false", &certificate]),
+            Side::Windlass => self.start_process(side, "*", &["--test-bed", &certificate]),
+        }
+    }
+
+    fn start_process(&self, side: Side, controllers: &str, flags: &[&str]) -> Process {
         // Rounds with a server of their own keep their logs in the same folder.
         let log_of = |number: usize| {
             let name = format!("{}-{number}.log", side.name());
@@ -103,8 +121,12 @@ impl Cluster {
         };
         let log = (0..).map(log_of).find(|log| !log.exists()).unwrap();
         let config = self.server.kubeconfig(USERS[side as usize].token);
-        let election = if is_elected { "--leader-elect=true" } else { "--leader-elect=false" };
-        side.start(&self.assets, &config, controllers, &[election], &log)
+        side.start(&self.assets, &config, controllers, flags, &log)
+    }
+
+    /// A user's client.
+    pub fn client(&self) -> Client {
+        self.client.clone()
     }
 
     /// Sends a request; panics unless it succeeds.
@@ -202,7 +224,7 @@ pub fn template(name: &str) -> Value {
         .collect();
     json!({
         "metadata": {"labels": {"app": name}},
-        "spec": {"nodeName": "node-0", "containers": [{"name": "app", "image": "app:v1", "env": env}]},
+        "spec": {"nodeName": NODE, "containers": [{"name": "app", "image": "app:v1", "env": env}]},
     })
 }
 

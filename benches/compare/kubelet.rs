@@ -1,8 +1,10 @@
 //! The pods of the benchmark: a watch that counts them, and a kubelet that follows a script.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures::TryStreamExt;
@@ -93,6 +95,8 @@ pub struct Pods {
     /// Namespaces whose pods succeed as soon as they are ready.
     succeed: Arc<Mutex<BTreeSet<String>>>,
     turns: Arc<Semaphore>,
+    /// How many pods have got an address.
+    addresses: Arc<AtomicU32>,
     changed: Arc<Notify>,
 }
 
@@ -105,6 +109,7 @@ impl Pods {
             delays: Arc::default(),
             succeed: Arc::default(),
             turns: Arc::new(Semaphore::new(AT_ONCE)),
+            addresses: Arc::default(),
             changed: Arc::default(),
         };
         tokio::spawn(pods.clone().watch());
@@ -207,6 +212,9 @@ impl Pods {
 
     async fn report_ready(&self, pod: &Pod) {
         let now = now();
+        // 10.0.0.1 and on.
+        let number = self.addresses.fetch_add(1, Ordering::Relaxed) + 1;
+        let address = Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 0, 0).to_bits() + number).to_string();
         let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now});
         let running = |container: &Container| {
             json!({"name": "app", "image": container.image, "imageID": format!("sha256:{:064x}", 7), "ready": true,
@@ -214,7 +222,7 @@ impl Pods {
                    "state": {"running": {"startedAt": now}}})
         };
         let status = json!({"status": {
-            "phase": "Running", "startTime": now, "podIP": "10.0.0.1", "hostIP": "10.1.0.1",
+            "phase": "Running", "startTime": now, "podIP": address, "podIPs": [{"ip": address}], "hostIP": "192.168.0.1",
             "conditions": [condition("PodScheduled"), condition("Initialized"), condition("ContainersReady"),
                            condition("Ready")],
             "containerStatuses": pod.spec.containers.iter().take(1).map(running).collect::<Vec<_>>(),

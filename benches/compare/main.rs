@@ -11,6 +11,7 @@
 //! $ DIFFERENTIAL_WINDLASS=/path/to/windlass ... cargo bench --bench compare -- --alone   # another build of it
 //! ```
 
+mod bed;
 mod cluster;
 mod garbage;
 mod jobs;
@@ -58,8 +59,15 @@ pub struct Options {
     /// CronJobs in them, of which a tenth is due.
     #[arg(long, default_value_t = 2000)]
     pub cron_jobs: usize,
-    /// The rows: cpu, calls, statefulset, job, restart, takeover, garbage.
-    #[arg(long, value_delimiter = ',', default_value = "cpu,calls,statefulset,job,restart,takeover,garbage")]
+    /// Services of ten pods in the rows about all controllers.
+    #[arg(long, default_value_t = 500)]
+    pub services: usize,
+    /// The rows: cpu, calls, statefulset, job, bed, restart, takeover, garbage.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "cpu,calls,statefulset,job,bed,restart,takeover,garbage"
+    )]
     pub rows: Vec<String>,
     /// Only Windlass: for profiles, and to compare two builds of it.
     #[arg(long)]
@@ -121,6 +129,9 @@ async fn measure(options: &Options, assets: PathBuf) -> Figures {
     }
     if options.wants("job") {
         alone(options, &assets, &mut figures, jobs::measure).await;
+    }
+    if options.wants("bed") {
+        alone(options, &assets, &mut figures, bed::measure).await;
     }
     if options.wants("restart") || options.wants("takeover") || options.wants("garbage") {
         let cluster = Cluster::start(&assets, options.keep.clone()).await;
