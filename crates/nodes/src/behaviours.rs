@@ -2,6 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
+use axum::{
+    body::Body,
+    extract,
+    middleware::{Next, from_fn},
+};
+use futures::StreamExt as _;
 use jiff::Timestamp;
 use kube::{
     Client,
@@ -50,6 +56,25 @@ impl Rig {
         let sandbox = Sandbox::new(Options::new(now.clone()));
         let client = Client::new(sandbox.router(), "default");
         Rig { sandbox, client, now, shutdown: CancellationToken::new() }
+    }
+
+    /// Each event of a watch comes so much later than the one before.
+    fn with_slow_watches(mut self, lag: Duration) -> Self {
+        let delayed = move |request: extract::Request, next: Next| async move {
+            let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+            let response = next.run(request).await;
+            if !is_watch {
+                return response;
+            }
+            response.map(|body| {
+                Body::from_stream(body.into_data_stream().then(move |event| async move {
+                    tokio::time::sleep(lag).await;
+                    event
+                }))
+            })
+        };
+        self.client = Client::new(self.sandbox.router().layer(from_fn(delayed)), "default");
+        self
     }
 
     fn with_pods(self) -> Self {

@@ -91,6 +91,9 @@ struct Simulator {
     /// The last part of the next pod's address.
     next_address: u32,
     addresses: BTreeSet<String>,
+    /// The addresses that pods have been given by their UIDs, until the watch shows them. A second report that is made
+    /// before would give another one, and a pod with two is refused for ever.
+    given: BTreeMap<String, String>,
     event_names: u64,
     /// The nodes that others have created, each with a number for its address.
     others: BTreeMap<String, usize>,
@@ -114,6 +117,7 @@ impl Simulator {
             life,
             next_address: 0,
             addresses: BTreeSet::new(),
+            given: BTreeMap::new(),
             event_names: 0,
             others: BTreeMap::new(),
             evicting: BTreeMap::new(),
@@ -155,7 +159,10 @@ impl Simulator {
                 Some(change) = pods.next() => match change {
                     Change::Put(pod) => {
                         let pod = Pod::from(pod);
-                        self.addresses.extend(pod.status.pod_ip.clone());
+                        if let Some(address) = &pod.status.pod_ip {
+                            self.addresses.insert(address.clone());
+                            self.given.remove(pod.uid());
+                        }
                         if configs.is_none() && pod.needs(None) {
                             configs = Some(Configs::follow(&self.client));
                         }
@@ -165,9 +172,9 @@ impl Simulator {
                         self.life.pod_changed(pod, Instant::now());
                     }
                     Change::Deleted(pod) => {
-                        let known = self.life.pod(&pod.uid);
-                        if let Some(address) = known.and_then(|pod| pod.status.pod_ip.as_ref()) {
-                            self.addresses.remove(address);
+                        let known = self.life.pod(&pod.uid).and_then(|pod| pod.status.pod_ip.clone());
+                        if let Some(address) = known.or(self.given.remove(&pod.uid)) {
+                            self.addresses.remove(&address);
                         }
                         self.life.pod_deleted(&pod.uid, Instant::now());
                     }
@@ -355,7 +362,7 @@ impl Simulator {
         let pod_ip = match (&pod.status.pod_ip, pod.spec.host_network) {
             (Some(known), _) => known.clone(),
             (None, Some(true)) => host_ip.clone(),
-            (None, _) if stage == Stage::Running => self.address(),
+            (None, _) if stage == Stage::Running => self.address_of(pod.uid()),
             (None, _) => String::new(),
         };
         let fault = |container: &Container| self.fault(pod, container);
@@ -440,6 +447,15 @@ impl Simulator {
         node.and_then(|node| node.status.as_ref()?.addresses.as_ref())
             .and_then(|addresses| addresses.iter().find(|address| address.type_ == "InternalIP"))
             .map_or_else(|| "127.0.0.1".to_owned(), |address| address.address.clone())
+    }
+
+    fn address_of(&mut self, uid: &str) -> String {
+        if let Some(known) = self.given.get(uid) {
+            return known.clone();
+        }
+        let address = self.address();
+        self.given.insert(uid.to_owned(), address.clone());
+        address
     }
 
     /// The next free address of 10.244.0.0/16; after 65534 pods at once they repeat.

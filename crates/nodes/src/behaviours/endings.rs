@@ -31,6 +31,16 @@ fn condition(pod: &Value, type_: &str) -> (String, String) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_ends_before_its_start_is_seen_keeps_its_address_and_ends() {
+    let rig = Rig::new().with_slow_watches(Duration::from_millis(700)).with_pods();
+    create(&rig, "short", "after:100ms", json!({"restartPolicy": "Never"})).await;
+    pass(30_000).await;
+    let pod = rig.get(PODS, "short").await.unwrap();
+    assert_eq!(pod["status"]["phase"], "Succeeded");
+    assert_eq!(pod["status"]["podIPs"], json!([{"ip": pod["status"]["podIP"]}]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_is_not_restarted_succeeds_or_fails() {
     let rig = Rig::new().with_pods();
     rig.create_pod("untold", json!({"restartPolicy": "Never"})).await;
