@@ -19,7 +19,7 @@ use crate::model::{
     ControllerRevision, Meta, PersistentVolumeClaim, Pod, Record, RevisionTemplate, StatefulSet, Template,
 };
 use crate::plan::EventNote;
-use crate::plan::replicaset::slow_start::slow_start_batches;
+use crate::plan::replicaset::slow_start::batch_of;
 use crate::plan::revisions::{NewRevision, RevisionChange, next_collision};
 use crate::plan::statefulset::body::{claim_body, pod_body};
 use crate::plan::statefulset::claims::{ClaimPod, is_stale};
@@ -221,10 +221,11 @@ impl StatefulSetController {
             None => None,
         };
         let stopped = AtomicBool::new(false);
-        let sizes: Vec<usize> = slow_start_batches(pods.len()).collect();
-        let mut left = pods.into_iter();
-        for size in sizes {
-            let batch: Vec<NewPod> = left.by_ref().take(size).collect();
+        let batch_of = |new: &NewPod| batch_of(i64::from(new.ordinal).abs_diff(i64::from(set.start)));
+        let mut left = pods.into_iter().peekable();
+        while let Some(batch) = left.peek().map(batch_of) {
+            let batch: Vec<NewPod> =
+                std::iter::from_fn(|| left.next_if(|new| batch_of(new) == batch)).collect();
             let results: Vec<Result<(), SyncError>> = futures::stream::iter(batch)
                 .take_while(|_| std::future::ready(!stopped.load(Relaxed)))
                 .map(|new| {
@@ -256,6 +257,7 @@ impl StatefulSetController {
     }
 
     /// Creates the missing claims of a pod, and reads those that a policy may delete.
+    /// A claim that is refused does not keep the others from being created.
     async fn create_claims(&self, set: &StatefulSet, new: &NewPod) -> Result<(), ClaimFailure> {
         let namespace = &set.meta.key.namespace;
         let collection = PersistentVolumeClaim::RESOURCE.path(Some(namespace));
@@ -263,12 +265,20 @@ impl StatefulSetController {
             |error| SyncError::Json { what: format!("creating the claims of pod {}", new.name), error };
         let failed = |verb, claim: &str| {
             let doing = format!("failed to {verb} PVC {claim}");
-            |error| ClaimFailure { doing, error }
+            move |error: SyncError| ClaimFailure { text: format!("{doing}: {}", error.reason()), error }
         };
+        let mut refusals = Vec::new();
         let templates = set.claim_templates.all().map_err(json).map_err(failed("create", ""))?;
         for template in new.missing_claims.iter().filter_map(|at| templates.get(*at)) {
             let claim = ordinals::claim_name(template.name(), set, new.ordinal);
-            self.create_claim(set, template, new, &collection).await.map_err(failed("create", &claim))?;
+            match self.create_claim(set, template, new, &collection).await.map_err(failed("create", &claim)) {
+                Ok(()) => {}
+                Err(refused) if refused.error.is_refusal() => refusals.push(refused),
+                Err(failure) => return Err(failure),
+            }
+        }
+        if let Some(refused) = ClaimFailure::of_all(refusals) {
+            return Err(refused);
         }
         for claim in &new.claims_to_read {
             let what = || format!("creating pod {namespace}/{}", new.name);
@@ -343,9 +353,9 @@ impl StatefulSetController {
         let what = || format!("creating pod {}/{}", key.namespace, new.name);
         let json = |error| SyncError::Json { what: what(), error };
         let still_wanted = || self.may_continue(set);
-        if let Err(ClaimFailure { doing, error }) = self.create_claims(set, new).await {
-            if let SyncError::Refused { .. } = &error {
-                self.tell_refusal(set, "Create", &new.name, &format!("{doing}: {}", error.reason()));
+        if let Err(ClaimFailure { text, error }) = self.create_claims(set, new).await {
+            if error.is_refusal() {
+                self.tell_refusal(set, "Create", &new.name, &text);
             }
             return Err(error);
         }
@@ -458,6 +468,16 @@ impl StatefulSetController {
 /// Why a pod has not got its claims.
 struct ClaimFailure {
     /// The failure, in upstream's words.
-    doing: String,
+    text: String,
     error: SyncError,
+}
+
+impl ClaimFailure {
+    /// Several, as Go prints an aggregate.
+    fn of_all(failures: Vec<ClaimFailure>) -> Option<ClaimFailure> {
+        let texts: Vec<&str> = failures.iter().map(|failure| &*failure.text).collect();
+        let text = if texts.len() == 1 { texts.concat() } else { format!("[{}]", texts.join(", ")) };
+        let error = failures.into_iter().next()?.error;
+        Some(ClaimFailure { text, error })
+    }
 }

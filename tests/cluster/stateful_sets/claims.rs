@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use windlass_apiserver::FaultDecision;
-use windlass_testkit::cluster::{inject_faults, is_request};
+use windlass_apiserver::{FaultDecision, RequestInfo};
+use windlass_testkit::cluster::{forbidden, inject_faults, is_request};
 
 use super::*;
 
@@ -39,6 +39,63 @@ async fn the_retention_policy_says_which_claims_go() {
             assert_eq!(cluster.count("delete PersistentVolumeClaim"), 3 - deleted.len());
         }
     }
+}
+
+fn names(request: &RequestInfo) -> String {
+    serde_json::from_slice::<Value>(&request.body).unwrap_or_default()["metadata"]["name"].to_string()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_refused_does_not_hold_up_the_pods_of_its_batch() {
+    let is_refused = Arc::new(AtomicBool::new(false));
+    let refuses = is_refused.clone();
+    let faults = inject_faults(move |request| {
+        let is_second = is_request(request, "create", "Pod") && names(request).contains("db-1");
+        if is_second && refuses.load(Ordering::SeqCst) {
+            forbidden("not now")
+        } else {
+            FaultDecision::Proceed
+        }
+    });
+    let cluster = Cluster::with_volumes(faults, |options| options).await;
+    let mut spec = parallel();
+    spec["replicas"] = 4.into();
+    let _daemon = rolled_out_with(&cluster, spec).await;
+    is_refused.store(true, Ordering::SeqCst);
+    for name in ["db-1", "db-2", "db-3"] {
+        kill(&cluster, &format!("{PODS}/{name}")).await;
+    }
+    tokio::time::sleep(30 * S).await;
+    assert_eq!(pod_names(&cluster), ["db-0", "db-2"], "the batches are 0, 1 to 2, and 3 to 6");
+    is_refused.store(false, Ordering::SeqCst);
+    cluster.eventually(120, "all are back", |c| is_complete(c) && pods(c).len() == 4).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_refused_does_not_hold_up_the_other_claims_of_its_pod() {
+    let refused = |request: &RequestInfo| {
+        let name = names(request);
+        let is_one = name.contains("a-db-0") || name.contains("b-db-0");
+        is_request(request, "create", "PersistentVolumeClaim") && is_one
+    };
+    let faults = inject_faults(
+        move |request| {
+            if refused(request) { forbidden("no room") } else { FaultDecision::Proceed }
+        },
+    );
+    let cluster = Cluster::with_volumes(faults, |options| options).await;
+    let _daemon = start(&cluster, 1);
+    let claim = |name: &str| {
+        json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"],
+                                                    "resources": {"requests": {"storage": "1Gi"}}}})
+    };
+    create(&cluster, json!({"volumeClaimTemplates": [claim("a"), claim("b"), claim("c")]})).await;
+    cluster.eventually(10, "the third claim is created", |c| claim_names(c) == ["c-db-0"]).await;
+    cluster.eventually(10, "each refusal is told, and both for the pod", |c| {
+        let of_claim = |name: &str| told(c, &format!("Warning FailedCreate: Create Claim {name} for Pod db-0"));
+        let of_pod = "Warning FailedCreate: Create Pod db-0 in StatefulSet db failed error: [failed to create PVC a-db-0: ";
+        of_claim("a-db-0") > 0 && of_claim("b-db-0") > 0 && told(c, of_pod) > 0
+    }).await;
 }
 
 #[tokio::test(start_paused = true)]

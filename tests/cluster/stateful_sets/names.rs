@@ -94,3 +94,15 @@ async fn a_name_that_is_too_long_gets_one_event_and_a_condition() {
     tokio::time::sleep(600 * S).await;
     assert_eq!(cluster.writes(), before);
 }
+
+#[tokio::test(start_paused = true)]
+async fn revisions_that_a_user_deletes_come_back_at_once() {
+    let cluster = cluster().await;
+    let _daemon = rolled_out_with(&cluster, json!({})).await;
+    tokio::time::sleep(10 * S).await;
+    let revisions = "/apis/apps/v1/namespaces/shop/controllerrevisions";
+    cluster.call(Method::DELETE, revisions, &Value::Null).await;
+    cluster
+        .eventually(5, "the revision of the template is back", |c| c.objects("ControllerRevision").len() == 1)
+        .await;
+}
