@@ -17,7 +17,7 @@ use crate::engine::error::SyncError;
 use crate::engine::explanations::Explanation;
 use crate::engine::setup::{HandlerOrder, Setup};
 use crate::metrics::set_gauge;
-use crate::model::{Condition, CronJob, CronJobStatus, Job, Record};
+use crate::model::{Condition, CronJob, CronJobStatus, Job, ObjectKey, Record};
 use crate::plan::Urgency;
 use crate::plan::cronjob::{self as planner, Observed, Outcome, Plan, explain};
 use crate::runtime::store::{Change, Store};
@@ -115,7 +115,11 @@ impl Controller for CronJobController {
     fn observe<'a>(&'a self, cron_job: &'a CronJob, _: bool) -> Observed<'a> {
         let (owner, key) = (cron_job.as_owner(), &cron_job.meta.key);
         let named = self.jobs.named(&key.namespace, &format!("{}-", key.name));
-        let others = named.into_iter().filter(|job| !cron_job.controls(&job.meta));
+        let listed =
+            cron_job.status.active.iter().filter_map(|active| {
+                self.jobs.get(&ObjectKey::new(key.namespace.clone(), active.name.clone()))
+            });
+        let others = named.into_iter().chain(listed).filter(|job| !cron_job.controls(&job.meta));
         let settings = self.context.settings();
         Observed {
             cron_job,

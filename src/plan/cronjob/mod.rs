@@ -53,7 +53,7 @@ pub struct Observed<'a> {
     pub cron_job: &'a CronJob,
     /// The Jobs that it controls.
     pub jobs: Vec<Arc<Job>>,
-    /// The names of Jobs that it does not control and whose names begin with its own.
+    /// The names of Jobs that it does not control and whose names begin with its own, or that its status lists.
     pub taken: BTreeSet<Arc<str>>,
     /// How many of its Jobs exist and cannot be decoded.
     pub unreadable_jobs: usize,
@@ -251,8 +251,8 @@ fn status(observed: &Observed<'_>, plan: &mut Plan) {
                 plan.changes.push(EventNote::normal("SawCompletedJob", message));
             }
             Some(_) => status.active.push(listed.clone()),
-            // Its Jobs lose their owner, or go with it.
-            None if cron_job.meta.is_deleting() => {}
+            // Its Jobs lose their owner, or go with it; another's Job is not missing.
+            None if cron_job.meta.is_deleting() || observed.taken.contains(&*listed.name) => {}
             None => {
                 let message = format!("Active job went missing: {}", listed.name);
                 plan.changes.push(EventNote::normal("MissingJob", message));

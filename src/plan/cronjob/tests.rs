@@ -282,6 +282,13 @@ fn a_listed_job_that_is_gone_leaves_the_status() {
 }
 
 #[test]
+fn a_listed_job_of_another_leaves_the_status_and_is_not_called_missing() {
+    let listed = Case { taken: vec!["real".to_owned()], ..case(json!({})).last(0).active("u-real") };
+    let plan = listed.plan(1);
+    assert_eq!((active(&plan), plan.changes.len()), (vec![], 0));
+}
+
+#[test]
 fn the_history_keeps_the_newest_and_what_alone_proves_a_run() {
     let limits = json!({"successfulJobsHistoryLimit": 1, "failedJobsHistoryLimit": 0, "suspend": true});
     let full = || {
