@@ -189,9 +189,12 @@ async fn connect_within(
     let reading = aside(limit, move || source.read());
     let Loaded { mut config, plugin, proxy_url } =
         reading.await.ok_or_else(|| slow("reading its files"))??;
-    if let Some(url) = &options.master {
-        config.cluster_url = parse_master(url)?;
-    }
+    config.cluster_url = match &options.master {
+        Some(url) => parse_master(url)?,
+        None => {
+            server_url(&config).map_err(|reason| ClientError::Build { source_name: name.clone(), reason })?
+        }
+    };
     let route = proxy::route(&config.cluster_url, proxy_url.as_deref(), env)
         .map_err(|error| ClientError::Build { source_name: name.clone(), reason: error.to_string() })?;
     if let proxy::Route::Proxied(proxy) = &route {
@@ -243,10 +246,11 @@ pub enum BuildError {
 /// # Errors
 /// When the proxy or the credentials cannot be used.
 pub fn build(
-    config: Config,
+    mut config: Config,
     proxy_url: Option<&str>,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Client, BuildError> {
+    config.cluster_url = server_url(&config).map_err(BuildError::Unusable)?;
     let route = proxy::route(&config.cluster_url, proxy_url, env)
         .map_err(|error| BuildError::Unusable(error.to_string()))?;
     let transport = Transport::new(config, route).map_err(|error| match error {
@@ -369,6 +373,43 @@ pub(super) fn without_secrets(plugin: &str, error: &AuthError) -> String {
         AuthError::AuthExecParse(_) => format!("what {plugin} wrote is no ExecCredential"),
         other => format!("{plugin}: {}", first_line(other)),
     }
+}
+
+/// The URL of a configuration's server. One without a scheme is taken as client-go takes it (`DefaultServerURL`): as https
+/// where the configuration has certificates, else as http.
+///
+/// # Errors
+/// With a sentence, if it has another scheme or names no host.
+pub fn server_url(config: &Config) -> Result<http::Uri, String> {
+    let url = &config.cluster_url;
+    let shown = without_password(url);
+    let unusable = || format!("server {shown}: it must begin with https:// or http:// and name a host");
+    if url.host().is_none_or(str::is_empty) || !matches!(url.scheme_str(), None | Some("http" | "https")) {
+        return Err(unusable());
+    }
+    if url.scheme().is_some() {
+        return Ok(url.clone());
+    }
+    let auth = &config.auth_info;
+    let speaks_tls = config.root_cert.is_some()
+        || config.accept_invalid_certs
+        || auth.client_certificate.is_some()
+        || auth.client_certificate_data.is_some();
+    let mut parts = url.clone().into_parts();
+    parts.scheme = Some(if speaks_tls { http::uri::Scheme::HTTPS } else { http::uri::Scheme::HTTP });
+    parts.path_and_query.get_or_insert(http::uri::PathAndQuery::from_static("/"));
+    http::Uri::from_parts(parts).map_err(|_| unusable())
+}
+
+/// A URL without the user and the password that it may hold, and without a slash at its end.
+pub fn without_password(url: &http::Uri) -> String {
+    let text = url.to_string();
+    let text = text.trim_end_matches('/');
+    let Some(at) = url.authority().and_then(|authority| authority.as_str().rfind('@')) else {
+        return text.to_owned();
+    };
+    let begin = text.find("://").map_or(0, |end| end + 3);
+    format!("{}{}", &text[..begin], &text[begin + at + 1..])
 }
 
 fn parse_master(url: &str) -> Result<http::Uri, ClientError> {
@@ -497,6 +538,29 @@ mod tests {
                 file.display()
             )
         );
+    }
+
+    #[test]
+    fn a_server_without_a_scheme_is_taken_as_client_go_takes_it() {
+        let read = |server: &'static str, has_tls: bool| {
+            let mut config = Config::new(http::Uri::from_static(server));
+            config.accept_invalid_certs = has_tls;
+            server_url(&config).map(|url| url.to_string())
+        };
+        assert_eq!(read("127.0.0.1:1", false).unwrap(), "http://127.0.0.1:1/");
+        assert_eq!(read("localhost", true).unwrap(), "https://localhost/");
+        assert_eq!(read("https://a:6443/k8s", false).unwrap(), "https://a:6443/k8s");
+        for server in ["/path", "foo://a"] {
+            let error = read(server, false).unwrap_err();
+            assert!(error.starts_with(&format!("server {server}: it must begin with https://")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_password_in_a_url_is_not_shown() {
+        let shown = |url| without_password(&http::Uri::from_static(url));
+        assert_eq!(shown("http://u:p@host:1/"), "http://host:1");
+        assert_eq!(shown("https://host/x"), "https://host/x");
     }
 
     #[tokio::test]

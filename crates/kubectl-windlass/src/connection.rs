@@ -140,13 +140,17 @@ pub async fn connect_with(
     config.default_retry = false;
     let agent = concat!("kubectl-windlass/", env!("CARGO_PKG_VERSION"));
     config.headers.push((USER_AGENT, HeaderValue::from_static(agent)));
-    let namespace = args.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+    // As kubectl takes `-n "$UNSET"`.
+    let given = args.namespace.clone().filter(|namespace| !namespace.is_empty());
+    let namespace = given.clone().unwrap_or_else(|| config.default_namespace.clone());
     let context = args.context.as_ref().map_or(String::new(), |context| format!(", context {context}"));
-    let server = format!("{} ({name}{context})", config.cluster_url.to_string().trim_end_matches('/'));
+    config.cluster_url = client::server_url(&config)
+        .map_err(|reason| ConnectionError::Kubeconfig { source_name: name.clone(), reason })?;
+    let server = format!("{} ({name}{context})", client::without_password(&config.cluster_url));
     let client = build(config, proxy_url, env).await;
     let client = client.map_err(|reason| ConnectionError::Kubeconfig { source_name: name, reason })?;
     let client = kube::Client::new(client, namespace.clone());
-    Ok(Connection { client, namespace, namespace_is_enforced: args.namespace.is_some(), server })
+    Ok(Connection { client, namespace, namespace_is_enforced: given.is_some(), server })
 }
 
 /// The variables that name proxies.
@@ -425,6 +429,8 @@ users:
         assert_eq!(connected(|args| args.context = Some("b".into())).await.unwrap().0, "default");
         let flagged = connected(|args| args.namespace = Some("x".into())).await;
         assert_eq!(flagged.unwrap(), ("x".to_owned(), true));
+        let unset = connected(|args| args.namespace = Some(String::new())).await;
+        assert_eq!(unset.unwrap(), ("shop".to_owned(), false));
     }
 
     #[tokio::test]
