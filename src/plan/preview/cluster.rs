@@ -127,6 +127,11 @@ impl Cluster {
         Some((revision::revision_of(set), set.template.asks_for_the_same_as(self.template())))
     }
 
+    /// How many pods the Deployment wants.
+    pub(super) fn replicas(&self) -> i32 {
+        self.deployment.as_ref().map_or(0, |deployment| deployment.replicas)
+    }
+
     /// How many pods exist that are not being deleted, and how many of them are available.
     pub(super) fn counts(&self) -> (i64, i64) {
         let (mut pods, mut available) = (0, 0);

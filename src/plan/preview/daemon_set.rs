@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::cluster::Round;
 use super::nodes::{Kubelet, Nodes, Room};
-use super::{Change, End, MOST_ROUNDS, Part, Preview, Step, by_name, count, note_hold};
+use super::{Change, End, MOST_ROUNDS, MOST_VISITS, Part, Preview, Step, by_name, count, note_hold};
 use crate::model::int_or_percent::clamp;
 use crate::model::{
     CONTROLLER_REVISION_HASH, ControllerRevision, DaemonSet, Pod, Record as _, UpdateStrategy,
@@ -54,10 +54,6 @@ impl DaemonStart {
         clamp(count(verdicts.filter(|(_, verdict)| *verdict == Verdict::Run).count()))
     }
 }
-
-/// How many pods a preview visits, each of them in each round: at most some seconds. Of 500 nodes every one is played with
-/// a bound of 1, of 5,000 the first hundred.
-const MOST_VISITS: usize = 4_000_000;
 
 fn most_rounds(pods: usize) -> usize {
     MOST_ROUNDS.min(MOST_VISITS / pods.max(1))

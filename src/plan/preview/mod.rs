@@ -147,6 +147,29 @@ impl Preview {
 /// No rollout takes longer than this to preview: as many rounds, each of which changes something.
 const MOST_ROUNDS: usize = 50_000;
 
+/// How many pods a preview visits, each of them in each round: at most some seconds, also of an object with 2147483647
+/// replicas. Of 500 nodes every one is played with a bound of 1, of 5,000 the first hundred.
+const MOST_VISITS: usize = 4_000_000;
+
+/// Of more pods not even the first round is played.
+const MOST_PODS: i32 = 100_000;
+
+/// Counts the pods that a preview visits.
+#[derive(Debug)]
+struct Visits(usize);
+
+impl Visits {
+    fn of(replicas: i32) -> Self {
+        Visits(if replicas > MOST_PODS { MOST_VISITS } else { 0 })
+    }
+
+    /// Whether a round with so many pods may be played.
+    fn allow(&mut self, pods: usize) -> bool {
+        self.0 = self.0.saturating_add(pods.max(1));
+        self.0 <= MOST_VISITS
+    }
+}
+
 /// Plays the rollout to its end.
 pub fn preview(start: Start) -> Preview {
     let began = start.now;
@@ -194,7 +217,11 @@ fn loop_until_the_end(
     steps: &mut Vec<Step>,
     names: &mut BTreeMap<Arc<str>, i32>,
 ) -> End {
+    let mut visits = Visits::of(cluster.replicas());
     for _ in 0..MOST_ROUNDS {
+        if !visits.allow(cluster.objects.pods.len()) {
+            break;
+        }
         cluster.nodes.refused = 0;
         let rounds = [cluster.sync_deployment(), cluster.sync_replica_sets(), cluster.run_kubelet()];
         names.extend(cluster.sizes());

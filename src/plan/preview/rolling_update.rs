@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::cluster::Cluster;
 use super::nodes::{Kubelet, Room};
-use super::{End, MOST_ROUNDS, Preview, Step, parts, step};
+use super::{End, MOST_ROUNDS, Preview, Step, Visits, parts, step};
 use crate::model::{Pod, ReplicaSet};
 use crate::plan::outcome_of::rolling_update::{Names, apply};
 use crate::plan::rolling_update::job::{Side, Write};
@@ -71,7 +71,11 @@ fn play(cluster: &mut Cluster, steps: &mut Vec<Step>, play: &Play) -> End {
     let Play { old_name, new_name, bounds, period, timeout, began } = play;
     // Nothing shrinks before this; progress is a resize, or another pod available.
     let (mut not_before, mut progress) = (*began, *began);
+    let mut visits = Visits::of(play.bounds.desired);
     for _ in 0..MOST_ROUNDS {
+        if !visits.allow(cluster.objects.pods.len()) {
+            break;
+        }
         cluster.nodes.refused = 0;
         let rounds = [cluster.sync_replica_sets(), cluster.run_kubelet()];
         if rounds.iter().any(|round| round.is_busy) {

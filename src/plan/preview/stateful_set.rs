@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::cluster::Round;
 use super::nodes::{Kubelet, Nodes, Room};
-use super::{Change, End, MOST_ROUNDS, Part, Preview, Step, by_name, count};
+use super::{Change, End, MOST_ROUNDS, Part, Preview, Step, Visits, by_name, count};
 use crate::model::{
     ControllerRevision, PersistentVolumeClaim, Pod, Record, StatefulSet, StatefulSetStrategy, Uid,
 };
@@ -92,7 +92,11 @@ impl World {
     fn play(&mut self, began: Timestamp, steps: &mut Vec<Step>) -> (End, Vec<PlanReason>) {
         let mut changes = Vec::new();
         let mut reasons = Vec::new();
+        let mut visits = Visits::of(self.set.replicas);
         for _ in 0..MOST_ROUNDS {
+            if !visits.allow(self.objects.pods.len()) {
+                break;
+            }
             self.nodes.refused = 0;
             let mut round = Round::default();
             let Ok(SetSynced { synced, writes, reasons: why }) = self.sync() else {

@@ -98,6 +98,12 @@ fn rows(preview: &Preview) -> Vec<String> {
 }
 
 #[test]
+fn a_preview_of_two_thousand_million_pods_ends() {
+    let scaled = start(1, |spec| spec["replicas"] = i32::MAX.into());
+    assert_eq!(preview(scaled).end, End::GoesOn);
+}
+
+#[test]
 fn a_new_image_rolls_out_within_its_bounds() {
     let preview = preview(start(10, new_image));
     assert_eq!(rows(&preview), ["0 10 10/10", "0 8+5 8/13", "12 3+10 8/13", "24 0+10 10/10"].map(fix));
