@@ -126,13 +126,20 @@ fn approve(standing: &Standing, revision: i64, step: Option<usize>, all: bool) -
     if standing.is_complete {
         return Ok(Answer::Skipped(format!("the rollout of revision {revision} of {object} is complete")));
     }
-    let StepHold { step: holds, of, .. } = match &standing.hold {
+    let StepHold { step: holds, of, since, .. } = match &standing.hold {
         Some(Hold::Failed { attempt, .. }) => {
             return Err(format!("revision {revision} has failed (attempt {attempt}): retry it, or undo it"));
         }
         Some(Hold::Step(step)) => step.clone(),
         _ => return Ok(Answer::Skipped(format!("no step holds revision {revision} of {object}"))),
     };
+    // The same command twice must not pass a step that nobody has seen.
+    if since.is_none() && step.is_none() && !all {
+        return Ok(Answer::Skipped(format!(
+            "no step of revision {revision} of {object} waits for approval: step {holds} of {of} has not got its pods \
+             yet (--step {holds} approves it beforehand)"
+        )));
+    }
     let last = if all { of } else { step.unwrap_or(holds) };
     if last > of {
         let steps = if of == 1 { "step 1 alone holds".to_owned() } else { format!("{of} steps hold") };

@@ -151,7 +151,7 @@ pub fn advice(assessment: &Assessment, commands: &Commands) -> Option<String> {
     let (command, value, why) = match (assessment.verdict, &by_policy(assessment)?) {
         (Verdict::Held, PlanReason::HeldAtStep { step }) => {
             let StepHold { step: number, of, revision, .. } = step;
-            let flags = format!("approve -n {namespace} {object} --revision {revision}");
+            let flags = format!("approve -n {namespace} {object} --revision {revision} --step {number}");
             (flags, format!("approve {revision}/{number}"), format!("step {number} of {of}"))
         }
         (Verdict::Halted, PlanReason::Halted { attempt, .. }) => {

@@ -53,7 +53,7 @@ fn a_step_is_shown_approved_by_its_revision_and_passed() {
         "revision 2: held for",
         "POLICY  steps 1, 2\n",
         "NEXT    nothing until step 1 is approved\n",
-        "TRY     kubectl windlass approve -n default deploy/web --revision 2    (step 1 of 2)\n",
+        "TRY     kubectl windlass approve -n default deploy/web --revision 2 --step 1    (step 1 of 2)\n",
     ];
     has(&explained, 0, &lines, &[]);
 
@@ -211,7 +211,9 @@ fn without_a_controller_a_command_says_that_nobody_has_accepted_it() {
     };
     sandbox.call("POST", REPLICA_SETS, &replica_set("web-old", "app:0", "1", 3));
     sandbox.call("POST", REPLICA_SETS, &replica_set("web-new", "app:1", "2", 1));
-    let approved = sandbox.plugin(&["approve", "web", "--yes"]);
+    let early = sandbox.plugin(&["approve", "web", "--yes"]);
+    has(&early, 0, &[], &["step 1 of 1 has not got its pods yet (--step 1 approves it beforehand)"]);
+    let approved = sandbox.plugin(&["approve", "web", "--step=1", "--yes"]);
     has(
         &approved,
         1,
@@ -245,7 +247,7 @@ fn a_step_of_a_daemon_set_is_approved_and_bypassed_and_nothing_is_aborted() {
     has(
         &explained,
         0,
-        &["TRY     kubectl windlass approve -n default ds/agent --revision 2    (step 1 of 2)"],
+        &["TRY     kubectl windlass approve -n default ds/agent --revision 2 --step 1    (step 1 of 2)"],
         &[],
     );
     let approved = sandbox.plugin(&["approve", "ds/agent", "--yes"]);
