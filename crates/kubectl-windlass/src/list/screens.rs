@@ -166,7 +166,7 @@ fn the_worst_comes_first_and_what_is_at_rest_is_a_count() {
     let text = list(200);
     let names: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
     assert_eq!(&names[..4], ["deploy/web", "job/migrate", "ds/node-agent", "deploy/billing"], "{text}");
-    assert!(text.ends_with("2 complete, 1 scheduled: --all lists them\n"), "{text}");
+    assert!(text.ends_with("2 complete, 1 scheduled: list --all names them\n"), "{text}");
     let agent = text.lines().find(|line| line.contains("node-agent")).unwrap();
     assert!(agent.contains("waiting") && agent.contains("1/2"), "{agent}");
     let billing = text.lines().find(|line| line.contains("billing")).unwrap();

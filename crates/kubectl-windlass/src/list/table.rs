@@ -108,7 +108,7 @@ pub fn at_rest(workloads: &[Assessment], look: &Look) -> Option<String> {
             count => Some(format!("{count} {}", verdict.word())),
         })
         .collect();
-    (!counts.is_empty()).then(|| format!("{}: --all lists them", counts.join(", ")))
+    (!counts.is_empty()).then(|| format!("{}: list --all names them", counts.join(", ")))
 }
 
 /// A head, and the lines of each workload.

@@ -195,7 +195,7 @@ fn a_list_of_a_large_cluster_takes_at_most_twelve_requests() {
     let lines: Vec<&str> = ended.out.lines().collect();
     assert_eq!(lines.len(), 1 + BROKEN + 1, "a head, the broken ones, and a count: {:?}", &lines[..5]);
     assert!(lines[1].contains("9/10") && lines[1].contains("ImagePullBackOff"), "{}", lines[1]);
-    assert_eq!(*lines.last().unwrap(), "1800 complete: --all lists them");
+    assert_eq!(*lines.last().unwrap(), "1800 complete: list --all names them");
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn every_kind_is_listed_the_worst_first_and_what_is_complete_is_counted() {
     let mut unfinished = names(&ended);
     unfinished.sort();
     assert_eq!(unfinished, ["deploy/api", "ds/probe", "job/backup"], "{ended:?}");
-    assert!(ended.out.ends_with("5 complete, 1 scheduled: --all lists them\n"), "{ended:?}");
+    assert!(ended.out.ends_with("5 complete, 1 scheduled: list --all names them\n"), "{ended:?}");
     for kind in ["ds/probe", "deploy/api", "job/backup"] {
         let line = ended.out.lines().find(|line| line.contains(kind)).unwrap();
         assert!(line.contains("waiting") && line.contains("ImagePullBackOff"), "{line}");

@@ -138,7 +138,7 @@ fn a_terminal_gets_a_list_that_follows_filters_and_explains() {
     let (code, text) = terminal.end();
     assert_eq!(code, Some(0), "{text:?}");
     let (_, after) = text.rsplit_once("\u{1b}[?1049l").unwrap();
-    assert!(after.contains("1 complete: --all lists them"), "{after:?}");
+    assert!(after.contains("1 complete: list --all names them"), "{after:?}");
     assert!(!after.contains("q: leave"), "{after:?}");
 }
 
