@@ -97,6 +97,19 @@ async fn seconds(count: u64) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_owner_in_a_version_that_is_not_served_is_looked_up_in_the_one_that_is() {
+    let (cluster, _daemon) = cluster().await;
+    let owner = create(&cluster, "owner", &[]).await;
+    let mut reference = to(&owner);
+    reference["apiVersion"] = "v9".into();
+    create(&cluster, "dependent", &[reference]).await;
+    seconds(60).await;
+    assert!(stored(&cluster, "dependent").is_some(), "its owner exists");
+    delete_map(&cluster, "owner", "Background").await;
+    cluster.eventually(5, "the dependent goes", |c| are_gone(c, &["dependent"])).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_owner_whose_kind_is_written_in_lower_case_takes_its_dependents_with_it() {
     let (cluster, _daemon) = cluster().await;
     let owner = create(&cluster, "owner", &[]).await;

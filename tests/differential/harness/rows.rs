@@ -47,7 +47,7 @@ rows! {
     }
     THROTTLED_STATUS {
         "Each sync writes the status, so that intermediate conditions and numbers are visible for milliseconds",
-        "One status write per sync, and rising numbers at most once a second, those of a rolling update of a StatefulSet every five: intermediate conditions may not be visible",
+        "One status write per sync, and rising numbers at most once a second, all numbers of a rolling update of a StatefulSet every five while no more pods are unavailable than it may take: intermediate conditions may not be visible",
         "Fewer writes. The final conditions and numbers are the same"
     }
     LIVE_READS {
@@ -270,6 +270,11 @@ rows! {
         "It wakes the StatefulSet that it belongs to by its name",
         "A missing claim is created at once, not with the next change of a pod"
     }
+    STATEFUL_REVISION_EVENTS {
+        "A revision of a StatefulSet that is changed or deleted, and a pod without its label `pod-index`, are repaired with the next change of anything else",
+        "At once",
+        "A rollback finds its revision"
+    }
     STATEFUL_TAKEN_BACK {
         "With `OrderedReady` and `whenScaled: Delete`, a scale-down that is taken back while the pod ends deletes the claim, and the pod is not created again until something else changes",
         "The claim loses its pod as owner at once, and the pod is created again on it",
@@ -334,6 +339,16 @@ rows! {
         "A reference to an owner of a kind that is not served keeps the object's other references from being removed",
         "It counts as an owner that exists: references that lead nowhere are removed, and the object stays",
         "One unknown kind holds up nothing else"
+    }
+    UNSERVED_VERSION {
+        "A dependent whose owner is named in a version that is not served stays for ever",
+        "The owner is looked up in a version that is served, and its dependents go with it",
+        "A version that is removed from the API leaves no orphans"
+    }
+    AGGREGATED_RULES {
+        "Rules that a user writes into an aggregated ClusterRole stay as long as no role matches its selectors",
+        "They are removed",
+        "The rules of such a role are those that it aggregates, as its documentation says"
     }
     DEAD_API {
         "Beside an API that cannot be read, orphaning and foreground deletions end within seconds; what that API holds of the dependents of an orphaned owner is deleted once it is back",
@@ -459,6 +474,16 @@ rows! {
         "The history limits and `ttlSecondsAfterFinished` delete a finished Job before `lastScheduleTime` shows its run, and the run is repeated",
         "Such a Job stays until the status shows the run",
         "One Job for a time"
+    }
+    CRON_EDIT {
+        "After an edit of the schedule or the zone, any sync but the first runs a time of the new schedule that has passed",
+        "None does that, until a restart of Windlass, which cannot know of the edit",
+        "At noon, 5 o'clock was not missed because it was 3 o'clock before"
+    }
+    CRON_FOREIGN {
+        "An entry of `status.active` whose Job belongs to another stays, and blocks `Forbid` for ever",
+        "It leaves the status, without an event",
+        "The CronJob goes on"
     }
     CRON_NAME {
         "A run whose name a foreign Job has ends the sync without a timer",

@@ -50,9 +50,9 @@ rows! {
         "Owners of a slice that somebody edited are as they should be again"
     }
     SLICE_RETRIES {
-        "A refused write of EndpointSlices is tried again after 1 s, and then up to 1,000 s later",
+        "A refused write of EndpointSlices is tried again after 1 s, and then up to 1,000 s later; the refused pods of a Job after 1 s, and then up to a minute later",
         "After 5 ms, and then up to a minute later, as of all objects",
-        "Endpoints are right within a minute after the cause is gone"
+        "Endpoints are right within a minute after the cause is gone, and a Job has its pods as soon as those of other workloads"
     }
     PDB_ALL_BUDGETS {
         "Of two PodDisruptionBudgets of a pod one is kept up to date, with an event, and one that a pod leaves by its labels is not",

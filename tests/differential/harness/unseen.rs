@@ -283,4 +283,18 @@ pub static UNSEEN: &[(&Row, &str)] = &[
     (&NODE_LIVE, "tests/cluster/nodes.rs::a_cache_that_lags_evicts_no_pod"),
     (&NODE_PODS, "src/plan/node_lifecycle/tests.rs::the_pods_of_a_node_that_is_not_ready_are_not_ready"),
     (&NODE_EVENTS, "src/plan/node_lifecycle/tests.rs::events_are_told_once"),
+    (&CRON_EDIT, "tests/cluster/cron_jobs/missed.rs::an_edited_schedule_or_zone_counts_from_the_last_run"),
+    (
+        &CRON_FOREIGN,
+        "src/plan/cronjob/tests.rs::a_listed_job_of_another_leaves_the_status_and_is_not_called_missing",
+    ),
+    (
+        &STATEFUL_REVISION_EVENTS,
+        "tests/cluster/stateful_sets/names.rs::revisions_that_a_user_deletes_come_back_at_once",
+    ),
+    (
+        &UNSERVED_VERSION,
+        "tests/cluster/garbage.rs::an_owner_in_a_version_that_is_not_served_is_looked_up_in_the_one_that_is",
+    ),
+    (&AGGREGATED_RULES, "tests/cluster/test_bed.rs::a_role_follows_the_roles_that_it_aggregates"),
 ];
