@@ -10,6 +10,7 @@ pub(crate) mod names;
 pub(crate) mod row;
 mod schema;
 pub(crate) mod shape;
+mod structural;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

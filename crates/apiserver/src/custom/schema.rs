@@ -8,7 +8,7 @@ use std::str::Chars;
 use regex_lite::Regex;
 use serde_json::Value;
 
-use super::check;
+use super::{check, structural};
 use crate::validate::Errors;
 
 /// Deeper schemas are refused: walks over them are recursive.
@@ -172,9 +172,8 @@ fn read(value: &Value, path: &str, position: Position, depth: usize, errors: &mu
         }
         _ => None,
     };
-    if schema.additional.is_some() && !schema.properties.is_empty() {
-        let field = format!("{path}.additionalProperties");
-        errors.forbidden(&field, "additionalProperties and properties are mutually exclusive");
+    if position != Position::Logic {
+        structural::check(value, path, position == Position::Root, errors);
     }
     let is_untyped = schema.kind.is_none() && !schema.int_or_string && !schema.preserves;
     let needs_a_type = match position {
@@ -217,7 +216,7 @@ fn forbidden_keywords(value: &Value, path: &str, errors: &mut Errors) {
         let why = "uniqueItems cannot be true; use x-kubernetes-list-type: set";
         errors.forbidden(&format!("{path}.uniqueItems"), why);
     }
-    if value["additionalProperties"] == false {
+    if value["additionalProperties"] == false && value["properties"].is_null() {
         let why = "additionalProperties cannot be false: unknown fields are pruned";
         errors.forbidden(&format!("{path}.additionalProperties"), why);
     }
