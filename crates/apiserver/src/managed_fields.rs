@@ -184,10 +184,13 @@ pub(crate) fn update(
     }
     let before = own.as_ref().map(|own| own.fields.clone()).unwrap_or_default();
     let fields = before.difference(&removed).union(&changed);
-    match own {
-        Some(own) if own.fields == fields => entries.push(own),
-        _ => entries.push(writer.entry(Operation::Update, fields)),
-    }
+    let entry = writer.entry(Operation::Update, fields);
+    // Upstream renews the time of a manager that sets a field, and not of one that only removes some.
+    let time = match own {
+        Some(own) if changed.is_empty() => own.time,
+        _ => entry.time.clone(),
+    };
+    entries.push(Entry { time, ..entry });
     set(new, entries);
 }
 
