@@ -1,6 +1,8 @@
 //! `events.k8s.io/v1` and `v1` Events are one set of stored objects under two sets of field names, and so are the
 //! HorizontalPodAutoscalers of `autoscaling/v1` and `v2`.
 
+mod metrics;
+
 use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
@@ -57,7 +59,7 @@ fn to_second_version(map: &mut Map<String, Value>) {
     let (others, behavior) = (annotation(METRICS), annotation(BEHAVIOR));
     OF_STATUS.iter().for_each(|key| drop(annotation(key)));
     if let Some(spec) = map.get_mut("spec").and_then(Value::as_object_mut) {
-        let mut metrics = others.as_array().cloned().unwrap_or_default();
+        let mut metrics = metrics::to_second_version(&others).unwrap_or_default();
         if let Some(share) = spec.remove(CPU) {
             let target = json!({"type": "Utilization", "averageUtilization": share});
             metrics.push(json!({"type": "Resource", "resource": {"name": "cpu", "target": target}}));
@@ -89,7 +91,7 @@ fn to_first_version(map: &mut Map<String, Value>) {
     if let Some(index) = metrics.iter().position(|metric| share(metric).is_some()) {
         spec.insert(CPU.to_owned(), json!(share(&metrics.remove(index))));
     }
-    let metrics = (!metrics.is_empty()).then_some(Value::Array(metrics));
+    let metrics = (!metrics.is_empty()).then(|| metrics.iter().map(metrics::to_first_version).collect());
     for (key, value) in [(METRICS, metrics), (BEHAVIOR, behavior)] {
         if let Some(value) = value {
             let metadata = as_map(map.entry("metadata").or_insert(Value::Null));
