@@ -4,6 +4,7 @@
 //! The types come from `k8s-openapi`, but the checked object stays JSON: a typed round trip would
 //! write fields that the user never set.
 
+mod bytes;
 mod canonical;
 pub(crate) mod decode;
 mod empty;
@@ -143,16 +144,7 @@ fn decoded(api_version: &str, kind: &str, mut object: Value) -> Result<(Value, S
         Nulls::Absent | Nulls::PlainSelector => None,
     };
     prune_nulls(&mut object, false);
-    // Go reads base 64 that is broken into lines, as `base64` prints it.
-    for field in ["binaryData", "data"].into_iter().filter(|field| *field == "binaryData" || kind == "Secret")
-    {
-        let values = object.get_mut(field).and_then(Value::as_object_mut);
-        for value in values.into_iter().flat_map(|map| map.values_mut()) {
-            if let Some(joined) = value.as_str().filter(|text| text.contains(['\r', '\n'])) {
-                *value = joined.replace(['\r', '\n'], "").into();
-            }
-        }
-    }
+    bytes::rewrite(kind, &mut object)?;
     canonical::rewrite(&mut object, &mut Vec::new())?;
     if let (Some((field, mut value)), Some(map)) =
         (aside.filter(|aside| !aside.1.is_null()), object.as_object_mut())
