@@ -1,9 +1,10 @@
 //! The query parameters of list, watch and write requests, parsed once.
 
 use axum::extract::Query;
-use http::Uri;
+use http::{Method, Uri};
 
 use super::status::Failure;
+use super::validate::FieldError;
 
 /// `fieldValidation`: what happens to fields that the kind does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,17 +72,17 @@ pub(crate) struct LogOptions {
 
 impl Params {
     /// Unknown parameters are ignored.
-    pub(crate) fn parse(uri: &Uri) -> Result<Self, Failure> {
+    pub(crate) fn parse(method: &Method, uri: &Uri) -> Result<Self, Failure> {
         let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri)
             .map_err(|error| Failure::bad_request(format!("invalid query: {error}")))?;
         let mut params = Params::default();
         for (name, value) in pairs {
-            params.set(&name, value)?;
+            params.set(method, &name, value)?;
         }
         Ok(params)
     }
 
-    fn set(&mut self, name: &str, value: String) -> Result<(), Failure> {
+    fn set(&mut self, method: &Method, name: &str, value: String) -> Result<(), Failure> {
         match name {
             "watch" => self.watch = boolean(&value),
             "labelSelector" => self.label_selector = value,
@@ -109,7 +110,8 @@ impl Params {
             "previous" => self.log.previous = boolean(&value),
             "timestamps" => self.log.timestamps = boolean(&value),
             "tailLines" => self.log.tail = Some(number(name, &value)?),
-            "limit" => self.limit = number(name, &value)?,
+            // Upstream takes less than nothing as no limit.
+            "limit" => self.limit = number::<i64>(name, &value)?.try_into().unwrap_or_default(),
             "continue" => self.continue_token = value,
             "allowWatchBookmarks" => self.allow_watch_bookmarks = boolean(&value),
             "sendInitialEvents" => self.send_initial_events = Some(boolean(&value)),
@@ -120,16 +122,17 @@ impl Params {
                     "Strict" => FieldValidation::Strict,
                     "Ignore" => FieldValidation::Ignore,
                     other => {
-                        return Err(unsupported("UpdateOptions", name, other, &["Ignore", "Strict", "Warn"]));
+                        let known = &["Ignore", "Strict", "Warn"];
+                        return Err(unsupported(options_of(method), name, other, known));
                     }
                 }
             }
-            "dryRun" => {
-                if value != "All" {
-                    return Err(unsupported("UpdateOptions", name, &value, &["All"]));
-                }
-                self.dry_run = true;
+            "dryRun" if value != "All" && !method.is_safe() => {
+                // Upstream shows the whole list.
+                let shown = format!("[{value:?}]");
+                return Err(unsupported_shown(options_of(method), name, &shown, &["All"]));
             }
+            "dryRun" => self.dry_run = true,
             "propagationPolicy" => self.propagation_policy = Some(value),
             "gracePeriodSeconds" => self.grace_period_seconds = Some(number(name, &value)?),
             "orphanDependents" => self.orphan_dependents = Some(boolean(&value)),
@@ -157,10 +160,28 @@ impl Params {
     }
 }
 
+/// The kind that has the parameters of a write.
+fn options_of(method: &Method) -> &'static str {
+    match *method {
+        Method::POST => "CreateOptions",
+        Method::PATCH => "PatchOptions",
+        Method::DELETE => "DeleteOptions",
+        _ => "UpdateOptions",
+    }
+}
+
 fn unsupported(what: &str, field: &str, value: &str, supported: &[&str]) -> Failure {
+    unsupported_shown(what, field, &format!("\"{value}\""), supported)
+}
+
+fn unsupported_shown(what: &str, field: &str, shown: &str, supported: &[&str]) -> Failure {
     let supported: Vec<String> = supported.iter().map(|value| format!("\"{value}\"")).collect();
-    let detail = format!("Unsupported value: \"{value}\": supported values: {}", supported.join(", "));
-    Failure::invalid_option(what, field, detail)
+    let error = FieldError {
+        field: field.to_owned(),
+        reason: "FieldValueNotSupported",
+        detail: format!("Unsupported value: {shown}: supported values: {}", supported.join(", ")),
+    };
+    Failure::invalid_as(what, "meta.k8s.io", "", &[error])
 }
 
 /// As the API converts query strings to bool: everything but "false" and "0" is true, even "".

@@ -10,6 +10,7 @@ use crate::custom;
 use crate::kinds::{self, Kind};
 
 pub(crate) mod access;
+pub(crate) mod app_armor;
 pub(crate) mod classes;
 mod container;
 pub(crate) mod cron_job;

@@ -60,13 +60,11 @@ fn create_applied(server: &Server, request: &Request, config: Value) -> Result<R
         );
         return Err(Failure::conflict(kind, name, &why));
     }
-    if !meta(&object, "resourceVersion").is_empty() {
-        return Err(Failure::not_found(kind, name));
-    }
     // Nothing is there to merge into but what names the object.
     let empty = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {}});
     let mut new = applied(server, request, &empty, &object)?;
     body::place_object(&request.place, &mut new)?;
+    warnings.extend(create::warnings_before(kind, &new));
     let created = create::insert(server, kind, new, request.params.dry_run, None)?;
     warnings.extend(create::warnings_of(kind, &created.value(), None));
     Ok(Reply::object(server, request, 201, &created).with_warnings(warnings))

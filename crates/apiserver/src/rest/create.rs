@@ -15,7 +15,7 @@ use crate::server::Server;
 use crate::status::Failure;
 use crate::store::{Key, Raced};
 use crate::validate;
-use crate::warnings::Warnings;
+use crate::warnings::{self, Warnings};
 
 /// Tries at a free name for a generateName, as upstream's since 1.30 (KEP-4420).
 const NAME_TRIES: usize = 8;
@@ -24,6 +24,7 @@ pub(super) fn create(server: &Server, request: &Request) -> Result<Reply, Failur
     let Decoded { mut object, mut warnings } = body::decode(request)?;
     body::place_object(&request.place, &mut object)?;
     metadata_mut(&mut object).remove("managedFields");
+    warnings.extend(warnings_before(request.kind(), &object));
     let created = insert(server, request.kind(), object, request.params.dry_run, Some(request))
         .map_err(|failure| failure.with_warnings(&warnings))?;
     warnings.extend(warnings_of(request.kind(), &created.value(), None));
@@ -34,6 +35,15 @@ pub(super) fn create(server: &Server, request: &Request) -> Result<Reply, Failur
 pub(super) fn warnings_of(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = Warnings::default();
     (kind.warn)(new, old, &mut warnings);
+    warnings.into_vec()
+}
+
+/// Warnings about what the server brings up to date before it stores a new object.
+pub(super) fn warnings_before(kind: &Kind, new: &Value) -> Vec<String> {
+    let mut warnings = Warnings::default();
+    if kind.storage() == "Pod" {
+        warnings::pod::outdated_profiles(new, "", &mut warnings);
+    }
     warnings.into_vec()
 }
 
@@ -107,10 +117,19 @@ pub(crate) fn insert(
         tries -= 1;
         match stored {
             Ok(stored) => return Ok(stored),
-            Err(Raced) if tries == 0 => return Err(Failure::already_exists(kind, &name)),
+            Err(Raced) if tries == 0 => return Err(taken(server, kind, &key, &name)),
             Err(Raced) => {}
         }
     }
+}
+
+/// The refusal of a name in use. One that is about to be free says so.
+fn taken(server: &Server, kind: &Kind, key: &Key, name: &str) -> Failure {
+    let mut failure = Failure::already_exists(kind, name);
+    if server.store.get(kind.storage(), key).is_some_and(|found| is_deleting(&found.value())) {
+        failure.message.insert_str(0, "object is being deleted: ");
+    }
+    failure
 }
 
 /// New objects need a namespace that is there to stay (the NamespaceLifecycle admission plugin).

@@ -15,6 +15,7 @@ mod evict;
 mod logs;
 mod ownership;
 mod patch;
+mod profiles;
 mod read;
 mod reply;
 mod reviews;
@@ -164,7 +165,7 @@ enum Incoming {
 impl Incoming {
     fn parse(server: &Server, parts: &Parts, body: Bytes) -> Result<Self, Failure> {
         let target = request::resolve(parts.uri.path(), &server.registry.read())?;
-        let params = Params::parse(&parts.uri)?;
+        let params = Params::parse(&parts.method, &parts.uri)?;
         let accept = header(&parts.headers, &ACCEPT);
         match target {
             Target::Place(place) => {

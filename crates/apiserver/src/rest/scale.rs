@@ -106,11 +106,13 @@ fn scale_of(kind: &Kind, object: &Value) -> Value {
             metadata.insert(field.to_owned(), json!(value));
         }
     }
+    // Go leaves out a size of zero here, and not in the status.
+    let spec = if replicas == 0 { json!({}) } else { json!({ "replicas": replicas }) };
     json!({
         "kind": "Scale",
         "apiVersion": API_VERSION,
         "metadata": metadata,
-        "spec": {"replicas": replicas},
+        "spec": spec,
         "status": {"replicas": status, "selector": selector},
     })
 }
@@ -160,6 +162,14 @@ mod tests {
             ],
         });
         assert_eq!(selector_query("ReplicaSet", Some(&selector)), "!canary,app=web,tier in (a,b)");
+    }
+
+    #[test]
+    fn a_size_of_zero_is_left_out_of_the_spec() {
+        let kind = crate::kinds::named("ReplicaSet");
+        let scale = |replicas: i64| scale_of(kind, &json!({"spec": {"replicas": replicas}}));
+        assert_eq!((&scale(0)["spec"], &scale(0)["status"]["replicas"]), (&json!({}), &json!(0)));
+        assert_eq!(scale(2)["spec"], json!({"replicas": 2}));
     }
 
     #[test]

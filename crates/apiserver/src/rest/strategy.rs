@@ -4,6 +4,7 @@
 
 use serde_json::{Value, json};
 
+use super::profiles;
 use crate::custom::shape;
 use crate::defaults;
 use crate::kinds::{Generation, Kind, StrategyContext, Subresource};
@@ -157,6 +158,7 @@ fn select_by_own_labels(term: &mut Value, labels: &Value) {
 
 /// Gates keep a pod from the scheduler, which its status says. A negative period means the shortest there is.
 pub(crate) fn new_pod(context: &StrategyContext<'_>, pod: &mut Value) {
+    profiles::from_annotations(pod);
     if pod.pointer("/spec/schedulingGates").and_then(Value::as_array).is_some_and(|gates| !gates.is_empty()) {
         let condition = json!({
             "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",

@@ -273,6 +273,30 @@ async fn an_apply_that_cannot_be_meant_is_refused_with_the_reason() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_apply_creates_what_is_gone_whatever_revision_it_had() {
+    let sandbox = sandbox();
+    let mut config = configuration(&json!({}));
+    config["metadata"]["resourceVersion"] = json!("1");
+    assert_eq!(apply(&sandbox, "ci", config).await.code, 201);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_sets_a_field_once_more_did_it_now_and_who_removes_one_did_not() {
+    let sandbox = sandbox();
+    let path = format!("{CONFIG_MAPS}/a?fieldManager=ci");
+    let object = json!({"metadata": {"name": "a"}, "data": {"a": "1", "b": "1"}});
+    sandbox.post(&format!("{CONFIG_MAPS}?fieldManager=ci"), object).await.ok();
+    let patched = async |data: Value| {
+        tokio::time::advance(Duration::from_secs(60)).await;
+        let new = sandbox.patch(&path, MERGE, json!({ "data": data })).await.ok();
+        new["metadata"]["managedFields"][0]["time"].clone()
+    };
+    assert_eq!(patched(json!({"a": "1"})).await, "2026-01-01T00:00:00Z");
+    assert_eq!(patched(json!({"a": "2"})).await, "2026-01-01T00:02:00Z");
+    assert_eq!(patched(json!({"b": null})).await, "2026-01-01T00:02:00Z");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_empty_list_of_owners_ends_the_tracking() {
     let sandbox = sandbox();
     apply(&sandbox, "ci", configuration(&json!({}))).await.ok();

@@ -104,3 +104,11 @@ async fn metadata_can_be_requested_alone() {
     assert_eq!(list["items"][0]["spec"], Value::Null);
     assert_eq!(list["items"][0]["metadata"]["name"], "web");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_below_zero_is_none() {
+    let sandbox = sandbox();
+    sandbox.post(CONFIG_MAPS, json!({"metadata": {"name": "a"}})).await.ok();
+    let list = sandbox.get(&format!("{CONFIG_MAPS}?limit=-1")).await.ok();
+    assert!(list["items"].as_array().is_some_and(|items| !items.is_empty()));
+}

@@ -43,6 +43,48 @@ async fn errors_name_an_existing_and_a_missing_object() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_name_of_an_object_that_waits_for_its_finalizers_is_in_use() {
+    let sandbox = sandbox();
+    let object = json!({"metadata": {"name": "i", "finalizers": ["example.com/a"]}});
+    sandbox.post(CONFIG_MAPS, object.clone()).await.ok();
+    sandbox.delete(&format!("{CONFIG_MAPS}/i")).await.ok();
+    let taken = sandbox.post(CONFIG_MAPS, object).await;
+    assert_eq!(taken.body["reason"], "AlreadyExists");
+    assert_eq!(taken.refused(409), "object is being deleted: configmaps \"i\" already exists");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_profile_in_an_annotation_of_a_pod_becomes_a_field_and_a_warning() {
+    const KEY: &str = "container.apparmor.security.beta.kubernetes.io/app";
+    let sandbox = sandbox();
+    let mut annotated = pod("web");
+    annotated["spec"]["containers"][0]["name"] = json!("app");
+    annotated["metadata"]["annotations"] = json!({ KEY: "runtime/default" });
+    let created = sandbox.post(PODS, annotated).await;
+    let profile = created.body.pointer("/spec/containers/0/securityContext/appArmorProfile");
+    assert_eq!(profile, Some(&json!({"type": "RuntimeDefault"})));
+    let expected = format!(
+        "299 - \"metadata.annotations[{KEY}]: deprecated since v1.30; use the \\\"appArmorProfile\\\" field instead\""
+    );
+    assert_eq!(created.warnings, [expected]);
+    let mut own = created.ok();
+    own["metadata"] = json!({"name": "own", "annotations": own["metadata"]["annotations"]});
+    assert_eq!(sandbox.post(PODS, own).await.warnings, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_that_is_unknown_is_refused_with_the_options_of_the_verb() {
+    let sandbox = sandbox();
+    let why =
+        "Options.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"x\"]: supported values: \"All\"";
+    let path = format!("{CONFIG_MAPS}/a?dryRun=x");
+    let created = sandbox.post(&format!("{CONFIG_MAPS}?dryRun=x"), json!({})).await.refused(422);
+    assert_eq!(created, format!("Create{why}"));
+    assert_eq!(sandbox.put(&path, json!({})).await.refused(422), format!("Update{why}"));
+    assert_eq!(sandbox.patch(&path, MERGE, json!({})).await.refused(422), format!("Patch{why}"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stale_write_is_refused() {
     let sandbox = sandbox();
     let path = format!("{DEPLOYMENTS}/web");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::errors::{Errors, elements, text};
+use super::errors::{Errors, elements, essence, text};
 use super::{environment, mounts, names, probes, resources, security};
 
 /// The parts of the pod that the validation of its containers needs.
@@ -58,6 +58,49 @@ pub(super) fn validate_init<'a>(
     }
 }
 
+/// A container to debug others with: it serves nobody, and it has a name that no other has.
+pub(super) fn validate_ephemeral<'a>(
+    container: &'a Value,
+    path: &str,
+    context: &Context<'_>,
+    seen: &mut BTreeSet<&'a str>,
+    errors: &mut Errors,
+) {
+    const REFUSED: [&str; 9] = [
+        "ports",
+        "resources",
+        "resizePolicy",
+        "restartPolicy",
+        "restartPolicyRules",
+        "livenessProbe",
+        "readinessProbe",
+        "startupProbe",
+        "lifecycle",
+    ];
+    common(container, path, context, errors);
+    image(container, path, errors);
+    let name = text(container, "name");
+    if !seen.insert(name) {
+        errors.duplicate(&format!("{path}.name"), name);
+    }
+    let target = text(container, "targetContainerName");
+    let mut others =
+        ["containers", "initContainers"].iter().flat_map(|list| elements(context.spec, list, ""));
+    if !target.is_empty() && !others.any(|(_, other)| text(other, "name") == target) {
+        errors.not_found(&format!("{path}.targetContainerName"), target);
+    }
+    let why = "cannot be set for an Ephemeral Container";
+    let set = essence(container);
+    for field in REFUSED.into_iter().filter(|field| !set[*field].is_null()) {
+        errors.forbidden(&format!("{path}.{field}"), why);
+    }
+    for (path, mount) in elements(container, "volumeMounts", path) {
+        for field in ["subPath", "subPathExpr"].into_iter().filter(|field| !text(mount, field).is_empty()) {
+            errors.forbidden(&format!("{path}.{field}"), why);
+        }
+    }
+}
+
 fn hooks_and_probes(container: &Value, path: &str, context: &Context<'_>, errors: &mut Errors) {
     probes::lifecycle(container, path, context.spec, errors);
     let grace = context.spec["terminationGracePeriodSeconds"].as_i64();
@@ -106,12 +149,16 @@ fn restart_rules(container: &Value, path: &str, errors: &mut Errors) {
 pub(super) fn images(spec: &Value, path: &str, errors: &mut Errors) {
     for list in ["initContainers", "containers"] {
         for (path, container) in elements(spec, list, path) {
-            let image = text(container, "image");
-            if image.trim() != image {
-                let why = "must not have leading or trailing whitespace";
-                errors.invalid(&format!("{path}.image"), image, why);
-            }
+            image(container, &path, errors);
         }
+    }
+}
+
+fn image(container: &Value, path: &str, errors: &mut Errors) {
+    let image = text(container, "image");
+    if image.trim() != image {
+        let why = "must not have leading or trailing whitespace";
+        errors.invalid(&format!("{path}.image"), image, why);
     }
 }
 
@@ -314,6 +361,39 @@ mod tests {
             "readinessProbe",
             json!({"httpGet": get, "exec": {"command": ["true"]}}),
             &[".httpGet: Forbidden: may not specify more than 1 handler type"],
+        );
+    }
+
+    #[test]
+    fn a_container_to_debug_others_serves_nobody() {
+        let with = |container: Value| with(pod(), "/spec/ephemeralContainers", json!([container]));
+        let refused = "spec.ephemeralContainers: Forbidden: cannot be set on create";
+        let check = |container: Value, expected: &[&str]| {
+            let expected = expected.iter().map(|rest| format!("spec.ephemeralContainers[0]{rest}"));
+            let expected: Vec<String> = expected.chain([refused.to_owned()]).collect();
+            let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+            check_create("Pod", with(container), &expected);
+        };
+        let probe = json!({"tcpSocket": {"port": 80}});
+        check(json!({"name": "d", "image": "x", "targetContainerName": "app"}), &[]);
+        check(json!({"name": "app", "image": "x"}), &[".name: Duplicate value: \"app\""]);
+        check(json!({}), &[".name: Required value", ".image: Required value"]);
+        check(
+            json!({
+                "name": "d", "image": "x", "targetContainerName": "zz", "volumeMounts": [{"name": "q", "mountPath": "/q"}],
+                "ports": [{"containerPort": 80}], "resources": {"limits": {"cpu": "1"}}, "livenessProbe": probe,
+                "readinessProbe": probe, "startupProbe": probe, "lifecycle": {"preStop": {"sleep": {"seconds": 1}}},
+            }),
+            &[
+                ".volumeMounts[0].name: Not found: \"q\"",
+                ".targetContainerName: Not found: \"zz\"",
+                ".ports: Forbidden: cannot be set for an Ephemeral Container",
+                ".resources: Forbidden: cannot be set for an Ephemeral Container",
+                ".livenessProbe: Forbidden: cannot be set for an Ephemeral Container",
+                ".readinessProbe: Forbidden: cannot be set for an Ephemeral Container",
+                ".startupProbe: Forbidden: cannot be set for an Ephemeral Container",
+                ".lifecycle: Forbidden: cannot be set for an Ephemeral Container",
+            ],
         );
     }
 

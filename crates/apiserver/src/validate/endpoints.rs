@@ -12,6 +12,7 @@ const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const MAX_ENDPOINTS: usize = 1000;
 const MAX_ADDRESSES: usize = 100;
 const MAX_PORTS: usize = 20_000;
+const MAX_HINTS: usize = 8;
 
 pub(crate) fn endpoints(object: &Value, errors: &mut Errors) {
     for (path, subset) in elements(object, "subsets", "") {
@@ -20,9 +21,10 @@ pub(crate) fn endpoints(object: &Value, errors: &mut Errors) {
             errors.required(&path, "must specify `addresses` or `notReadyAddresses`");
         }
         for list in ["addresses", "notReadyAddresses"] {
-            for (path, address) in elements(subset, list, &path) {
-                let (field, address) = (format!("{path}.ip"), text(address, "ip"));
+            for (path, address_of) in elements(subset, list, &path) {
+                let (field, address) = (format!("{path}.ip"), text(address_of, "ip"));
                 ip(address, &field, errors);
+                host(address_of, &path, errors);
                 of_a_pod(address, &field, errors);
             }
         }
@@ -132,11 +134,36 @@ pub(crate) fn endpoint_slice(object: &Value, errors: &mut Errors) {
                 _ => {}
             }
         }
-        if let Some(host) = endpoint["hostname"].as_str() {
-            errors.each_invalid(&format!("{path}.hostname"), host, names::dns1123_label(host));
+        host(endpoint, &path, errors);
+        hints(&endpoint["hints"], &format!("{path}.hints"), errors);
+    }
+}
+
+/// The names of the pod behind an address, and of its node.
+fn host(address: &Value, path: &str, errors: &mut Errors) {
+    if let Some(host) = address["hostname"].as_str() {
+        errors.each_invalid(&format!("{path}.hostname"), host, names::dns1123_label(host));
+    }
+    if let Some(node) = address["nodeName"].as_str() {
+        errors.each_invalid(&format!("{path}.nodeName"), node, names::dns1123_subdomain(node));
+    }
+}
+
+/// The zones and nodes that an endpoint is for, each once.
+fn hints(hints: &Value, path: &str, errors: &mut Errors) {
+    let wrong_zone: fn(&str) -> Vec<String> = names::label_value;
+    for (list, wrong) in [("forZones", wrong_zone), ("forNodes", names::dns1123_subdomain)] {
+        let count = hints[list].as_array().map_or(0, Vec::len);
+        if count > MAX_HINTS {
+            return errors.too_many(&format!("{path}.{list}"), count, MAX_HINTS);
         }
-        if let Some(node) = endpoint["nodeName"].as_str() {
-            errors.each_invalid(&format!("{path}.nodeName"), node, names::dns1123_subdomain(node));
+        let mut seen = BTreeSet::new();
+        for (path, hint) in elements(hints, list, path) {
+            let (field, name) = (format!("{path}.name"), text(hint, "name"));
+            if !seen.insert(name) {
+                errors.duplicate(&field, name);
+            }
+            errors.each_invalid(&field, name, wrong(name));
         }
     }
 }
@@ -144,4 +171,43 @@ pub(crate) fn endpoint_slice(object: &Value, errors: &mut Errors) {
 pub(crate) fn endpoint_slice_update(new: &Value, old: &Value, errors: &mut Errors) {
     endpoint_slice(new, errors);
     errors.immutable("addressType", &new["addressType"], &old["addressType"]);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::validate::create;
+
+    fn starts(kind: &str, object: &Value) -> Vec<String> {
+        let errors = create(kind, object).into_iter().map(|error| error.to_string());
+        errors.map(|error| error.split(": a lowercase").next().unwrap_or_default().to_owned()).collect()
+    }
+
+    #[test]
+    fn an_endpoint_is_for_a_zone_and_a_node_once() {
+        let hints =
+            json!({"forZones": [{"name": "a"}, {"name": "a"}], "forNodes": [{"name": "nn"}, {"name": "nn"}]});
+        let slice = json!({
+            "metadata": {"name": "web", "namespace": "shop"}, "addressType": "IPv4",
+            "endpoints": [{"addresses": ["10.0.0.1"], "hints": hints}],
+        });
+        let expected = [
+            "endpoints[0].hints.forZones[1].name: Duplicate value: \"a\"",
+            "endpoints[0].hints.forNodes[1].name: Duplicate value: \"nn\"",
+        ];
+        assert_eq!(starts("EndpointSlice", &slice), expected);
+    }
+
+    #[test]
+    fn an_address_is_of_a_pod_and_a_node_that_can_be() {
+        let address = json!({"ip": "10.0.0.1", "hostname": "A_", "nodeName": "B_"});
+        let endpoints =
+            json!({"metadata": {"name": "web", "namespace": "shop"}, "subsets": [{"addresses": [address]}]});
+        let expected = [
+            "subsets[0].addresses[0].hostname: Invalid value: \"A_\"",
+            "subsets[0].addresses[0].nodeName: Invalid value: \"B_\"",
+        ];
+        assert_eq!(starts("Endpoints", &endpoints), expected);
+    }
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::errors::{Errors, elements, text};
 use super::names;
+use crate::object::strings;
 use crate::quantity::Quantity;
 
 /// Resources without a prefix that a quota can limit in whole numbers.
@@ -68,6 +69,17 @@ pub(crate) fn quota(object: &Value, errors: &mut Errors) {
     }
     conflicts(&scopes, spec, errors);
     selector(spec, &hard, errors);
+}
+
+/// A quota keeps its scopes: what it has counted would be wrong.
+pub(crate) fn quota_update(new: &Value, old: &Value, errors: &mut Errors) {
+    quota(new, errors);
+    let scopes = |quota: &Value| -> BTreeSet<String> {
+        strings(quota.pointer("/spec/scopes")).into_iter().map(str::to_owned).collect()
+    };
+    if scopes(new) != scopes(old) {
+        errors.invalid("spec.scopes", new["spec"]["scopes"].clone(), "field is immutable");
+    }
 }
 
 fn conflicts(scopes: &[&str], spec: &Value, errors: &mut Errors) {
@@ -215,5 +227,24 @@ fn bounds(limit: &Value, name: &str, path: &str, errors: &mut Errors) {
         let text = text.as_str().unwrap_or_default();
         let field = format!("{path}.maxLimitRequestRatio[{name}]");
         errors.invalid(&field, text, format!("ratio {text} is less than 1"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::validate::tests::check_update;
+
+    #[test]
+    fn a_quota_keeps_its_scopes() {
+        let quota = |scopes: &[&str]| json!({"metadata": {"name": "q", "namespace": "shop"}, "spec": {"scopes": scopes}});
+        check_update("ResourceQuota", quota(&["Terminating"]), quota(&["Terminating"]), &[]);
+        check_update(
+            "ResourceQuota",
+            quota(&["Terminating"]),
+            quota(&["BestEffort"]),
+            &["spec.scopes: Invalid value: [\"Terminating\"]: field is immutable"],
+        );
     }
 }

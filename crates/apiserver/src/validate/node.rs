@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::errors::{Errors, elements, text};
 use super::names;
+use crate::quantity::Quantity;
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
@@ -36,8 +37,21 @@ pub(crate) fn node(object: &Value, errors: &mut Errors) {
             errors.duplicate_shown(&path, &shown, "taints must be unique by key and effect pair");
         }
     }
+    resources(object, errors);
     for (path, range) in elements(&object["spec"], "podCIDRs", "spec") {
         super::network::range(range.as_str().unwrap_or_default(), &path, errors);
+    }
+}
+
+/// The amounts that a node has and offers.
+pub(crate) fn resources(object: &Value, errors: &mut Errors) {
+    for list in ["capacity", "allocatable"] {
+        for (name, amount) in object["status"][list].as_object().into_iter().flatten() {
+            if Quantity::of(amount).is_some_and(|amount| amount.is_negative()) {
+                let field = format!("status.{list}.{name}");
+                errors.invalid(&field, amount.clone(), "must be greater than or equal to 0");
+            }
+        }
     }
 }
 
@@ -60,7 +74,7 @@ pub(crate) fn update(new: &Value, old: &Value, errors: &mut Errors) {
 mod tests {
     use serde_json::{Value, json};
 
-    use crate::validate::tests::{check_create, check_update};
+    use crate::validate::tests::{check_create, check_status, check_update};
 
     fn node(spec: Value) -> Value {
         json!({"metadata": {"name": "n1"}, "spec": spec})
@@ -89,6 +103,18 @@ mod tests {
             &["metadata.taints[1]: Duplicate value: {\"Key\":\"gpu\",\"Value\":\"\",\
                \"Effect\":\"NoSchedule\",\"TimeAdded\":null}: taints must be unique by key and effect pair"],
         );
+    }
+
+    #[test]
+    fn a_node_does_not_have_less_than_nothing() {
+        let mut poor = node(json!({}));
+        poor["status"] = json!({"capacity": {"cpu": "-1"}, "allocatable": {"pods": "-2"}});
+        let expected = [
+            "status.capacity.cpu: Invalid value: \"-1\": must be greater than or equal to 0",
+            "status.allocatable.pods: Invalid value: \"-2\": must be greater than or equal to 0",
+        ];
+        check_create("Node", poor.clone(), &expected);
+        check_status("Node", poor, node(json!({})), &expected);
     }
 
     #[test]

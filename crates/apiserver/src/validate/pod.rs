@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::errors::{Errors, elements, essence, text};
-use super::{container, dns, environment, names, os, resources, scheduling, security, volume};
+use super::{app_armor, container, dns, environment, names, os, resources, scheduling, security, volume};
 
 pub(crate) fn pod(object: &Value, errors: &mut Errors) {
+    app_armor::annotations(&object["metadata"], &object["spec"], "metadata.annotations", errors);
     spec(&object["spec"], "spec", errors);
     if text(&object["spec"], "serviceAccountName").is_empty() {
         volume::tokens(&object["spec"], "spec", errors);
@@ -26,6 +27,7 @@ pub(crate) fn new_pod(object: &Value, errors: &mut Errors) {
     if !text(spec, "nodeName").is_empty() && count(spec, "schedulingGates") > 0 {
         errors.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared");
     }
+    app_armor::conflicts(&object["metadata"], spec, "spec", errors);
 }
 
 /// The spec of a pod or of a template, which stands at `path`.
@@ -44,6 +46,9 @@ pub(super) fn spec(spec: &Value, path: &str, errors: &mut Errors) {
     container::host_ports_are_unique(spec, path, errors);
     for (path, container) in elements(spec, "initContainers", path) {
         container::validate_init(container, &path, &context, &mut seen, errors);
+    }
+    for (path, container) in elements(spec, "ephemeralContainers", path) {
+        container::validate_ephemeral(container, &path, &context, &mut seen, errors);
     }
     if !spec["resources"].is_null() {
         pod_resources(spec, &format!("{path}.resources"), errors);

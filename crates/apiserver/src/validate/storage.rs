@@ -181,6 +181,13 @@ pub(crate) fn claim_update(new: &Value, old: &Value, errors: &mut Errors) {
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
         );
     }
+    let none = Quantity::ZERO;
+    let amount = |size: Option<&Value>| size.and_then(Quantity::of).unwrap_or(none);
+    let asked = |claim: &Value| amount(claim.pointer("/spec/resources/requests/storage"));
+    // Less than before is for the volume that could not grow; below what the claim has, nothing shrinks.
+    if asked(new) < asked(old) && asked(new) <= amount(old.pointer("/status/capacity/storage")) {
+        errors.forbidden("spec.resources.requests.storage", "field can not be less than status.capacity");
+    }
     claim(new, errors);
 }
 
@@ -202,6 +209,7 @@ fn access_modes(spec: &Value, path: &str, errors: &mut Errors) {
 mod tests {
     use serde_json::{Value, json};
 
+    use crate::validate::tests::check_update;
     use crate::validate::{create, update};
 
     fn refused(kind: &str, spec: Value) -> Vec<String> {
@@ -227,6 +235,23 @@ mod tests {
         );
         let two = json!({"capacity": {"storage": "1Gi"}, "hostPath": {"path": "/a"}, "nfs": {"path": "/a", "server": "b"}});
         assert_eq!(volume(two), ["spec.nfs: Forbidden: may not specify more than 1 volume type"]);
+    }
+
+    #[test]
+    fn a_bound_claim_does_not_shrink_below_what_it_has() {
+        let claim = |size: &str| {
+            let spec =
+                json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}});
+            let status = json!({"phase": "Bound", "capacity": {"storage": "2Gi"}});
+            json!({"metadata": {"name": "a", "namespace": "default"}, "spec": spec, "status": status})
+        };
+        check_update("PersistentVolumeClaim", claim("3Gi"), claim("4Gi"), &[]);
+        check_update(
+            "PersistentVolumeClaim",
+            claim("1Gi"),
+            claim("4Gi"),
+            &["spec.resources.requests.storage: Forbidden: field can not be less than status.capacity"],
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::errors::{Errors, essence, text};
-use super::{metadata, names, pod, selectors};
+use super::{app_armor, metadata, names, pod, selectors};
 use crate::selector::LabelSelector;
 
 pub(crate) fn deployment(object: &Value, errors: &mut Errors) {
@@ -120,11 +120,13 @@ pub(super) fn template(template: &Value, path: &str, errors: &mut Errors) {
     // Without `metadata` in the path, as upstream has it.
     metadata::labels_and_annotations(&template["metadata"], path, errors);
     let pod_spec = &template["spec"];
+    app_armor::annotations(&template["metadata"], pod_spec, &format!("{path}.annotations"), errors);
     pod::spec(pod_spec, &format!("{path}.spec"), errors);
     if pod_spec["ephemeralContainers"].as_array().is_some_and(|containers| !containers.is_empty()) {
         let why = "ephemeral containers not allowed in pod template";
         errors.forbidden(&format!("{path}.spec.ephemeralContainers"), why);
     }
+    app_armor::conflicts(&template["metadata"], pod_spec, &format!("{path}.spec"), errors);
 }
 
 /// The Go type of `rollingUpdate` in JSON.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::{Warnings, deprecated_label, each, join, text, virtual_paths};
-use crate::validate::names;
+use crate::validate::{app_armor, names};
 
 const ANNOTATIONS: [(&str, &str); 3] = [
     (
@@ -21,7 +21,6 @@ const ANNOTATIONS: [(&str, &str); 3] = [
 const SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
 const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
-const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 /// Volumes that were removed: the field, its name in the warning, and since when.
 pub(super) const REMOVED_VOLUMES: [(&str, &str, &str); 9] = [
@@ -41,6 +40,22 @@ pub(crate) fn pod(new: &Value, old: Option<&Value>, warnings: &mut Warnings) {
     if old.is_none() {
         warnings.pod_name(new, "the Pod's hostname");
         template(new, "", warnings);
+    }
+}
+
+/// Of annotations that name the AppArmor profiles of the containers of a template at this path, or of a pod at "" before
+/// it gets the fields for them.
+pub(crate) fn outdated_profiles(template: &Value, path: &str, warnings: &mut Warnings) {
+    let (spec, annotations) = (&template["spec"], &template["metadata"]["annotations"]);
+    let of_pod = &spec["securityContext"]["appArmorProfile"];
+    for (_, container) in containers(spec, "") {
+        let key = format!("{}{}", app_armor::ANNOTATION, text(container, "name"));
+        let Some(annotation) = annotations[&key].as_str() else { continue };
+        let is_field = container["securityContext"]["appArmorProfile"].is_object();
+        if !is_field && app_armor::profile(annotation).as_ref() != Some(of_pod) {
+            let field = format!("{}[{key}]", join(path, "metadata.annotations"));
+            warnings.of(&field, "deprecated since v1.30; use the \"appArmorProfile\" field instead");
+        }
     }
 }
 
@@ -74,18 +89,15 @@ pub(super) fn template(template: &Value, path: &str, warnings: &mut Warnings) {
     if spec["securityContext"]["seccompProfile"].is_null() && annotations[SECCOMP_POD].is_string() {
         warnings.of(&note(SECCOMP_POD), SECCOMP);
     }
+    if !path.is_empty() {
+        outdated_profiles(template, path, warnings);
+    }
     for (at, container) in containers(spec, &at) {
         let own = &container["securityContext"];
         let name = text(container, "name");
         let key = format!("{SECCOMP_CONTAINER}{name}");
         if own["seccompProfile"].is_null() && annotations[&key].is_string() {
             warnings.of(&note(&key), SECCOMP);
-        }
-        let key = format!("{APP_ARMOR}{name}");
-        let profile =
-            annotations[&key].as_str().filter(|_| !path.is_empty() && own["appArmorProfile"].is_null());
-        if profile.is_some_and(|profile| !is_profile(&spec["securityContext"]["appArmorProfile"], profile)) {
-            warnings.of(&note(&key), "deprecated since v1.30; use the \"appArmorProfile\" field instead");
         }
         for resource in ["memory", "ephemeral-storage"] {
             for field in ["limits", "requests"] {
@@ -192,18 +204,6 @@ fn repeated(spec: &Value, list: &str, field: &str, at: &str, warnings: &mut Warn
         if !seen.insert(value) {
             warnings.of(&format!("{path}.{field}"), format!("duplicate {field} {value:?}"));
         }
-    }
-}
-
-/// Whether a profile says the same as an annotation.
-fn is_profile(profile: &Value, annotation: &str) -> bool {
-    match annotation.strip_prefix("localhost/") {
-        Some(local) => profile["type"] == "Localhost" && profile["localhostProfile"] == local,
-        None => match annotation {
-            "unconfined" => profile["type"] == "Unconfined",
-            "runtime/default" => profile["type"] == "RuntimeDefault",
-            _ => false,
-        },
     }
 }
 
