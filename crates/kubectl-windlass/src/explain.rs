@@ -387,7 +387,10 @@ fn text(assessment: &Assessment, commands: &Commands, colour: bool) -> String {
             text.push_str(&format!("  {}\n", crate::text::harmless(&reason.to_string())));
         }
     }
-    if let Some(summary) = assessment.summary.as_ref().filter(|_| assessment.verdict != Verdict::Complete) {
+    // The end of a Job says it already.
+    let is_told = assessment.verdict != Verdict::Complete
+        || matches!(assessment.kind, Kind::Deployment | Kind::DaemonSet);
+    if let Some(summary) = assessment.summary.as_ref().filter(|_| is_told) {
         text.push_str(&format!("  {summary}\n"));
     }
     if let Some(refusal) = &assessment.refusal {

@@ -72,7 +72,7 @@ pub(super) fn assess(records: Records<'_>, now: Timestamp) -> Result<Assessment,
             PlanReason::Running { started, .. } => Some(*started),
             _ => None,
         }),
-        (Verdict::Unobserved, _) => plan.due,
+        (Verdict::Unobserved, _) => cron_job.status.last_schedule.or(plan.due),
         _ => None,
     };
     Ok(Assessment {
@@ -99,8 +99,10 @@ fn last_failure(jobs: &[Arc<Job>]) -> Option<(Arc<Job>, String)> {
 
 fn verdict(plan: &Plan, is_active: bool, has_failed: bool, now: Timestamp) -> Verdict {
     let gives = |test: fn(&PlanReason) -> bool| plan.reasons.iter().any(test);
-    let is_overdue =
-        plan.start.is_some() && plan.due.is_some_and(|due| now.duration_since(due) > BEGINS_WITHIN);
+    // Of a schedule for every minute the latest time is never old, but there are others before it.
+    let missed = plan.notes.iter().any(|note| note.event.reason == "MissSchedule");
+    let is_late = plan.due.is_some_and(|due| now.duration_since(due) > BEGINS_WITHIN);
+    let is_overdue = plan.start.is_some() && (is_late || missed);
     if gives(|reason| matches!(reason, PlanReason::Defective { .. })) {
         Verdict::Refused
     } else if is_overdue {

@@ -13,7 +13,7 @@ use windlass::model::{
 use windlass::plan::Reason;
 use windlass::plan::daemonset::revisions::History;
 use windlass::plan::daemonset::status::is_rolled_out;
-use windlass::plan::daemonset::{self as planner, JudgedNodes, Observed, Plan, PlanReason};
+use windlass::plan::daemonset::{self as planner, JudgedNodes, Observed, Placement, Plan, PlanReason};
 use windlass::plan::deployment::progress::{INVALID_POLICY, PROGRESSING, ROLLOUT_STEP, TIMED_OUT};
 
 use super::last_writes::LastWrites;
@@ -24,6 +24,7 @@ use super::{
     partial, policy, refusal,
 };
 use crate::target::Kind;
+use crate::text::harmless;
 
 /// Assesses the rollout of a DaemonSet. Without its nodes nothing is planned, and its pods are told all the same: many users
 /// may not list nodes.
@@ -113,11 +114,32 @@ pub(super) fn assess(records: Records<'_>, now: Timestamp) -> Result<Assessment,
         verdict,
         writes: plan.writes.iter().map(ToString::to_string).collect(),
         reasons: plan.reasons.into_iter().map(Reason::from).collect(),
+        summary: excluded(&daemon_set, &nodes),
         refusal,
         estimate,
         is_partial: false,
         ..known
     })
+}
+
+/// The most reasons that are told for nodes without a pod.
+const TOLD_REASONS: usize = 3;
+
+/// How many nodes should run no pod, and why. A DaemonSet that nobody's node suits is complete as well.
+fn excluded(daemon_set: &DaemonSet, nodes: &[Arc<Node>]) -> Option<String> {
+    let placement = Placement::of(daemon_set).ok()?;
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    for exclusion in nodes.iter().filter_map(|node| placement.exclusion(node)) {
+        *reasons.entry(exclusion.to_string()).or_default() += 1;
+    }
+    let excluded: usize = reasons.values().sum();
+    let mut reasons: Vec<(String, usize)> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, count)| Reverse(*count));
+    let more = if reasons.len() > TOLD_REASONS { "; and others" } else { "" };
+    let told: Vec<String> =
+        reasons.iter().take(TOLD_REASONS).map(|(reason, count)| format!("{count}: {reason}")).collect();
+    let told = harmless(&told.join("; "));
+    (excluded > 0).then(|| format!("{excluded} of {} nodes run no pod of it ({told}{more})", nodes.len()))
 }
 
 /// A DaemonSet, the next plan for it, and its current revision, if it has one.

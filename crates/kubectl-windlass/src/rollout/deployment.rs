@@ -10,7 +10,7 @@ use windlass::plan::deployment::{self as planner, Observed, Plan, PlanReason, ex
 
 use super::last_writes::LastWrites;
 use super::pods::PodView;
-use super::{Assessment, PartView, Records, decode, estimate, images, partial, verdict};
+use super::{Assessment, PartView, Records, Verdict, decode, estimate, images, partial, verdict};
 
 /// Assesses the rollout of a Deployment.
 ///
@@ -55,6 +55,7 @@ pub(super) fn assess(records: Records<'_>, now: Timestamp) -> Result<Assessment,
     let roles = observed.replica_sets();
     let mut views = Vec::new();
     let mut unready = Vec::new();
+    let mut existing = 0;
     for (replica_set, is_new) in
         roles.new.iter().map(|new| (new, true)).chain(roles.old.iter().rev().map(|old| (old, false)))
     {
@@ -63,6 +64,7 @@ pub(super) fn assess(records: Records<'_>, now: Timestamp) -> Result<Assessment,
         for (pod, object) in owned {
             let view = PodView::new(pod, object, &replica_set.meta.key.name, is_new, events, now);
             *states.entry(view.summary()).or_default() += 1;
+            existing += i32::from(!view.is_deleting);
             if !view.is_ready && !view.is_deleting {
                 unready.push(view);
             }
@@ -85,6 +87,13 @@ pub(super) fn assess(records: Records<'_>, now: Timestamp) -> Result<Assessment,
     unready.sort_by_key(|pod| (!pod.is_new, !pod.is_failing, pod.created, pod.name.clone()));
 
     let verdict = verdict::verdict(&deployment, &plan, &reasons, &last, now);
+    // A status is as old as its controller's last look.
+    let available = deployment.status.available;
+    let summary = (verdict == Verdict::Complete && existing < available).then(|| {
+        format!(
+            "the status reports {available} available pods, and {existing} exist: no controller has noticed"
+        )
+    });
     let estimate = roles.new.as_ref().filter(|_| !verdict.is_at_rest()).and_then(|new| {
         let started = last.template.unwrap_or(new.meta.created);
         estimate::estimate(&pods_of(new), new.min_ready_seconds, deployment.replicas, started, now)
@@ -109,6 +118,7 @@ pub(super) fn assess(records: Records<'_>, now: Timestamp) -> Result<Assessment,
         deadline,
         estimate,
         previous,
+        summary,
         is_partial: false,
         knows_pods: true,
         ..by_status

@@ -104,6 +104,24 @@ fn a_job_that_is_deleted_after_its_end_has_ended() {
 }
 
 #[test]
+fn a_status_that_counts_pods_that_are_gone_is_said_to_be_old() {
+    let mut workload = stuck();
+    workload.object["status"] = json!({"observedGeneration": 4, "replicas": 3, "updatedReplicas": 3,
+                                       "readyReplicas": 3, "availableReplicas": 3});
+    workload.replica_sets = vec![replica_set(2, 3, 3)];
+    workload.pods = ["web-2-a", "web-2-b", "web-2-c"].map(|name| ready(name, "web-2")).into();
+    let summary = |workload: &Workload| {
+        let assessment = assess(workload, at("00:02:00")).unwrap();
+        assert_eq!(assessment.verdict, Verdict::Complete);
+        assessment.summary
+    };
+    assert_eq!(summary(&workload), None);
+    workload.pods.truncate(1);
+    let expected = "the status reports 3 available pods, and 1 exist: no controller has noticed";
+    assert_eq!(summary(&workload).as_deref(), Some(expected));
+}
+
+#[test]
 fn the_way_back_leads_to_the_revision_that_serves_and_past_a_broken_one() {
     let mut workload = stuck();
     // Another broken revision came between them.
