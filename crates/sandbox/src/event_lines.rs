@@ -33,10 +33,11 @@ impl EventLines {
             Followed::ReplicationController => "replicationcontroller",
             Followed::Job => "job",
             Followed::Pod => "pod",
-            Followed::Event if *deleted => return None,
-            Followed::Event => return Some(event(object)),
+            Followed::Event => "event",
         };
         let line = match (deleted, kind) {
+            // Told again only when its text changes: a refused pod is tried again and again.
+            (false, Followed::Event) => event(object),
             (true, _) => format!("{word} {namespace}/{name} deleted"),
             (false, Followed::Pod) => match object["spec"]["nodeName"].as_str() {
                 Some(node) if !node.is_empty() => {
@@ -51,6 +52,9 @@ impl EventLines {
         let place = hash(&(kind, &key));
         if *deleted {
             self.last.remove(&place);
+            if *kind == Followed::Event {
+                return None;
+            }
         } else if self.last.insert(place, hash(&line)) == Some(hash(&line)) {
             return None;
         }
@@ -247,6 +251,17 @@ mod tests {
             assert!(!text.chars().any(is_unsafe), "{text:?}");
         }
         assert_eq!(plain_lines("a\u{1b}\nb\r"), "a \nb ");
+    }
+
+    #[test]
+    fn an_event_that_is_counted_again_gives_no_line() {
+        let event = |count: i32, message: &str| json!({"metadata": {"namespace": "shop", "name": "web.1"}, "count": count, "message": message});
+        let mut lines = EventLines::default();
+        let mut told = |object: Value| lines.line(&change(Followed::Event, object)).is_some();
+        assert_eq!(
+            [told(event(1, "no")), told(event(2, "no")), told(event(3, "still no"))],
+            [true, false, true]
+        );
     }
 
     #[test]
