@@ -109,6 +109,16 @@ fn the_rollout_that_follows_takes_the_nodes_in_the_order_that_was_foretold() {
 }
 
 #[test]
+fn a_daemon_set_that_suits_no_node_says_why() {
+    let sandbox = Sandbox::start(&["--nodes", "2", "--node-taint", "all=gpu=yes:NoSchedule"]);
+    sandbox.call("POST", SETS, &agent());
+    sandbox.eventually(&format!("{SETS}/agent"), |it| it["status"]["observedGeneration"] == 1);
+    let line =
+        "2 of 2 nodes run no pod of it (2: the template does not tolerate the taint gpu=yes:NoSchedule)";
+    has(&sandbox.plugin(&["explain", "ds/agent"]), 0, &["complete", line]);
+}
+
+#[test]
 fn a_preview_names_the_nodes_of_each_step() {
     let sandbox = with_agent(2);
     let image = sandbox.plugin(&["plan", "ds/agent", "--image=app:2", "--ready-after=5s", "--stop-after=1s"]);

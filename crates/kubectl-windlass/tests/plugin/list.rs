@@ -72,6 +72,18 @@ fn workloads() -> Sandbox {
     sandbox
 }
 
+#[test]
+fn a_cron_job_of_every_minute_that_no_controller_runs_is_unobserved() {
+    let sandbox = Sandbox::start(&["--no-controllers"]);
+    let cron = json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "tick"},
+        "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": pods_of_cron()}}}});
+    sandbox.call("POST", &format!("{BATCH}/cronjobs"), &cron);
+    let ran = json!({"status": {"lastScheduleTime": "2026-01-01T00:00:00Z"}});
+    sandbox.call("PATCH", &format!("{BATCH}/cronjobs/tick/status"), &ran);
+    let explained = sandbox.plugin(&["explain", "cj/tick"]);
+    assert!(explained.out.contains("CronJob default/tick: unobserved"), "{explained:?}");
+}
+
 fn pods_of_cron() -> Value {
     json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "app", "image": "app:1"}]}})
 }

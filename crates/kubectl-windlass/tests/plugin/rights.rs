@@ -198,7 +198,7 @@ fn each_command_uses_the_documented_rights(cluster: &dyn Cluster) {
     // A policy that only Windlass follows; kube-controller-manager accepts no approval.
     cluster.call("PATCH", &web, &json!({"metadata": {"annotations": {"windlass.dev/steps": "1"}}}));
     let accepted = if cluster.has_server_side_updates() { 0 } else { 1 };
-    run("approve", accepted, &["approve", "web", "--yes"]);
+    run("approve", accepted, &["approve", "web", "--step=1", "--yes"]);
     check("approve");
     let agent = format!("{DAEMON_SETS}/agent");
     cluster.call("PATCH", &agent, &json!({"metadata": {"annotations": {"windlass.dev/steps": "1"}}}));
