@@ -156,7 +156,13 @@ impl Judge {
             return Err(write.breach("RU3", "a resize follows before the pods of the earlier one"));
         }
         let is_growing = is_old == is_rollback;
-        let other = least(if is_growing { shrinking } else { growing });
+        // A user may have deleted the new controller, with its pods.
+        let is_gone = is_rollback && going.iter().any(|seen| seen.new.is_none());
+        let other = match is_growing {
+            true if is_gone => 0,
+            true => least(shrinking),
+            false => least(growing),
+        };
         let first = terms().map(|terms| terms.desired).min().unwrap_or_default();
         let last = terms().map(|terms| terms.desired).max().unwrap_or_default();
         match (is_growing, to > from) {
