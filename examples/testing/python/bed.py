@@ -5,11 +5,13 @@ To copy into your own tests. KUBEBUILDER_ASSETS holds `etcd` and `kube-apiserver
 """
 
 import json
+import os
 import pathlib
 import re
 import socket
 import ssl
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.error
@@ -142,3 +144,14 @@ class Bed(Server):
         except (OSError, ssl.SSLError):
             # It does not listen yet, or answers that it is not ready.
             return False
+
+
+def control_plane(usage):
+    """The one that the command line asks for."""
+    match sys.argv[1:]:
+        case ["--kubeconfig", file]:
+            return Server(file)
+        case [folder] if "KUBEBUILDER_ASSETS" in os.environ:
+            return Bed(os.environ["KUBEBUILDER_ASSETS"], folder)
+        case _:
+            raise SystemExit(usage)

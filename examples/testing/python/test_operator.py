@@ -5,11 +5,9 @@
     test_operator.py --kubeconfig FILE                            with a sandbox that runs already
 """
 
-import os
-import sys
 import urllib.error
 
-from bed import Bed, Server
+from bed import control_plane
 
 CORE, APPS = "/api/v1/namespaces/shop", "/apis/apps/v1/namespaces/shop"
 JOBS = "/apis/batch/v1/namespaces/shop/jobs"
@@ -169,12 +167,5 @@ def evict(server, pod):
 
 
 if __name__ == "__main__":
-    match sys.argv[1:]:
-        case ["--kubeconfig", file]:
-            control_plane = Server(file)
-        case [folder] if "KUBEBUILDER_ASSETS" in os.environ:
-            control_plane = Bed(os.environ["KUBEBUILDER_ASSETS"], folder)
-        case _:
-            raise SystemExit(__doc__)
-    with control_plane as server:
+    with control_plane(__doc__) as server:
         test(server)

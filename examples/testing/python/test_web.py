@@ -5,10 +5,7 @@
     test_web.py --kubeconfig FILE                            with a sandbox that runs already
 """
 
-import os
-import sys
-
-from bed import Bed, Server
+from bed import control_plane
 
 WEB = {
     "metadata": {"name": "web"},
@@ -38,12 +35,5 @@ def test(server):
 
 
 if __name__ == "__main__":
-    match sys.argv[1:]:
-        case ["--kubeconfig", file]:
-            control_plane = Server(file)
-        case [folder] if "KUBEBUILDER_ASSETS" in os.environ:
-            control_plane = Bed(os.environ["KUBEBUILDER_ASSETS"], folder)
-        case _:
-            raise SystemExit(__doc__)
-    with control_plane as server:
+    with control_plane(__doc__) as server:
         test(server)
