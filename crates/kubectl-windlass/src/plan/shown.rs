@@ -114,7 +114,8 @@ fn remarks(report: &Report) -> Vec<(&'static str, String)> {
         }
         End::Halted => ("end", halted(preview)),
         End::GoesOn => {
-            ("end", format!("goes on after {}: the preview ends here, if {law}", span(preview.took)))
+            let ends = "the preview ends here, as it plays at most 100000 pods and takes some seconds";
+            ("end", format!("goes on after {}: {ends}, if {law}", span(preview.took)))
         }
         End::Stuck | End::Waits if preview.stopped_by.is_some() => {
             let why = preview.stopped_by.as_deref().map(harmless).unwrap_or_default();
