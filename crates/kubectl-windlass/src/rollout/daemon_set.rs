@@ -98,7 +98,8 @@ pub(super) fn assess(records: Records<'_>, now: Timestamp) -> Result<Assessment,
     let creates = plan.reasons.iter().any(|reason| matches!(reason, PlanReason::Creating { .. }));
     let refusal = refusal::current(&daemon_set.meta.uid, creates, events, &last, now);
     let verdict = verdict(&daemon_set, &plan, &last, refusal.is_some(), now);
-    let estimate = (!verdict.is_at_rest())
+    let estimate = verdict
+        .proceeds()
         .then(|| {
             let started = last.template.unwrap_or(daemon_set.meta.created);
             let desired = daemon_set.status.desired;

@@ -94,7 +94,7 @@ pub(super) fn assess(records: Records<'_>, now: Timestamp) -> Result<Assessment,
             "the status reports {available} available pods, and {existing} exist: no controller has noticed"
         )
     });
-    let estimate = roles.new.as_ref().filter(|_| !verdict.is_at_rest()).and_then(|new| {
+    let estimate = roles.new.as_ref().filter(|_| verdict.proceeds()).and_then(|new| {
         let started = last.template.unwrap_or(new.meta.created);
         estimate::estimate(&pods_of(new), new.min_ready_seconds, deployment.replicas, started, now)
     });

@@ -86,13 +86,17 @@ pub(super) fn of_object(
     }
 }
 
-/// Since when the Deployment is in a state, as its conditions report it.
+/// Since when the Deployment is in a state, as its conditions report it. A rollout has not waited for longer than there is
+/// its template: until its first progress, the condition has the time of the rollout before.
 pub(super) fn since(verdict: Verdict, deployment: &Deployment, last: &LastWrites) -> Option<Timestamp> {
+    let progress = condition::find(&deployment.status.conditions, PROGRESSING)
+        .and_then(|condition| condition.last_update);
     match verdict {
         Verdict::Unobserved => last.template,
         Verdict::Deleting => None,
-        _ => condition::find(&deployment.status.conditions, PROGRESSING)
-            .and_then(|condition| condition.last_update),
+        Verdict::Complete => progress,
+        Verdict::Scaling => progress.max(last.spec),
+        _ => progress.max(last.template),
     }
 }
 
@@ -106,4 +110,38 @@ fn conditions(object: &Value) -> Vec<String> {
         format!("{kind}={status} {reason}: {message}")
     };
     all.map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use windlass::model::Interner;
+
+    use super::*;
+
+    fn since_of(verdict: Verdict) -> Option<String> {
+        let object = json!({
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u"}, "spec": {"template": {}},
+            "status": {"conditions": [
+                {"type": "Progressing", "status": "True", "lastUpdateTime": "2026-01-01T00:00:00Z"},
+            ]},
+        });
+        let deployment: Deployment = super::super::decode(&object, &mut Interner::default()).unwrap();
+        let at = |text: &str| Some(text.parse().unwrap());
+        let last = LastWrites {
+            spec: at("2026-01-01T00:24:30Z"),
+            template: at("2026-01-01T00:24:00Z"),
+            status: None,
+        };
+        since(verdict, &deployment, &last).map(|at| at.to_string())
+    }
+
+    #[test]
+    fn a_rollout_has_not_waited_since_the_progress_of_the_one_before() {
+        let of = |verdict| since_of(verdict).unwrap();
+        assert_eq!(of(Verdict::Waiting), "2026-01-01T00:24:00Z");
+        assert_eq!(of(Verdict::Unobserved), "2026-01-01T00:24:00Z");
+        assert_eq!(of(Verdict::Scaling), "2026-01-01T00:24:30Z");
+        assert_eq!(of(Verdict::Complete), "2026-01-01T00:00:00Z");
+    }
 }

@@ -77,7 +77,8 @@ pub(super) fn assess(records: Records<'_>, now: Timestamp) -> Result<Assessment,
     let updated: Vec<Arc<Pod>> =
         own.iter().filter(|pod| history.is_updated(pod)).map(|pod| Arc::clone(pod)).collect();
     let desired_new = by_status.desired_new;
-    let estimate = (!verdict.is_at_rest())
+    let estimate = verdict
+        .proceeds()
         .then(|| {
             let started = last.template.unwrap_or(set.meta.created);
             let wanted = i32::try_from(desired_new).unwrap_or(i32::MAX);

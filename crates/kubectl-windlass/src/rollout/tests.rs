@@ -122,6 +122,24 @@ fn a_status_that_counts_pods_that_are_gone_is_said_to_be_old() {
 }
 
 #[test]
+fn what_a_quota_refuses_has_no_estimate() {
+    let mut workload = stuck();
+    workload.replica_sets[1] = replica_set(2, 1, 1);
+    workload.pods[3] = ready("web-2-a", "web-2");
+    workload.pods[3]["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:01:00Z".into();
+    let of = |workload: &Workload| {
+        let web = assess(workload, at("00:01:20")).unwrap();
+        (web.verdict, web.estimate)
+    };
+    let (verdict, estimate) = of(&workload);
+    assert!(verdict.proceeds() && estimate.is_some(), "{verdict:?} {estimate:?}");
+    workload.replica_sets[1]["status"]["conditions"] = json!([
+        {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota: pods"},
+    ]);
+    assert_eq!(of(&workload), (Verdict::Blocked, None));
+}
+
+#[test]
 fn the_way_back_leads_to_the_revision_that_serves_and_past_a_broken_one() {
     let mut workload = stuck();
     // Another broken revision came between them.

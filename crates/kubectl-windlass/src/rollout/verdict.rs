@@ -134,6 +134,11 @@ impl Verdict {
                 | Verdict::Scheduled
         )
     }
+
+    /// Whether it goes on at its own pace: nobody knows when a quota is raised or what comes after a deadline.
+    pub fn proceeds(self) -> bool {
+        !self.is_at_rest() && !matches!(self, Verdict::Blocked | Verdict::Stuck)
+    }
 }
 
 /// Whether the controllers are done: kubectl's rule, and kstatus'.
