@@ -10,6 +10,10 @@ use windlass::runtime::client::ClientError;
 use windlass::runtime::shutdown::{shutdown_on_signals, signals};
 use windlass::{app, logging};
 
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The exit code for flags, variables and files that cannot be used, as clap has it.
 const USAGE: u8 = 2;
 
