@@ -31,6 +31,7 @@ mod conversion;
 mod custom;
 mod discovery;
 mod fault_injection;
+mod go_text;
 mod kinds;
 mod managed_fields;
 mod names;

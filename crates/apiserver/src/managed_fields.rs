@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use self::field_set::FieldSet;
 use self::typed::Comparison;
+pub(crate) use self::typed::shown;
 use super::kinds::Kind;
 use super::kinds::lists::Schema;
 

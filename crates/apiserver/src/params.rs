@@ -90,11 +90,10 @@ impl Params {
             "resourceVersion" if value.is_empty() => self.resource_version = None,
             "resourceVersion" => {
                 let version = value.parse().map_err(|_| {
-                    Failure::invalid_option(
-                        "ListOptions",
-                        "resourceVersion",
-                        format!("Invalid value: \"{value}\": must be a number"),
-                    )
+                    let why = no_number("ParseUint", &value);
+                    Failure::bad_request(format!(
+                        "invalid resource version: resourceVersion: Invalid value: {value:?}: {why}"
+                    ))
                 })?;
                 self.resource_version = Some(version);
             }
@@ -103,19 +102,21 @@ impl Params {
                     "" => None,
                     "Exact" => Some(Match::Exact),
                     "NotOlderThan" => Some(Match::NotOlderThan),
-                    other => return Err(unsupported("ListOptions", name, other, &["Exact", "NotOlderThan"])),
+                    other => {
+                        return Err(unsupported("ListOptions", name, other, &["Exact", "NotOlderThan", ""]));
+                    }
                 }
             }
             "container" => self.log.container = value,
             "previous" => self.log.previous = boolean(&value),
             "timestamps" => self.log.timestamps = boolean(&value),
-            "tailLines" => self.log.tail = Some(number(name, &value)?),
+            "tailLines" => self.log.tail = Some(number(&value)?),
             // Upstream takes less than nothing as no limit.
-            "limit" => self.limit = number::<i64>(name, &value)?.try_into().unwrap_or_default(),
+            "limit" => self.limit = number::<i64>(&value)?.try_into().unwrap_or_default(),
             "continue" => self.continue_token = value,
             "allowWatchBookmarks" => self.allow_watch_bookmarks = boolean(&value),
             "sendInitialEvents" => self.send_initial_events = Some(boolean(&value)),
-            "timeoutSeconds" => self.timeout_seconds = Some(number(name, &value)?),
+            "timeoutSeconds" => self.timeout_seconds = Some(number(&value)?),
             "fieldValidation" => {
                 self.field_validation = match value.as_str() {
                     "" | "Warn" => FieldValidation::Warn,
@@ -134,7 +135,7 @@ impl Params {
             }
             "dryRun" => self.dry_run = true,
             "propagationPolicy" => self.propagation_policy = Some(value),
-            "gracePeriodSeconds" => self.grace_period_seconds = Some(number(name, &value)?),
+            "gracePeriodSeconds" => self.grace_period_seconds = Some(number(&value)?),
             "orphanDependents" => self.orphan_dependents = Some(boolean(&value)),
             "includeObject" => {
                 self.include = match value.as_str() {
@@ -189,8 +190,14 @@ fn boolean(value: &str) -> bool {
     !matches!(value.to_ascii_lowercase().as_str(), "false" | "0")
 }
 
-fn number<N: std::str::FromStr>(name: &str, value: &str) -> Result<N, Failure> {
-    value
-        .parse()
-        .map_err(|_| Failure::bad_request(format!("invalid value \"{value}\" of the parameter {name}")))
+fn number<N: std::str::FromStr>(value: &str) -> Result<N, Failure> {
+    value.parse().map_err(|_| Failure::bad_request(no_number("ParseInt", value)))
+}
+
+/// Go's words about a text that is no number, or a number that is too large.
+fn no_number(function: &str, value: &str) -> String {
+    let digits = value.strip_prefix(['-', '+']).unwrap_or(value);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let why = if is_number { "value out of range" } else { "invalid syntax" };
+    format!("strconv.{function}: parsing {value:?}: {why}")
 }

@@ -48,7 +48,6 @@ impl Failure {
         self
     }
 
-    /// Adds to `details`.
     /// With one more field of the details.
     pub(crate) fn detail(mut self, field: &str, value: Value) -> Self {
         let mut details = self.details.take().unwrap_or_else(|| Box::new(json!({})));
@@ -214,6 +213,11 @@ impl Failure {
 
     pub(crate) fn too_large(limit: usize) -> Self {
         Self::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {limit}"))
+    }
+
+    /// An error that the API machinery knows no reason for.
+    pub(crate) fn unknown(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
     }
 
     pub(crate) fn internal(message: impl std::fmt::Display) -> Self {

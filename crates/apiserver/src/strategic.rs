@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::go_text;
 use crate::kinds;
 use crate::kinds::lists::{PLAIN, Schema, Shape};
 
@@ -193,7 +194,7 @@ fn merge_list(
             }
         }
         let Some(identity) = item.get(merge_key) else {
-            let item = Value::Object(item.clone());
+            let item = go_text::plain(&Value::Object(item.clone()));
             return Err(format!("map: {item} does not contain declared merge key: {merge_key}"));
         };
         if directive.is_some_and(|directive| directive == "delete") {
@@ -285,7 +286,7 @@ fn is_directive(key: &str) -> bool {
 
 fn unknown_directive(directive: &Value, patch: &Map<String, Value>) -> String {
     let directive = directive.as_str().map_or_else(|| directive.to_string(), str::to_owned);
-    format!("unknown patch type: {directive} in map: {}", Value::Object(patch.clone()))
+    format!("unknown patch type: {directive} in map: {}", go_text::plain(&Value::Object(patch.clone())))
 }
 
 fn type_name(value: &Value) -> &'static str {
@@ -543,11 +544,11 @@ mod tests {
         assert_eq!(refuse(json!([])), "invalid JSON document");
         assert_eq!(
             refuse(json!({"$patch": "mangle"})),
-            "unknown patch type: mangle in map: {\"$patch\":\"mangle\"}"
+            "unknown patch type: mangle in map: map[$patch:mangle]"
         );
         assert_eq!(
             refuse(pods(json!({"containers": [{"image": "x"}]}))),
-            "map: {\"image\":\"x\"} does not contain declared merge key: name"
+            "map: map[image:x] does not contain declared merge key: name"
         );
         assert_eq!(refuse(pods(json!({"containers": ["x"]}))), "expected a map, but received a string");
         assert_eq!(refuse(json!({"spec": {"$retainKeys": "x"}})), "invalid patch format of retainKeys");

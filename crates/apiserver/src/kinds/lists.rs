@@ -27,8 +27,8 @@ pub(crate) enum Shape {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     pub(crate) name: &'static str,
-    /// Its value where it is absent; "" for none.
-    default: &'static str,
+    /// Its value where it is absent. Each one of a built-in kind has one: it is the zero value of Go.
+    default: Option<&'static str>,
 }
 
 impl Key {
@@ -36,8 +36,7 @@ impl Key {
     pub(crate) fn of(self, item: &Value) -> Option<Value> {
         match item.get(self.name) {
             Some(value) if !value.is_null() => Some(value.clone()),
-            _ if !self.default.is_empty() => Some(self.default.into()),
-            _ => None,
+            _ => self.default.map(Value::from),
         }
     }
 }
@@ -81,7 +80,7 @@ fn shape_of(document: &Value) -> Option<Shape> {
             let names = document["x-kubernetes-list-map-keys"].as_array().into_iter().flatten();
             let key = |name: &str| Key {
                 name: name.to_owned().leak(),
-                default: item["properties"][name]["default"].as_str().unwrap_or_default().to_owned().leak(),
+                default: item["properties"][name]["default"].as_str().map(|text| &*text.to_owned().leak()),
             };
             let keys: Vec<Key> = names.filter_map(Value::as_str).map(key).collect();
             Some(Shape::Map { keys: keys.leak(), item: leaked(fields_of(item)), merges: false })
@@ -94,7 +93,7 @@ fn shape_of(document: &Value) -> Option<Shape> {
 }
 
 const fn key(name: &'static str) -> Key {
-    Key { name, default: "" }
+    Key { name, default: Some("") }
 }
 
 const fn by(keys: &'static [Key]) -> Shape {
@@ -117,7 +116,7 @@ const fn object(schema: &'static Schema) -> Shape {
 const NAME: &[Key] = &[key("name")];
 const TYPE: &[Key] = &[key("type")];
 const IP: &[Key] = &[key("ip")];
-const PROTOCOL: Key = Key { name: "protocol", default: "TCP" };
+const PROTOCOL: Key = Key { name: "protocol", default: Some("TCP") };
 const METADATA_FIELD: (&str, Shape) = ("metadata", object(&METADATA));
 const CONDITIONS_FIELD: (&str, Shape) = ("status", object(&CONDITIONS));
 const OWNED_CONDITIONS_FIELD: (&str, Shape) = ("status", object(&OWNED_CONDITIONS));

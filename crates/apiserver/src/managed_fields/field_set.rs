@@ -156,7 +156,8 @@ impl FieldSet {
 }
 
 /// Writes a step as it stands in a message.
-fn show(step: &str, path: &mut String) {
+/// Adds a step to a path as clients are told it.
+pub(super) fn show(step: &str, path: &mut String) {
     let (prefix, rest) = step.split_at_checked(2).unwrap_or(("", step));
     // Writing to a string cannot fail.
     let _written = match prefix {

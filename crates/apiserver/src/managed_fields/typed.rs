@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::field_set::FieldSet;
+use super::field_set::{FieldSet, show};
 use crate::kinds::lists::{Key, Schema, Shape};
 
 /// The changes from one object to another.
@@ -97,7 +97,8 @@ fn collect(
         fields.insert(path);
     }
     for (step, value, shape) in each {
-        let shown = format!("{shown}.{}", step.get(2..).unwrap_or_default());
+        let mut shown = shown.to_owned();
+        show(&step, &mut shown);
         path.push(step);
         collect(value, shape, path, fields, &shown)?;
         path.pop();
@@ -111,7 +112,8 @@ fn check_items(items: &[Value], shape: Shape, shown: &str) -> Result<(), String>
         for (index, item) in items.iter().enumerate() {
             if let Some(key) = lacks(item) {
                 return Err(format!(
-                    "{shown}: element {index}: associative list with keys has an element that omits key field {:?}",
+                    "{shown}: element {index}: associative list with keys has an element that omits key field {:?} \
+                     (and doesn't have default value)",
                     key.name
                 ));
             }
@@ -120,10 +122,44 @@ fn check_items(items: &[Value], shape: Shape, shown: &str) -> Result<(), String>
     let mut seen = BTreeSet::new();
     match items.iter().map(|item| step_of(item, shape)).find(|step| !seen.insert(step.clone())) {
         Some(step) => {
-            Err(format!("{shown}: duplicate entries for key {}", step.get(2..).unwrap_or_default()))
+            let mut key = String::new();
+            show(&step, &mut key);
+            Err(format!("{shown}: duplicate entries for key {key}"))
         }
         None => Ok(()),
     }
+}
+
+/// A path as clients are told it, and the value there: `spec.containers[0].image` is `.spec.containers[name="app"].image`.
+pub(crate) fn shown<'a>(object: &'a Value, schema: &'static Schema, path: &str) -> (String, &'a Value) {
+    let (mut text, mut at, mut shape) = (String::new(), object, Shape::Granular(schema));
+    let mut rest = path;
+    while !rest.is_empty() {
+        if let Some((index, after)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            let Some(item) = index.parse().ok().and_then(|index: usize| at.get(index)) else { break };
+            match shape {
+                Shape::Map { item: within, .. } => {
+                    show(&step_of(item, shape), &mut text);
+                    shape = Shape::Granular(within);
+                }
+                _ => text.push_str(&format!("[{index}]")),
+            }
+            (at, rest) = (item, after);
+            continue;
+        }
+        rest = rest.strip_prefix('.').unwrap_or(rest);
+        // The key of a map may have dots and brackets itself.
+        let ends = rest.match_indices(['.', '[']).map(|(end, _)| end).chain([rest.len()]);
+        let known = ends.filter_map(|end| rest.split_at_checked(end)).find(|(key, _)| at.get(*key).is_some());
+        let Some((key, after)) = known else { break };
+        show(&format!("f:{key}"), &mut text);
+        shape = match shape {
+            Shape::Granular(schema) => schema.field(key),
+            other => other,
+        };
+        (at, rest) = (&at[key], after);
+    }
+    (text, at)
 }
 
 /// The changes from `old` to `new`.

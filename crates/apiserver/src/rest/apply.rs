@@ -7,11 +7,14 @@ use super::ownership::writer;
 use super::reply::Reply;
 use super::{create, patch, update};
 use crate::conversion;
-use crate::managed_fields::{self, Refused};
+use crate::go_text::{self, Mismatch};
+use crate::kinds::Kind;
+use crate::managed_fields::{self, Refused, shown};
 use crate::object::{meta, metadata_mut, set_meta};
 use crate::request::Request;
 use crate::server::Server;
 use crate::status::Failure;
+use crate::strict;
 
 /// Creates or changes the object as the configuration in the body says.
 pub(super) fn apply(server: &Server, request: &Request) -> Result<Reply, Failure> {
@@ -81,8 +84,15 @@ fn configuration(request: &Request) -> Result<Value, Failure> {
     serde_saphyr::from_str_with_options(text, options).map_err(|error| unreadable(error.to_string()))
 }
 
-/// Checks the configuration as strictly as the request wants, with the name and namespace of the path.
+/// Checks the configuration as strictly as the request wants, with the name and namespace of the path. Of a built-in kind
+/// every field has to be known, whatever the request wants.
 fn decode(request: &Request, config: Value) -> Result<Decoded, Failure> {
+    let misfits = misfits(request.kind(), &config);
+    match misfits.as_slice() {
+        [] => {}
+        [one] => return Err(malformed(request, one)),
+        several => return Err(malformed(request, &format!("errors:\n  {}", several.join("\n  ")))),
+    }
     let mut decoded = body::decode_patched(request, config, None)?;
     body::place_object(&request.place, &mut decoded.object)?;
     Ok(decoded)
@@ -95,14 +105,65 @@ fn applied(server: &Server, request: &Request, live: &Value, config: &Value) -> 
     let writer = writer(request, &api_version, &now);
     let new = managed_fields::applied(managed_fields::schema_of(kind), live, config, writer).map_err(
         |refused| match refused {
-            Refused::Malformed(why) => {
-                Failure::bad_request(format!("failed to create typed patch object: {why}"))
-            }
+            Refused::Malformed(why) => malformed(request, &why),
             Refused::Conflicts(conflicts) => Failure::apply_conflict(&conflicts),
         },
     )?;
     // Whatever is empty has done its work.
     Ok(body::decode_patched(request, new, Some(live))?.object)
+}
+
+/// The API machinery takes it for a fault of its own.
+fn malformed(request: &Request, why: &str) -> Failure {
+    let (kind, place) = (request.kind(), &request.place);
+    Failure::unknown(format!(
+        "failed to create typed patch object ({}/{}; {}, Kind={}): {why}",
+        place.namespace,
+        place.name,
+        kind.api_version(),
+        kind.kind
+    ))
+}
+
+/// What in a configuration does not fit the schema of a built-in kind, in the words of structured-merge-diff.
+fn misfits(kind: &Kind, config: &Value) -> Vec<String> {
+    if kind.custom.is_some() {
+        return Vec::new();
+    }
+    let schema = managed_fields::schema_of(kind);
+    match strict::check_applied(&kind.api_version(), kind.kind, config.clone()) {
+        Ok(checked) => {
+            let paths = checked
+                .unknown
+                .iter()
+                .filter_map(|sentence| sentence.strip_prefix("unknown field \"")?.strip_suffix('"'));
+            let undeclared =
+                |path| format!("{}: field not declared in schema", shown(config, schema, path).0);
+            paths.map(undeclared).collect()
+        }
+        Err(sentence) => {
+            let misfit = Mismatch::of(&sentence).and_then(|mismatch| {
+                let (path, value) = shown(config, schema, mismatch.path());
+                Some(format!("{path}: {}", expected(&mismatch, value)?))
+            });
+            misfit.into_iter().collect()
+        }
+    }
+}
+
+fn expected(mismatch: &Mismatch<'_>, value: &Value) -> Option<String> {
+    let (what, found) = match mismatch.expected {
+        // A fraction is a number to it.
+        "int32" | "int64" | "float64" if value.is_number() => return None,
+        "int32" | "int64" | "float64" => ("numeric (int or float)", go_text::type_of(value).to_owned()),
+        "bool" => ("boolean", format!("&{{{}}}", go_text::plain(value))),
+        list if list.starts_with("[]") => ("list", format!("&{{{}}}", go_text::plain(value))),
+        _ if mismatch.ours.contains("expected a string") => {
+            ("string", format!("&value.valueUnstructured{{Value:{}}}", go_text::literal(value)))
+        }
+        _ => ("map", format!("&{{{}}}", go_text::plain(value))),
+    };
+    Some(format!("expected {what}, got {found}"))
 }
 
 /// kubectl without server-side apply compares with the annotation, where there is one (apimachinery,

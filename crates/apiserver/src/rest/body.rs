@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::conversion;
+use crate::go_text;
 use crate::kinds::Kind;
 use crate::object::{meta, metadata_mut, normalise, set_meta, text, tidy_metadata};
 use crate::params::FieldValidation;
@@ -33,6 +34,9 @@ pub(super) fn require_json(request: &Request) -> Result<(), Failure> {
 
 /// The media type of server-side apply.
 pub(super) const APPLY: &str = "application/apply-patch+yaml";
+
+/// The media type of a strategic merge patch.
+pub(super) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
 /// Whether a request is a server-side apply.
 pub(super) fn is_apply(request: &Request) -> bool {
@@ -78,7 +82,15 @@ pub(super) fn decode_patched(
     let kind = request.kind();
     let invalid = |error: String| {
         let shown = request.body.get(..SHOWN_PATCH).unwrap_or(&request.body);
-        let patch = String::from_utf8_lossy(shown);
+        let mut patch = String::from_utf8_lossy(shown).into_owned();
+        let mut error = error;
+        // Such a patch is no text any more when it is refused.
+        if media_type(request) == STRATEGIC {
+            error = go_text::of_converter(&error);
+            if let Ok(value) = serde_json::from_slice(&request.body) {
+                patch = go_text::plain(&value).chars().take(SHOWN_PATCH).collect();
+            }
+        }
         let error = crate::validate::FieldError {
             field: "patch".to_owned(),
             reason: "FieldValueInvalid",
@@ -111,11 +123,9 @@ pub(super) fn place_object(place: &Place, object: &mut Value) -> Result<(), Fail
         )));
     }
     if place.kind.namespaced && !namespace.is_empty() && namespace != place.namespace {
-        return Err(Failure::bad_request(format!(
-            "the namespace of the provided object does not match the namespace sent on the request \
-             ({namespace} and {})",
-            place.namespace
-        )));
+        return Err(Failure::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
     }
     if !place.name.is_empty() {
         set_meta(object, "name", place.name.clone());

@@ -1,12 +1,13 @@
 //! PATCH: JSON patches (RFC 6902), merge patches (RFC 7396) and strategic merge patches.
 
-use json_patch::{Patch, PatchOperation};
+use json_patch::{AddOperation, Patch, PatchOperation};
 use serde_json::{Map, Value};
 
 use super::body;
 use super::reply::Reply;
 use super::{apply, update};
 use crate::conversion;
+use crate::go_text;
 use crate::kinds::Kind;
 use crate::object::meta;
 use crate::request::Request;
@@ -86,11 +87,10 @@ pub(super) fn check_uid(kind: &Kind, name: &str, old: &Value, new: &Value) -> Re
 
 impl Change {
     pub(super) fn parse(request: &Request) -> Result<Self, Failure> {
-        let unreadable =
-            |error: serde_json::Error| Failure::bad_request(format!("error decoding patch: {error}"));
+        let fields = || go_text::unreadable(&request.body, "map[string]interface {}");
         match body::media_type(request) {
             "application/json-patch+json" => {
-                let Patch(operations) = serde_json::from_slice(&request.body).map_err(unreadable)?;
+                let Patch(operations) = operations(&request.body)?;
                 if operations.len() > MAX_OPERATIONS {
                     let message = format!(
                         "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
@@ -101,11 +101,13 @@ impl Change {
                 Ok(Change::Json(operations))
             }
             "application/merge-patch+json" => {
-                let patch: Map<String, Value> = serde_json::from_slice(&request.body).map_err(unreadable)?;
+                let patch: Map<String, Value> = serde_json::from_slice(&request.body)
+                    .map_err(|_| Failure::bad_request(format!("error decoding patch: {}", fields())))?;
                 Ok(Change::Merge(Value::Object(patch)))
             }
-            "application/strategic-merge-patch+json" => {
-                let patch: Map<String, Value> = serde_json::from_slice(&request.body).map_err(unreadable)?;
+            body::STRATEGIC => {
+                let patch: Map<String, Value> =
+                    serde_json::from_slice(&request.body).map_err(|_| Failure::bad_request(fields()))?;
                 Ok(Change::Strategic(Value::Object(patch)))
             }
             // Of an object itself it is carried out before.
@@ -132,9 +134,30 @@ impl Change {
                 json_patch::merge(object, patch);
                 Ok(())
             }
-            Change::Strategic(patch) => strategic::merge(kind, object, patch).map_err(Failure::bad_request),
+            Change::Strategic(patch) => strategic::merge(kind, object, patch).map_err(refused),
         }
     }
+}
+
+/// Only of the directive that keeps fields the API machinery knows that the client is to blame.
+fn refused(why: String) -> Failure {
+    if why.contains("retainKeys") { Failure::bad_request(why) } else { Failure::unknown(why) }
+}
+
+/// The operations of a JSON patch.
+fn operations(body: &[u8]) -> Result<Patch, Failure> {
+    serde_json::from_slice(body).map_err(|_| {
+        let all: Option<Vec<Value>> = serde_json::from_slice(body).ok();
+        let why = match all.as_deref() {
+            None => go_text::unreadable(body, "[]handlers.jsonPatchOp"),
+            Some(all) => match all.iter().find(|one| !one.is_object()) {
+                Some(one) => go_text::unreadable(one.to_string().as_bytes(), "handlers.jsonPatchOp"),
+                // Its first use fails.
+                None => return rejected(),
+            },
+        };
+        Failure::bad_request(format!("error decoding patch: {why}"))
+    })
 }
 
 /// One by one, so that each applies to the result of the ones before it.
@@ -156,13 +179,30 @@ fn apply_operations(operations: &[PatchOperation], object: &mut Value) -> Result
                 return Err(Failure::new(413, "RequestEntityTooLarge", message));
             }
         }
-        // Upstream does not say which operation failed, nor why.
-        json_patch::patch(object, std::slice::from_ref(operation)).map_err(|_| {
-            let message = "the server rejected our request due to an error in our request";
-            Failure::new(422, "Invalid", message)
-        })?;
+        let operation = match operation {
+            // Upstream's library replaces what an object lacks as well.
+            PatchOperation::Replace(replace) if is_lacking(object, replace.path.as_str()) => {
+                &PatchOperation::Add(AddOperation {
+                    path: replace.path.clone(),
+                    value: replace.value.clone(),
+                })
+            }
+            other => other,
+        };
+        json_patch::patch(object, std::slice::from_ref(operation)).map_err(|_| rejected())?;
     }
     Ok(())
+}
+
+/// Upstream does not say which operation failed, nor why.
+fn rejected() -> Failure {
+    Failure::new(422, "Invalid", "the server rejected our request due to an error in our request")
+}
+
+/// Whether a path ends at a field that its object does not have.
+fn is_lacking(object: &Value, path: &str) -> bool {
+    let parent = path.rsplit_once('/').and_then(|(parent, _)| object.pointer(parent));
+    parent.is_some_and(Value::is_object) && object.pointer(path).is_none()
 }
 
 /// How much there is of a value.

@@ -101,7 +101,7 @@ impl Page {
             ),
             (Some(Match::Exact), Some(0)) => forbidden(
                 "resourceVersionMatch",
-                "resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"",
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
             ),
             (Some(Match::Exact), at) => Ok(Page { at, ..Page::default() }),
             // An old rule that paginating clients rely on: a limit makes the revision exact.

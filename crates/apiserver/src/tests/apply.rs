@@ -255,12 +255,12 @@ async fn an_apply_that_cannot_be_meant_is_refused_with_the_reason() {
     assert_eq!(apply(&sandbox, "ci", owned).await.refused(400), "metadata.managedFields must be nil");
     let twice = json!([{"name": "a", "image": "x"}, {"name": "a", "image": "y"}]);
     let twice = configuration(&json!({"template": {"spec": {"containers": twice}}}));
-    let message = apply(&sandbox, "ci", twice).await.refused(400);
+    let message = apply(&sandbox, "ci", twice).await.refused(500);
     assert!(message.contains("duplicate entries for key"), "{message}");
     let strict = configuration(&json!({"replica": 1}));
     let path = format!("{DEPLOYMENTS}/web?fieldManager=ci&fieldValidation=Strict");
-    let unknown = sandbox.patch(&path, APPLY, strict).await.refused(422);
-    assert!(unknown.contains("unknown field \"spec.replica\""), "{unknown}");
+    let unknown = sandbox.patch(&path, APPLY, strict).await.refused(500);
+    assert!(unknown.ends_with(".spec.replica: field not declared in schema"), "{unknown}");
     let forced = sandbox.patch(&format!("{path}&force=true"), MERGE, json!({})).await.refused(422);
     assert!(forced.contains("may not be specified for non-apply patch"), "{forced}");
     let stale = {
@@ -303,4 +303,50 @@ async fn an_empty_list_of_owners_ends_the_tracking() {
     let path = format!("{DEPLOYMENTS}/web");
     let ended = sandbox.patch(&path, MERGE, json!({"metadata": {"managedFields": [{}]}})).await.ok();
     assert_eq!(ended["metadata"].get("managedFields"), None);
+}
+
+/// The sentences of a kube-apiserver 1.36.
+#[tokio::test(start_paused = true)]
+async fn a_configuration_that_does_not_fit_the_schema_is_refused_by_the_path_of_its_field() {
+    let sandbox = sandbox();
+    apply(&sandbox, "ci", configuration(&json!({}))).await.ok();
+    let with_container =
+        |container: Value| configuration(&json!({"template": {"spec": {"containers": [container]}}}));
+    let container = ".spec.template.spec.containers[name=\"c\"]";
+    for (config, expected) in [
+        (
+            configuration(&json!({"replicas": "abc"})),
+            ".spec.replicas: expected numeric (int or float), got string",
+        ),
+        (configuration(&json!({"replicaz": 0})), ".spec.replicaz: field not declared in schema"),
+        (configuration(&json!({"paused": "no"})), ".spec.paused: expected boolean, got &{no}"),
+        (configuration(&json!({"strategy": []})), ".spec.strategy: expected map, got &{[]}"),
+        (
+            with_container(json!({"name": "c", "image": "a", "env": {"A": "b"}})),
+            &format!("{container}.env: expected list, got &{{map[A:b]}}"),
+        ),
+        (
+            with_container(json!({"name": "c", "image": "a", "env": [{"name": "A", "value": 1}]})),
+            &format!(
+                "{container}.env[name=\"A\"].value: expected string, got &value.valueUnstructured{{Value:1}}"
+            ),
+        ),
+        (
+            with_container(json!({"name": "c", "image": "a", "env": [{"name": "A"}, {"name": "A"}]})),
+            &format!("{container}.env: duplicate entries for key [name=\"A\"]"),
+        ),
+        (
+            with_container(json!({"name": "c", "ports": [{"containerPort": "80"}]})),
+            &format!(
+                "{container}.ports[containerPort=\"80\",protocol=\"TCP\"].containerPort: \
+                 expected numeric (int or float), got string"
+            ),
+        ),
+    ] {
+        let refused = apply(&sandbox, "ci", config).await.refused(500);
+        let about = "failed to create typed patch object (default/web; apps/v1, Kind=Deployment): ";
+        assert_eq!(refused, format!("{about}{expected}"));
+    }
+    let unnamed = apply(&sandbox, "ci", with_container(json!({"image": "a"}))).await.refused(422);
+    assert!(unnamed.contains("spec.template.spec.containers[0].name: Required value"), "{unnamed}");
 }

@@ -104,3 +104,93 @@ async fn a_json_patch_cannot_grow_an_object_without_bounds() {
         sandbox.patch(&format!("{CONFIG_MAPS}/a"), JSON_PATCH, operations.into()).await.refused(413);
     }
 }
+
+/// The sentences of a kube-apiserver 1.36; ours follow those about a field in brackets.
+#[tokio::test(start_paused = true)]
+async fn a_patch_that_cannot_be_carried_out_is_refused_in_the_words_of_a_real_server() {
+    let sandbox = sandbox();
+    let path = format!("{DEPLOYMENTS}/web");
+    sandbox.post(DEPLOYMENTS, deployment("web")).await.ok();
+    let containers = |containers: Value| json!({"spec": {"template": {"spec": {"containers": containers}}}});
+    for (media, patch, code, expected) in [
+        (
+            STRATEGIC,
+            json!({"spec": {"replicas": "x"}}),
+            422,
+            "\"map[spec:map[replicas:x]]\": unrecognized type: int32 (",
+        ),
+        (STRATEGIC, containers(json!({"image": "x"})), 422, "cannot restore slice from map ("),
+        (
+            STRATEGIC,
+            containers(json!([{"image": "x"}])),
+            500,
+            "map: map[image:x] does not contain declared merge key: name",
+        ),
+        (
+            STRATEGIC,
+            containers(json!([{"name": "c", "$patch": "bogus"}])),
+            500,
+            "unknown patch type: bogus in map: map[$patch:bogus name:c]",
+        ),
+        (
+            STRATEGIC,
+            json!([]),
+            400,
+            "json: cannot unmarshal array into Go value of type map[string]interface {}",
+        ),
+        (
+            MERGE,
+            json!(3),
+            400,
+            "error decoding patch: json: cannot unmarshal number into Go value of type map[string]",
+        ),
+        (
+            JSON_PATCH,
+            json!({}),
+            400,
+            "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp",
+        ),
+        (
+            JSON_PATCH,
+            json!([3]),
+            400,
+            "error decoding patch: json: cannot unmarshal number into Go value of type handlers.jsonPatchOp",
+        ),
+        (
+            JSON_PATCH,
+            json!([{"op": "bogus", "path": "/spec"}]),
+            422,
+            "the server rejected our request due to an error in our request",
+        ),
+        (
+            JSON_PATCH,
+            json!([{"op": "add"}]),
+            422,
+            "the server rejected our request due to an error in our request",
+        ),
+    ] {
+        let refused = sandbox.patch(&path, media, patch).await.refused(code);
+        assert!(refused.contains(expected), "{refused}");
+    }
+    // What is replaced need not be there.
+    let label = json!([{"op": "replace", "path": "/metadata/labels", "value": {"a": "b"}}]);
+    sandbox.patch(&path, JSON_PATCH, label).await.ok();
+}
+
+#[tokio::test(start_paused = true)]
+async fn parameters_that_are_no_numbers_are_refused_in_the_words_of_go() {
+    let sandbox = sandbox();
+    for (query, expected) in [
+        ("limit=abc", "strconv.ParseInt: parsing \"abc\": invalid syntax"),
+        (
+            "timeoutSeconds=99999999999999999999",
+            "strconv.ParseInt: parsing \"99999999999999999999\": value out of range",
+        ),
+        (
+            "resourceVersion=abc",
+            "invalid resource version: resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax",
+        ),
+    ] {
+        assert_eq!(sandbox.get(&format!("{DEPLOYMENTS}?{query}")).await.refused(400), expected);
+    }
+}

@@ -1,0 +1,160 @@
+//! Values as Go prints them, and the sentences of a real server that contain them.
+
+use serde_json::Value;
+
+/// A value as `%v` prints it: `map[spec:map[replicas:x]]`.
+pub(crate) fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(plain).collect::<Vec<_>>().join(" ")),
+        Value::Object(map) => {
+            // In the order of the keys.
+            let mut entries: Vec<_> = map.iter().collect();
+            entries.sort_unstable_by_key(|(key, _)| *key);
+            let entries: Vec<String> =
+                entries.into_iter().map(|(key, value)| format!("{key}:{}", plain(value))).collect();
+            format!("map[{}]", entries.join(" "))
+        }
+        scalar => scalar.to_string(),
+    }
+}
+
+/// A value as `%#v` prints it: `map[string]interface {}{"a":1}`.
+pub(crate) fn literal(value: &Value) -> String {
+    let parts = match value {
+        Value::Array(items) => items.iter().map(literal).collect::<Vec<_>>(),
+        Value::Object(map) => {
+            map.iter().map(|(key, value)| format!("{key:?}:{}", literal(value))).collect::<Vec<_>>()
+        }
+        Value::Null => return "interface {}(nil)".to_owned(),
+        scalar => return scalar.to_string(),
+    };
+    format!("{}{{{}}}", type_of(value), parts.join(", "))
+}
+
+/// The type of a decoded value, as `%T` prints it.
+pub(crate) fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// What `encoding/json` says of a body that cannot be read as this type of Go.
+pub(crate) fn unreadable(body: &[u8], wanted: &str) -> String {
+    let found = match serde_json::from_slice::<Value>(body) {
+        Ok(Value::Null) => "null",
+        Ok(Value::Bool(_)) => "bool",
+        Ok(Value::Number(_)) => "number",
+        Ok(Value::String(_)) => "string",
+        Ok(Value::Array(_)) => "array",
+        Ok(Value::Object(_)) => "object",
+        Err(error) if error.is_eof() => return "unexpected end of JSON input".to_owned(),
+        Err(error) => return error.to_string(),
+    };
+    format!("json: cannot unmarshal {found} into Go value of type {wanted}")
+}
+
+/// The parts of the sentence of `encoding/json` about a field: what was found, the type of Go, and what stands in brackets
+/// behind it, our own words with the path.
+pub(crate) struct Mismatch<'a> {
+    pub(crate) found: &'a str,
+    pub(crate) expected: &'a str,
+    pub(crate) ours: &'a str,
+}
+
+impl<'a> Mismatch<'a> {
+    pub(crate) fn of(sentence: &'a str) -> Option<Self> {
+        let rest = sentence.strip_prefix("json: cannot unmarshal ")?;
+        let (found, rest) = rest.split_once(" into Go struct field ")?;
+        let (_, rest) = rest.split_once(" of type ")?;
+        let (expected, ours) = rest.split_once(" (")?;
+        Some(Mismatch { found, expected, ours: ours.strip_suffix(')')? })
+    }
+
+    /// The path of the field: `spec.containers[0].env`.
+    pub(crate) fn path(&self) -> &'a str {
+        self.ours.split(": ").next().unwrap_or_default()
+    }
+
+    /// What the converter of unstructured objects says instead (apimachinery, runtime/converter.go).
+    fn of_converter(&self) -> String {
+        let (expected, ours) = (self.expected, self.ours);
+        let is_whole = !ours.contains("floating point");
+        let found = match self.found {
+            "object" => "map",
+            "array" => "slice",
+            "string" | "bool" => self.found,
+            _ if is_whole => "int64",
+            _ => "float64",
+        };
+        let why = if expected.starts_with("[]") {
+            format!("cannot restore slice from {found}")
+        } else if expected.starts_with("map[") || expected == "v1.ResourceList" {
+            format!("cannot restore map from {found}")
+        } else if (found == "int64" && expected == "string")
+            || (found == "float64" && expected.starts_with("int"))
+        {
+            format!("cannot convert {found} to {expected}")
+        } else if matches!(expected, "string" | "bool" | "int32" | "int64" | "float64") {
+            format!("unrecognized type: {expected}")
+        } else {
+            format!("cannot restore struct from: {found}")
+        };
+        format!("{why} ({ours})")
+    }
+}
+
+/// The sentence about the result of a strategic merge patch, whose objects are not read from text.
+pub(crate) fn of_converter(sentence: &str) -> String {
+    match Mismatch::of(sentence) {
+        Some(mismatch) => mismatch.of_converter(),
+        None if sentence.starts_with("illegal base64") => format!("error decoding from json: {sentence}"),
+        None => sentence.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_are_printed_as_go_prints_them() {
+        let value = json!({"spec": {"z": [1, "a"], "a": null, "b": true}});
+        assert_eq!(plain(&value), "map[spec:map[a:<nil> b:true z:[1 a]]]");
+    }
+
+    #[test]
+    fn a_body_of_another_type_is_named() {
+        let text = |body: &str| unreadable(body.as_bytes(), "map[string]interface {}");
+        assert_eq!(text("[]"), "json: cannot unmarshal array into Go value of type map[string]interface {}");
+        assert_eq!(text("{"), "unexpected end of JSON input");
+    }
+
+    /// The sentences of a kube-apiserver 1.36, before ours.
+    #[test]
+    fn a_converter_has_words_of_its_own() {
+        let words = |found: &str, expected: &str, ours: &str| {
+            let sentence = format!(
+                "json: cannot unmarshal {found} into Go struct field S.spec.f of type {expected} (spec.f: {ours})"
+            );
+            let converted = of_converter(&sentence);
+            converted.strip_suffix(&format!(" (spec.f: {ours})")).unwrap_or(&converted).to_owned()
+        };
+        assert_eq!(words("string", "int32", "invalid type: string"), "unrecognized type: int32");
+        assert_eq!(words("number", "string", "invalid type: integer `1`"), "cannot convert int64 to string");
+        assert_eq!(words("object", "[]v1.Container", "invalid type: map"), "cannot restore slice from map");
+        assert_eq!(
+            of_converter("illegal base64 data at input byte 0"),
+            "error decoding from json: illegal base64 data at input byte 0"
+        );
+    }
+}
