@@ -167,7 +167,7 @@ fn retain_keys(
     let contradicts =
         |(key, value): (&String, &Value)| !is_directive(key) && !value.is_null() && !retained(key);
     if patch.iter().any(contradicts) {
-        return Err("patch content doesn't match retainKeys list".to_owned());
+        return Err("invalid patch format of retainKeys".to_owned());
     }
     current.retain(|key, _| retained(key));
     Ok(())
@@ -418,7 +418,7 @@ mod tests {
         );
         let wrong = json!({"spec": {"strategy": {"$retainKeys": ["type"], "rollingUpdate": {}}}});
         let error = merge("Deployment", &mut json!({}), &wrong).unwrap_err();
-        assert_eq!(error, "patch content doesn't match retainKeys list");
+        assert_eq!(error, "invalid patch format of retainKeys");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The schemas of the served kinds, from the types that requests are decoded with.
 
+mod choices;
+
 use std::collections::BTreeSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -15,8 +17,9 @@ pub(super) fn of(group: &str, version: &str, kinds: &BTreeSet<&str>) -> Map<Stri
     let names: Vec<(String, &str)> =
         kinds.iter().filter_map(|kind| Some((add(group, version, kind, &mut generator)?, *kind))).collect();
     let mut schemas = generator.take_definitions(true);
-    for schema in schemas.values_mut() {
+    for (name, schema) in &mut schemas {
         wrap_references(schema);
+        choices::add(name, schema);
     }
     for (name, kind) in names {
         if let Some(Value::Object(schema)) = schemas.get_mut(&name) {

@@ -134,7 +134,15 @@ impl Change {
                 json_patch::merge(object, patch);
                 Ok(())
             }
-            Change::Strategic(patch) => strategic::merge(kind, object, patch).map_err(refused),
+            Change::Strategic(patch) => {
+                let types = ["apiVersion", "kind"].map(|field| (field, object[field].clone()));
+                strategic::merge(kind, object, patch).map_err(refused)?;
+                // Another type in the patch is ignored.
+                for (field, value) in types {
+                    object[field] = value;
+                }
+                Ok(())
+            }
         }
     }
 }
