@@ -121,7 +121,9 @@ mod tests {
 
     fn since_of(verdict: Verdict) -> Option<String> {
         let object = json!({
-            "metadata": {"name": "web", "namespace": "shop", "uid": "u"}, "spec": {"template": {}},
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "1",
+                         "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {}},
             "status": {"conditions": [
                 {"type": "Progressing", "status": "True", "lastUpdateTime": "2026-01-01T00:00:00Z"},
             ]},
