@@ -46,7 +46,7 @@ pub(crate) fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// What `encoding/json` says of a body that cannot be read as this type of Go.
+/// The sentence of `encoding/json` about a body that cannot be read as this type of Go.
 pub(crate) fn unreadable(body: &[u8], wanted: &str) -> String {
     let found = match serde_json::from_slice::<Value>(body) {
         Ok(Value::Null) => "null",
@@ -83,7 +83,7 @@ impl<'a> Mismatch<'a> {
         self.ours.split(": ").next().unwrap_or_default()
     }
 
-    /// What the converter of unstructured objects says instead (apimachinery, runtime/converter.go).
+    /// The sentence of the converter of unstructured objects instead (apimachinery, runtime/converter.go).
     fn of_converter(&self) -> String {
         let (expected, ours) = (self.expected, self.ours);
         let is_whole = !ours.contains("floating point");

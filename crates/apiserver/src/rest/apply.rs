@@ -125,7 +125,7 @@ fn malformed(request: &Request, why: &str) -> Failure {
     ))
 }
 
-/// What in a configuration does not fit the schema of a built-in kind, in the words of structured-merge-diff.
+/// All in a configuration that does not fit the schema of a built-in kind, in the words of structured-merge-diff.
 fn misfits(kind: &Kind, config: &Value) -> Vec<String> {
     if kind.custom.is_some() {
         return Vec::new();

@@ -175,7 +175,7 @@ async fn a_patch_that_cannot_be_carried_out_is_refused_in_the_words_of_a_real_se
     // A type in the patch is ignored.
     let typed = sandbox.patch(&path, STRATEGIC, json!({"kind": "Pod", "apiVersion": "v1"})).await.ok();
     assert_eq!((&typed["kind"], &typed["apiVersion"]), (&json!("Deployment"), &json!("apps/v1")));
-    // What is replaced need not be there.
+    // A field that is replaced need not be there.
     let label = json!([{"op": "replace", "path": "/metadata/labels", "value": {"a": "b"}}]);
     sandbox.patch(&path, JSON_PATCH, label).await.ok();
 }
