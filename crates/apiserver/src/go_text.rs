@@ -9,11 +9,8 @@ pub(crate) fn plain(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(items) => format!("[{}]", items.iter().map(plain).collect::<Vec<_>>().join(" ")),
         Value::Object(map) => {
-            // In the order of the keys.
-            let mut entries: Vec<_> = map.iter().collect();
-            entries.sort_unstable_by_key(|(key, _)| *key);
             let entries: Vec<String> =
-                entries.into_iter().map(|(key, value)| format!("{key}:{}", plain(value))).collect();
+                map.iter().map(|(key, value)| format!("{key}:{}", plain(value))).collect();
             format!("map[{}]", entries.join(" "))
         }
         scalar => scalar.to_string(),
@@ -22,11 +19,9 @@ pub(crate) fn plain(value: &Value) -> String {
 
 /// A value as `%#v` prints it: `map[string]interface {}{"a":1}`.
 pub(crate) fn literal(value: &Value) -> String {
-    let parts = match value {
-        Value::Array(items) => items.iter().map(literal).collect::<Vec<_>>(),
-        Value::Object(map) => {
-            map.iter().map(|(key, value)| format!("{key:?}:{}", literal(value))).collect::<Vec<_>>()
-        }
+    let parts: Vec<String> = match value {
+        Value::Array(items) => items.iter().map(literal).collect(),
+        Value::Object(map) => map.iter().map(|(key, value)| format!("{key:?}:{}", literal(value))).collect(),
         Value::Null => return "interface {}(nil)".to_owned(),
         scalar => return scalar.to_string(),
     };
@@ -46,19 +41,30 @@ pub(crate) fn type_of(value: &Value) -> &'static str {
     }
 }
 
+/// The name of a value's type in the sentences of `encoding/json`.
+pub(crate) fn json_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 /// The sentence of `encoding/json` about a body that cannot be read as this type of Go.
 pub(crate) fn unreadable(body: &[u8], wanted: &str) -> String {
-    let found = match serde_json::from_slice::<Value>(body) {
-        Ok(Value::Null) => "null",
-        Ok(Value::Bool(_)) => "bool",
-        Ok(Value::Number(_)) => "number",
-        Ok(Value::String(_)) => "string",
-        Ok(Value::Array(_)) => "array",
-        Ok(Value::Object(_)) => "object",
-        Err(error) if error.is_eof() => return "unexpected end of JSON input".to_owned(),
-        Err(error) => return error.to_string(),
-    };
-    format!("json: cannot unmarshal {found} into Go value of type {wanted}")
+    match serde_json::from_slice(body) {
+        Ok(value) => unlike(&value, wanted),
+        Err(error) if error.is_eof() => "unexpected end of JSON input".to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// The same about a value.
+pub(crate) fn unlike(value: &Value, wanted: &str) -> String {
+    format!("json: cannot unmarshal {} into Go value of type {wanted}", json_name(value))
 }
 
 /// The parts of the sentence of `encoding/json` about a field: what was found, the type of Go, and what stands in brackets
@@ -86,7 +92,7 @@ impl<'a> Mismatch<'a> {
     /// The sentence of the converter of unstructured objects instead (apimachinery, runtime/converter.go).
     fn of_converter(&self) -> String {
         let (expected, ours) = (self.expected, self.ours);
-        let is_whole = !ours.contains("floating point");
+        let is_whole = !ours.contains(": invalid type: floating point");
         let found = match self.found {
             "object" => "map",
             "array" => "slice",

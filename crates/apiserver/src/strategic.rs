@@ -17,14 +17,28 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const SET_ORDER: &str = "$setElementOrder/";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 
+const BAD_ORDER: Refused = Refused::Format("invalid patch format of setElementOrder list");
+
+/// Why a patch cannot be carried out. The API machinery blames the client for the form alone (apiserver,
+/// handlers/patch.go `interpretStrategicMergePatchError`).
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// A directive, or the whole patch, has the wrong form.
+    #[error("{0}")]
+    Format(&'static str),
+    /// A part cannot be merged.
+    #[error("{0}")]
+    Content(String),
+}
+
 /// Applies `patch` to `current`, an object of `kind`.
 ///
 /// # Errors
 /// A patch that is not an object, a directive of the wrong form, or a list element without its merge
 /// key. `current` may then be half patched: work on a copy.
-pub fn merge(kind: &str, current: &mut Value, patch: &Value) -> Result<(), String> {
+pub fn merge(kind: &str, current: &mut Value, patch: &Value) -> Result<(), Refused> {
     let (Some(current), Some(patch)) = (current.as_object_mut(), patch.as_object()) else {
-        return Err("invalid JSON document".to_owned());
+        return Err(Refused::Format("invalid JSON document"));
     };
     merge_object(current, patch, kinds::named(kind).lists)
 }
@@ -54,7 +68,7 @@ fn merge_object(
     current: &mut Map<String, Value>,
     patch: &Map<String, Value>,
     schema: &'static Schema,
-) -> Result<(), String> {
+) -> Result<(), Refused> {
     match patch.get(PATCH) {
         None => {}
         Some(directive) if directive == "merge" => {}
@@ -72,7 +86,7 @@ fn merge_object(
     }
     for (key, list) in patch {
         let Some(field) = key.strip_prefix(DELETE_FROM) else { continue };
-        let removed = list.as_array().ok_or("invalid patch format of primitive list")?;
+        let removed = list.as_array().ok_or(Refused::Format("invalid patch format of primitive list"))?;
         if let Some(items) = current.get_mut(field).and_then(Value::as_array_mut) {
             items.retain(|item| !removed.contains(item));
             if items.is_empty() {
@@ -139,12 +153,12 @@ fn merge_object(
     }
     for (key, order) in patch {
         let Some(field) = key.strip_prefix(SET_ORDER) else { continue };
-        let order = order.as_array().ok_or("invalid patch format of setElementOrder list")?;
+        let order = order.as_array().ok_or(BAD_ORDER)?;
         let Some(items) = current.get_mut(field).and_then(Value::as_array_mut) else { continue };
         let merge_key = match self::field(schema, field) {
             Field::List { key, .. } => Some(key),
             Field::Set => None,
-            _ => return Err("invalid patch format of setElementOrder list".to_owned()),
+            _ => return Err(BAD_ORDER),
         };
         // Upstream goes by its list after the merge, as far as the list reached before it: an element that
         // is added where another one was taken away counts as having been there.
@@ -161,13 +175,14 @@ fn retain_keys(
     current: &mut Map<String, Value>,
     patch: &Map<String, Value>,
     retain: &Value,
-) -> Result<(), String> {
-    let retain = retain.as_array().ok_or("invalid patch format of retainKeys")?;
+) -> Result<(), Refused> {
+    const BAD: Refused = Refused::Format("invalid patch format of retainKeys");
+    let retain = retain.as_array().ok_or(BAD)?;
     let retained = |key: &str| retain.iter().any(|retain| retain == key);
     let contradicts =
         |(key, value): (&String, &Value)| !is_directive(key) && !value.is_null() && !retained(key);
     if patch.iter().any(contradicts) {
-        return Err("invalid patch format of retainKeys".to_owned());
+        return Err(BAD);
     }
     current.retain(|key, _| retained(key));
     Ok(())
@@ -178,13 +193,14 @@ fn merge_list(
     patch: &[Value],
     merge_key: &str,
     schema: &'static Schema,
-) -> Result<(), String> {
+) -> Result<(), Refused> {
     if patch.iter().any(|item| item.get(PATCH).is_some_and(|directive| directive == "replace")) {
         current.clear();
     }
     for item in patch {
         let Some(item) = item.as_object() else {
-            return Err(format!("expected a map, but received a {}", type_name(item)));
+            let why = format!("expected a map, but received a {}", type_name(item));
+            return Err(Refused::Content(why));
         };
         let directive = item.get(PATCH);
         if directive.is_some_and(|directive| directive == "replace") {
@@ -195,7 +211,8 @@ fn merge_list(
         }
         let Some(identity) = item.get(merge_key) else {
             let item = go_text::plain(&Value::Object(item.clone()));
-            return Err(format!("map: {item} does not contain declared merge key: {merge_key}"));
+            let why = format!("map: {item} does not contain declared merge key: {merge_key}");
+            return Err(Refused::Content(why));
         };
         if directive.is_some_and(|directive| directive == "delete") {
             current.retain(|existing| existing.get(merge_key) != Some(identity));
@@ -284,9 +301,10 @@ fn is_directive(key: &str) -> bool {
     key == PATCH || key == RETAIN_KEYS || key.starts_with(SET_ORDER) || key.starts_with(DELETE_FROM)
 }
 
-fn unknown_directive(directive: &Value, patch: &Map<String, Value>) -> String {
+fn unknown_directive(directive: &Value, patch: &Map<String, Value>) -> Refused {
     let directive = directive.as_str().map_or_else(|| directive.to_string(), str::to_owned);
-    format!("unknown patch type: {directive} in map: {}", go_text::plain(&Value::Object(patch.clone())))
+    let patch = go_text::plain(&Value::Object(patch.clone()));
+    Refused::Content(format!("unknown patch type: {directive} in map: {patch}"))
 }
 
 fn type_name(value: &Value) -> &'static str {
@@ -417,7 +435,7 @@ mod tests {
             json!({"spec": {"strategy": {"type": "Recreate"}}}),
         );
         let wrong = json!({"spec": {"strategy": {"$retainKeys": ["type"], "rollingUpdate": {}}}});
-        let error = merge("Deployment", &mut json!({}), &wrong).unwrap_err();
+        let error = merge("Deployment", &mut json!({}), &wrong).unwrap_err().to_string();
         assert_eq!(error, "invalid patch format of retainKeys");
     }
 
@@ -540,7 +558,7 @@ mod tests {
 
     #[test]
     fn malformed_patches_are_refused() {
-        let refuse = |patch: Value| merge("Deployment", &mut json!({}), &patch).unwrap_err();
+        let refuse = |patch: Value| merge("Deployment", &mut json!({}), &patch).unwrap_err().to_string();
         assert_eq!(refuse(json!([])), "invalid JSON document");
         assert_eq!(
             refuse(json!({"$patch": "mangle"})),

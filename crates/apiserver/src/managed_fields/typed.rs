@@ -76,19 +76,13 @@ fn step_of(item: &Value, shape: Shape) -> String {
 /// An element of a list without one of its keys, or two with the same.
 pub(super) fn fields_of(value: &Value, schema: &'static Schema) -> Result<FieldSet, String> {
     let mut fields = FieldSet::default();
-    collect(value, Shape::Granular(schema), &mut Vec::new(), &mut fields, "")?;
+    collect(value, Shape::Granular(schema), &mut Vec::new(), &mut fields)?;
     Ok(fields)
 }
 
-fn collect(
-    value: &Value,
-    shape: Shape,
-    path: &mut Vec<String>,
-    fields: &mut FieldSet,
-    shown: &str,
-) -> Result<(), String> {
+fn collect(value: &Value, shape: Shape, path: &mut Vec<String>, fields: &mut FieldSet) -> Result<(), String> {
     if let (Shape::Map { .. } | Shape::Set { .. }, Value::Array(items)) = (shape, value) {
-        check_items(items, shape, shown)?;
+        check_items(items, shape).map_err(|why| format!("{}: {why}", text_of(path)))?;
     }
     let parts = Parts::of(value, shape);
     let each = parts.each();
@@ -97,22 +91,28 @@ fn collect(
         fields.insert(path);
     }
     for (step, value, shape) in each {
-        let mut shown = shown.to_owned();
-        show(&step, &mut shown);
         path.push(step);
-        collect(value, shape, path, fields, &shown)?;
+        collect(value, shape, path, fields)?;
         path.pop();
     }
     Ok(())
 }
 
-fn check_items(items: &[Value], shape: Shape, shown: &str) -> Result<(), String> {
+/// The steps of a path as clients are told them.
+fn text_of(path: &[String]) -> String {
+    path.iter().fold(String::new(), |mut text, step| {
+        show(step, &mut text);
+        text
+    })
+}
+
+fn check_items(items: &[Value], shape: Shape) -> Result<(), String> {
     if let Shape::Map { keys, .. } = shape {
         let lacks = |item: &Value| keys.iter().copied().find(|key: &Key| key.of(item).is_none());
         for (index, item) in items.iter().enumerate() {
             if let Some(key) = lacks(item) {
                 return Err(format!(
-                    "{shown}: element {index}: associative list with keys has an element that omits key field {:?} \
+                    "element {index}: associative list with keys has an element that omits key field {:?} \
                      (and doesn't have default value)",
                     key.name
                 ));
@@ -121,28 +121,24 @@ fn check_items(items: &[Value], shape: Shape, shown: &str) -> Result<(), String>
     }
     let mut seen = BTreeSet::new();
     match items.iter().map(|item| step_of(item, shape)).find(|step| !seen.insert(step.clone())) {
-        Some(step) => {
-            let mut key = String::new();
-            show(&step, &mut key);
-            Err(format!("{shown}: duplicate entries for key {key}"))
-        }
+        Some(step) => Err(format!("duplicate entries for key {}", text_of(&[step]))),
         None => Ok(()),
     }
 }
 
 /// A path as clients are told it, and the value there: `spec.containers[0].image` is `.spec.containers[name="app"].image`.
 pub(crate) fn shown<'a>(object: &'a Value, schema: &'static Schema, path: &str) -> (String, &'a Value) {
-    let (mut text, mut at, mut shape) = (String::new(), object, Shape::Granular(schema));
+    let (mut steps, mut at, mut shape) = (Vec::new(), object, Shape::Granular(schema));
     let mut rest = path;
     while !rest.is_empty() {
         if let Some((index, after)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             let Some(item) = index.parse().ok().and_then(|index: usize| at.get(index)) else { break };
             match shape {
                 Shape::Map { item: within, .. } => {
-                    show(&step_of(item, shape), &mut text);
+                    steps.push(step_of(item, shape));
                     shape = Shape::Granular(within);
                 }
-                _ => text.push_str(&format!("[{index}]")),
+                _ => steps.push(format!("i:{index}")),
             }
             (at, rest) = (item, after);
             continue;
@@ -152,14 +148,14 @@ pub(crate) fn shown<'a>(object: &'a Value, schema: &'static Schema, path: &str) 
         let ends = rest.match_indices(['.', '[']).map(|(end, _)| end).chain([rest.len()]);
         let known = ends.filter_map(|end| rest.split_at_checked(end)).find(|(key, _)| at.get(*key).is_some());
         let Some((key, after)) = known else { break };
-        show(&format!("f:{key}"), &mut text);
+        steps.push(format!("f:{key}"));
         shape = match shape {
             Shape::Granular(schema) => schema.field(key),
             other => other,
         };
         (at, rest) = (&at[key], after);
     }
-    (text, at)
+    (text_of(&steps), at)
 }
 
 /// The changes from `old` to `new`.

@@ -8,7 +8,6 @@ use super::reply::Reply;
 use super::{create, patch, update};
 use crate::conversion;
 use crate::go_text::{self, Mismatch};
-use crate::kinds::Kind;
 use crate::managed_fields::{self, Refused, shown};
 use crate::object::{meta, metadata_mut, set_meta};
 use crate::request::Request;
@@ -84,16 +83,21 @@ fn configuration(request: &Request) -> Result<Value, Failure> {
     serde_saphyr::from_str_with_options(text, options).map_err(|error| unreadable(error.to_string()))
 }
 
-/// Checks the configuration as strictly as the request wants, with the name and namespace of the path. Of a built-in kind
-/// every field has to be known, whatever the request wants.
+/// Checks the configuration, with the name and namespace of the path: as strictly as the request wants where the kind is a
+/// custom one. Of a built-in kind every field has to be known.
 fn decode(request: &Request, config: Value) -> Result<Decoded, Failure> {
-    let misfits = misfits(request.kind(), &config);
-    match misfits.as_slice() {
-        [] => {}
-        [one] => return Err(malformed(request, one)),
-        several => return Err(malformed(request, &format!("errors:\n  {}", several.join("\n  ")))),
-    }
-    let mut decoded = body::decode_patched(request, config, None)?;
+    let kind = request.kind();
+    body::require_type(kind, &config)?;
+    let mut decoded = match kind.custom {
+        Some(_) => body::decode_patched(request, config, &Value::Null)?,
+        None => match strict::check_applied(&kind.api_version(), kind.kind, config.clone()) {
+            Ok(checked) if checked.unknown.is_empty() => {
+                Decoded { object: body::stored(kind, checked.object), warnings: Vec::new() }
+            }
+            Ok(checked) => return Err(undeclared(request, &config, &checked.unknown)),
+            Err(sentence) => return Err(misfit(request, &config, sentence)),
+        },
+    };
     body::place_object(&request.place, &mut decoded.object)?;
     Ok(decoded)
 }
@@ -110,7 +114,7 @@ fn applied(server: &Server, request: &Request, live: &Value, config: &Value) -> 
         },
     )?;
     // Whatever is empty has done its work.
-    Ok(body::decode_patched(request, new, Some(live))?.object)
+    Ok(body::decode_patched(request, new, live)?.object)
 }
 
 /// The API machinery takes it for a fault of its own.
@@ -125,29 +129,31 @@ fn malformed(request: &Request, why: &str) -> Failure {
     ))
 }
 
-/// All in a configuration that does not fit the schema of a built-in kind, in the words of structured-merge-diff.
-fn misfits(kind: &Kind, config: &Value) -> Vec<String> {
-    if kind.custom.is_some() {
-        return Vec::new();
+/// About the fields of a configuration that the schema of its kind lacks, which these sentences name. All words are those
+/// of structured-merge-diff.
+fn undeclared(request: &Request, config: &Value, sentences: &[String]) -> Failure {
+    let schema = managed_fields::schema_of(request.kind());
+    let paths = sentences
+        .iter()
+        .map(|sentence| sentence.trim_start_matches("unknown field \"").trim_end_matches('"'));
+    let all: Vec<String> = paths
+        .map(|path| format!("{}: field not declared in schema", shown(config, schema, path).0))
+        .collect();
+    match all.as_slice() {
+        [one] => malformed(request, one),
+        several => malformed(request, &format!("errors:\n  {}", several.join("\n  "))),
     }
-    let schema = managed_fields::schema_of(kind);
-    match strict::check_applied(&kind.api_version(), kind.kind, config.clone()) {
-        Ok(checked) => {
-            let paths = checked
-                .unknown
-                .iter()
-                .filter_map(|sentence| sentence.strip_prefix("unknown field \"")?.strip_suffix('"'));
-            let undeclared =
-                |path| format!("{}: field not declared in schema", shown(config, schema, path).0);
-            paths.map(undeclared).collect()
-        }
-        Err(sentence) => {
-            let misfit = Mismatch::of(&sentence).and_then(|mismatch| {
-                let (path, value) = shown(config, schema, mismatch.path());
-                Some(format!("{path}: {}", expected(&mismatch, value)?))
-            });
-            misfit.into_iter().collect()
-        }
+}
+
+/// About a value of a configuration that has the wrong type, by the sentence of the decoder.
+fn misfit(request: &Request, config: &Value, sentence: String) -> Failure {
+    let words = Mismatch::of(&sentence).and_then(|mismatch| {
+        let (path, value) = shown(config, managed_fields::schema_of(request.kind()), mismatch.path());
+        Some(format!("{path}: {}", expected(&mismatch, value)?))
+    });
+    match words {
+        Some(words) => malformed(request, &words),
+        None => body::refused_patch(request, sentence),
     }
 }
 
@@ -158,7 +164,7 @@ fn expected(mismatch: &Mismatch<'_>, value: &Value) -> Option<String> {
         "int32" | "int64" | "float64" => ("numeric (int or float)", go_text::type_of(value).to_owned()),
         "bool" => ("boolean", format!("&{{{}}}", go_text::plain(value))),
         list if list.starts_with("[]") => ("list", format!("&{{{}}}", go_text::plain(value))),
-        _ if mismatch.ours.contains("expected a string") => {
+        _ if mismatch.ours.ends_with("expected a string") => {
             ("string", format!("&value.valueUnstructured{{Value:{}}}", go_text::literal(value)))
         }
         _ => ("map", format!("&{{{}}}", go_text::plain(value))),

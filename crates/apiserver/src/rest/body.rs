@@ -72,45 +72,47 @@ pub(super) fn decode(request: &Request) -> Result<Decoded, Failure> {
     Ok(Decoded { object: stored(kind, object), warnings })
 }
 
-/// The object that a patch has made of `current`, or without that the configuration that is applied. Its failures are
-/// about the patch, as the API words them.
-pub(super) fn decode_patched(
-    request: &Request,
-    patched: Value,
-    current: Option<&Value>,
-) -> Result<Decoded, Failure> {
+/// The object that a patch has made of `current`. Its failures are about the patch, as the API words them.
+pub(super) fn decode_patched(request: &Request, patched: Value, current: &Value) -> Result<Decoded, Failure> {
     let kind = request.kind();
-    let invalid = |error: String| {
-        let shown = request.body.get(..SHOWN_PATCH).unwrap_or(&request.body);
-        let mut patch = String::from_utf8_lossy(shown).into_owned();
-        let mut error = error;
-        // Such a patch is no text any more when it is refused.
-        if media_type(request) == STRATEGIC {
-            error = go_text::of_converter(&error);
-            if let Ok(value) = serde_json::from_slice(&request.body) {
-                patch = go_text::plain(&value).chars().take(SHOWN_PATCH).collect();
-            }
-        }
-        let error = crate::validate::FieldError {
-            field: "patch".to_owned(),
-            reason: "FieldValueInvalid",
-            detail: format!("Invalid value: {patch:?}: {error}"),
-        };
-        Failure::invalid_as("", "", "", &[error])
+    require_type(kind, &patched)?;
+    let checked = match kind.custom {
+        None => strict::check_patched(&kind.api_version(), kind.kind, patched, current),
+        Some(custom) => strict::check_custom(custom, &kind.api_version(), kind.kind, patched),
     };
-    let (api_version, name) = (text(&patched, "/apiVersion"), text(&patched, "/kind"));
-    if (api_version, name) != (kind.api_version().as_str(), kind.kind) {
-        return Err(mismatch(kind, api_version, name));
-    }
-    let checked = match (kind.custom, current) {
-        (None, Some(current)) => strict::check_patched(&kind.api_version(), kind.kind, patched, current),
-        (None, None) => strict::check_applied(&kind.api_version(), kind.kind, patched),
-        (Some(custom), _) => strict::check_custom(custom, &kind.api_version(), kind.kind, patched),
-    };
-    let checked = checked.map_err(&invalid)?;
+    let checked = checked.map_err(|error| refused_patch(request, error))?;
     let (object, reports) = split(checked);
-    let warnings = apply_validation(request.params.field_validation, reports).map_err(invalid)?;
+    let warnings = apply_validation(request.params.field_validation, reports)
+        .map_err(|error| refused_patch(request, error))?;
     Ok(Decoded { object: stored(kind, object), warnings })
+}
+
+/// Refuses an object of another kind, or in another version.
+pub(super) fn require_type(kind: &Kind, object: &Value) -> Result<(), Failure> {
+    let (api_version, name) = (text(object, "/apiVersion"), text(object, "/kind"));
+    match (api_version, name) == (kind.api_version().as_str(), kind.kind) {
+        true => Ok(()),
+        false => Err(mismatch(kind, api_version, name)),
+    }
+}
+
+/// The failure of a patch whose result cannot be decoded.
+pub(super) fn refused_patch(request: &Request, mut error: String) -> Failure {
+    let shown = request.body.get(..SHOWN_PATCH).unwrap_or(&request.body);
+    let mut patch = String::from_utf8_lossy(shown).into_owned();
+    // Such a patch is no text any more when it is refused.
+    if media_type(request) == STRATEGIC {
+        error = go_text::of_converter(&error);
+        if let Ok(value) = serde_json::from_slice(&request.body) {
+            patch = go_text::plain(&value).chars().take(SHOWN_PATCH).collect();
+        }
+    }
+    let error = crate::validate::FieldError {
+        field: "patch".to_owned(),
+        reason: "FieldValueInvalid",
+        detail: format!("Invalid value: {patch:?}: {error}"),
+    };
+    Failure::invalid_as("", "", "", &[error])
 }
 
 /// Gives the object the name and namespace of the path, or refuses it if it says otherwise.
@@ -194,7 +196,8 @@ fn apply_validation(validation: FieldValidation, reports: Vec<String>) -> Result
     }
 }
 
-fn stored(kind: &Kind, object: Value) -> Value {
+/// The object in the form it is stored in.
+pub(super) fn stored(kind: &Kind, object: Value) -> Value {
     let mut object = conversion::to_storage(kind, object);
     tidy(kind, &mut object);
     object

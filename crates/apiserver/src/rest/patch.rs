@@ -13,7 +13,7 @@ use crate::object::meta;
 use crate::request::Request;
 use crate::server::Server;
 use crate::status::Failure;
-use crate::strategic;
+use crate::strategic::{self, Refused};
 use crate::validate::FieldError;
 
 /// More operations than this in one JSON patch are refused, as upstream does.
@@ -58,7 +58,7 @@ pub(super) fn patch(server: &Server, request: &Request) -> Result<Reply, Failure
             let current_wire = conversion::to_wire(kind, &stored);
             let mut object = Value::clone(&current_wire);
             change.apply(kind.kind, &mut object)?;
-            let decoded = body::decode_patched(request, object, Some(&current_wire))?;
+            let decoded = body::decode_patched(request, object, &current_wire)?;
             warnings = decoded.warnings;
             let mut object = decoded.object;
             body::place_object(&request.place, &mut object)?;
@@ -136,7 +136,10 @@ impl Change {
             }
             Change::Strategic(patch) => {
                 let types = ["apiVersion", "kind"].map(|field| (field, object[field].clone()));
-                strategic::merge(kind, object, patch).map_err(refused)?;
+                strategic::merge(kind, object, patch).map_err(|refused| match refused {
+                    Refused::Format(_) => Failure::bad_request(refused.to_string()),
+                    Refused::Content(_) => Failure::unknown(refused.to_string()),
+                })?;
                 // Another type in the patch is ignored.
                 for (field, value) in types {
                     object[field] = value;
@@ -147,11 +150,6 @@ impl Change {
     }
 }
 
-/// Only of the directive that keeps fields the API machinery knows that the client is to blame.
-fn refused(why: String) -> Failure {
-    if why.contains("retainKeys") { Failure::bad_request(why) } else { Failure::unknown(why) }
-}
-
 /// The operations of a JSON patch.
 fn operations(body: &[u8]) -> Result<Patch, Failure> {
     serde_json::from_slice(body).map_err(|_| {
@@ -159,7 +157,7 @@ fn operations(body: &[u8]) -> Result<Patch, Failure> {
         let why = match all.as_deref() {
             None => go_text::unreadable(body, "[]handlers.jsonPatchOp"),
             Some(all) => match all.iter().find(|one| !one.is_object()) {
-                Some(one) => go_text::unreadable(one.to_string().as_bytes(), "handlers.jsonPatchOp"),
+                Some(one) => go_text::unlike(one, "handlers.jsonPatchOp"),
                 // Its first use fails.
                 None => return rejected(),
             },

@@ -3,6 +3,8 @@
 use k8s_openapi::ByteString;
 use serde_json::Value;
 
+use crate::go_text::json_name;
+
 /// Rewrites the bytes of an object in base 64 without line breaks.
 ///
 /// # Errors
@@ -32,10 +34,7 @@ fn of_numbers(items: &[Value], kind: &str, field: &str) -> Result<Value, String>
                 Some(byte) => return Ok(byte),
                 None => format!("number {number}"),
             },
-            Value::String(_) => "string".to_owned(),
-            Value::Bool(_) => "bool".to_owned(),
-            Value::Array(_) => "array".to_owned(),
-            Value::Object(_) => "object".to_owned(),
+            other => json_name(other).to_owned(),
         };
         Err(format!("json: cannot unmarshal {found} into Go struct field {kind}.{field} of type uint8"))
     };

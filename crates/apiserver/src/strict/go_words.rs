@@ -7,6 +7,8 @@
 
 use serde_json::Value;
 
+use crate::go_text::json_name;
+
 /// Fields whose Go type is a string with a name or a list of them, by type: of the package `v1` unless it says otherwise.
 #[rustfmt::skip]
 const NAMED: &[(&str, &str, &[&str])] = &[
@@ -155,15 +157,11 @@ impl Wrong<'_> {
             plain => plain,
         };
         let found = match value {
-            Value::Bool(_) => "bool".to_owned(),
             Value::Number(number) if expected.starts_with("int") => format!("number {number}"),
-            Value::Number(_) => "number".to_owned(),
             // A time, or what else Go reads from a text of its own form.
             Value::String(_) if expected == "string" => return None,
-            Value::String(_) => "string".to_owned(),
-            Value::Array(_) => "array".to_owned(),
-            Value::Object(_) => "object".to_owned(),
             Value::Null => return None,
+            other => json_name(other).to_owned(),
         };
         let path =
             self.fields.iter().flat_map(|(of, field)| [embedded(of, field).unwrap_or_default(), field]);
