@@ -61,7 +61,7 @@ fn has_solid_owners(server: &Server, request: &request::Request) -> bool {
             let namespace = if kind.namespaced { request.place.namespace.as_str() } else { "" };
             server.store.get(kind.storage(), &Key::new(namespace, &reference.name))
         });
-        let meta = owner.and_then(|owner| serde_json::from_str::<ObjectMeta>(owner.metadata()).ok());
+        let meta = owner.and_then(|owner| serde_json::from_slice::<ObjectMeta>(&owner.metadata()).ok());
         meta.is_some_and(|meta| {
             meta.uid.as_ref() == Some(&reference.uid) && meta.deletion_timestamp.is_none()
         })
@@ -215,7 +215,7 @@ impl Objects {
         for kind in kinds.iter().filter(|kind| kind.storage() != EVENT && kind.verbs.contains(&"delete")) {
             if seen.insert(kind.storage()) {
                 items.extend(stored.objects(kind.storage()).filter_map(|object| {
-                    let meta = serde_json::from_str(object.metadata()).ok()?;
+                    let meta = serde_json::from_slice(&object.metadata()).ok()?;
                     Some(Item { kind, meta, object: object.clone() })
                 }));
             }

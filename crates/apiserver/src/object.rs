@@ -1,8 +1,10 @@
 //! A stored object and the few fields of every object that the server itself reads and writes.
 //!
-//! An object is stored once, as its JSON text: a tree of a pod takes ten times as much memory. [`recent`] keeps the trees
-//! of the objects that were used last, because a write is followed by its watches and by the next write.
+//! An object is stored once, as its JSON text, [`packed`] when it is cold: a tree of a pod takes ten times as much memory.
+//! [`recent`] keeps the trees of the objects that were used last, because a write is followed by its watches and by the next
+//! write.
 
+mod packed;
 pub(crate) mod recent;
 
 use std::sync::{Arc, Weak};
@@ -13,7 +15,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use self::packed::Text;
 use self::recent::{Decoded, Recent};
+use crate::protobuf::write;
 
 /// A deeper tree is kept beside its text: reading JSON stops at 128 levels.
 const MAX_READ_DEPTH: usize = 100;
@@ -21,7 +25,7 @@ const MAX_READ_DEPTH: usize = 100;
 /// An object as of one revision. Immutable: a write stores another one.
 #[derive(Debug)]
 pub(crate) struct Object {
-    text: Bytes,
+    text: Arc<Text>,
     /// The tree, while it is recent.
     decoded: Mutex<Weak<Decoded>>,
     /// The tree of an object whose text does not read back as the same tree.
@@ -38,8 +42,9 @@ impl Object {
     pub(crate) fn stored(value: Value, recent: Arc<Recent>) -> Self {
         let text = escaped(&value);
         let pins = !reads_back(&value, 0);
+        let text = recent.packer.keep(self::text(&value, "/kind"), text);
         let decoded = Arc::new(Decoded::new(value));
-        recent.add(text.len(), decoded.clone());
+        recent.add(text.size(), decoded.clone());
         let (weak, pinned) = (Arc::downgrade(&decoded), pins.then_some(decoded));
         Object { text, decoded: Mutex::new(weak), pinned, recent }
     }
@@ -59,17 +64,29 @@ impl Object {
 
     /// The object as JSON.
     pub(crate) fn text(&self) -> Bytes {
-        self.text.clone()
+        self.text.bytes()
     }
 
     /// The text of `metadata`.
-    pub(crate) fn metadata(&self) -> &str {
+    pub(crate) fn metadata(&self) -> Bytes {
         #[derive(Deserialize)]
         struct Part<'a> {
             #[serde(borrow)]
             metadata: &'a RawValue,
         }
-        serde_json::from_slice::<Part<'_>>(&self.text).map_or("{}", |part| part.metadata.get())
+        let text = self.text();
+        match serde_json::from_slice::<Part<'_>>(&text) {
+            Ok(part) => text.slice_ref(part.metadata.get().as_bytes()),
+            Err(_) => Bytes::from_static(b"{}"),
+        }
+    }
+
+    /// The metadata alone as a protobuf message.
+    pub(crate) fn metadata_message(&self) -> Bytes {
+        match self.decoded.lock().upgrade() {
+            Some(decoded) => write::metadata(&decoded.value["metadata"]),
+            None => write::metadata(&serde_json::from_slice(&self.metadata()).unwrap_or_default()),
+        }
     }
 
     /// `metadata.labels`, without reading the rest.
@@ -82,7 +99,7 @@ impl Object {
         if let Some(decoded) = self.decoded.lock().upgrade() {
             return decoded.value.pointer("/metadata/labels").cloned().unwrap_or_default();
         }
-        serde_json::from_str(self.metadata()).map_or(Value::Null, |Labels { labels }| labels)
+        serde_json::from_slice(&self.metadata()).map_or(Value::Null, |Labels { labels }| labels)
     }
 
     /// The object as a protobuf message, encoded once for all watches that deliver it soon after the write.
@@ -95,7 +112,7 @@ impl Object {
 
     /// How many bytes the text has.
     pub(crate) fn size(&self) -> usize {
-        self.text.len()
+        self.text.size()
     }
 
     fn decoded(&self) -> Arc<Decoded> {
@@ -106,7 +123,7 @@ impl Object {
         known.upgrade().unwrap_or_else(|| {
             let decoded = Arc::new(Decoded::new(self.parse()));
             *known = Arc::downgrade(&decoded);
-            self.recent.add(self.text.len(), decoded.clone());
+            self.recent.add(self.size(), decoded.clone());
             decoded
         })
     }
@@ -114,7 +131,7 @@ impl Object {
     fn parse(&self) -> Value {
         match &self.pinned {
             Some(pinned) => Value::clone(&pinned.value),
-            None => serde_json::from_slice(&self.text).unwrap_or_default(),
+            None => serde_json::from_slice(&self.text()).unwrap_or_default(),
         }
     }
 }
@@ -139,7 +156,7 @@ pub(crate) fn to_bytes(value: &Value) -> Bytes {
 }
 
 /// The JSON of a stored object, with `<`, `>`, `&` and the two line separators of Unicode written as Go writes them.
-/// kubectl compares the data of revisions by their bytes. The allocation has the size of the text: it lives long.
+/// kubectl compares the data of revisions by their bytes. The allocation has the size of the text: it may live long.
 fn escaped(value: &Value) -> Bytes {
     let text = serde_json::to_vec(value).unwrap_or_default();
     let special = |byte: &u8| matches!(byte, b'<' | b'>' | b'&' | 0xe2);
@@ -211,9 +228,11 @@ pub(crate) fn set_meta(object: &mut Value, field: &str, value: impl Into<Value>)
 /// Gives `target.<field>` the value it has in `source`, absence included.
 pub(crate) fn copy_field(target: &mut Map<String, Value>, source: Option<&Value>, field: &str) {
     match source.and_then(|source| source.get(field)) {
-        Some(value) => target.insert(field.to_owned(), value.clone()),
-        None => target.remove(field),
-    };
+        // To compare is cheaper than to copy.
+        same if same == target.get(field) => {}
+        Some(value) => drop(target.insert(field.to_owned(), value.clone())),
+        None => drop(target.remove(field)),
+    }
 }
 
 /// `metadata.finalizers`.
@@ -295,6 +314,7 @@ mod tests {
             // Larger than everything that is remembered.
             object.recent.add(usize::MAX, Arc::new(Decoded::new(json!(1))));
             object.recent.add(usize::MAX, Arc::new(Decoded::new(json!(2))));
+            object.text.pack();
             assert_eq!((&*object.peek(), &*object.value()), (&value, &value));
         }
     }
@@ -305,8 +325,10 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(object.labels(), json!({"a": "<"}));
             assert_eq!(object.metadata(), "{\"labels\":{\"a\":\"\\u003c\"},\"name\":\"x\"}");
+            // Larger than everything that is remembered.
             object.recent.add(usize::MAX, Arc::new(Decoded::new(json!(1))));
             object.recent.add(usize::MAX, Arc::new(Decoded::new(json!(2))));
+            object.text.pack();
         }
         assert_eq!(Object::new(json!({"metadata": {"name": "x"}})).labels(), Value::Null);
     }

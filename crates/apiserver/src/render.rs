@@ -59,7 +59,9 @@ impl Renderer {
             }
             Form::PartialMetadata => self.partial(object),
             Form::Protobuf => write::envelope(&self.kind.api_version(), self.kind.kind, &object.message()),
-            Form::ProtobufMetadata => write::envelope(METADATA_VERSION, METADATA_KIND, &metadata_of(object)),
+            Form::ProtobufMetadata => {
+                write::envelope(METADATA_VERSION, METADATA_KIND, &object.metadata_message())
+            }
             Form::Plain | Form::AggregatedDiscovery => self.plain(object),
         }
     }
@@ -81,7 +83,7 @@ impl Renderer {
                 write::list(&self.kind.api_version(), self.kind.kind, &list.to_value(), &items)
             }
             Form::ProtobufMetadata => {
-                let items: Vec<Bytes> = objects.iter().map(|object| metadata_of(object)).collect();
+                let items: Vec<Bytes> = objects.iter().map(|object| object.metadata_message()).collect();
                 write::list(METADATA_VERSION, METADATA_KIND, &list.to_value(), &items)
             }
             Form::Plain | Form::AggregatedDiscovery => {
@@ -145,7 +147,7 @@ impl Renderer {
         let metadata = object.metadata();
         let mut text = BytesMut::with_capacity(metadata.len() + 80);
         text.put_slice(br#"{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":"#);
-        text.put_slice(metadata.as_bytes());
+        text.put_slice(&metadata);
         text.put_u8(b'}');
         text.freeze()
     }
@@ -184,12 +186,6 @@ impl Renderer {
         }
         row
     }
-}
-
-/// The metadata of an object as a protobuf message, without reading the rest of it.
-fn metadata_of(object: &Object) -> Bytes {
-    let metadata: Value = serde_json::from_str(object.metadata()).unwrap_or_default();
-    write::bare(&json!({"kind": METADATA_KIND, "metadata": metadata}))
 }
 
 /// A list of items that are texts already.

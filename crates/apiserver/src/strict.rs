@@ -336,16 +336,18 @@ impl<'de> Visitor<'de> for Walk<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
-            self.path.push(Segment::Key(key.clone()));
-            if map.contains_key(&key) && self.duplicates.len() < MAX_REPORTS {
+            let is_known = map.contains_key(&key);
+            self.path.push(Segment::Key(key));
+            if is_known && self.duplicates.len() < MAX_REPORTS {
                 let message = format!("duplicate field \"{}\"", Dotted(self.path));
                 if !self.duplicates.contains(&message) {
                     self.duplicates.push(message);
                 }
             }
             let value = entries.next_value_seed(Walk { path: self.path, duplicates: self.duplicates })?;
-            self.path.pop();
-            map.insert(key, value);
+            if let Some(Segment::Key(key)) = self.path.pop() {
+                map.insert(key, value);
+            }
         }
         Ok(Value::Object(map))
     }

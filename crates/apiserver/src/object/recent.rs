@@ -7,10 +7,11 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use super::packed::Packer;
 use crate::protobuf::write;
 
 /// How many bytes of text the remembered trees have. The trees themselves are about ten times as large.
-const CAPACITY: usize = 1 << 18;
+const CAPACITY: usize = 1 << 19;
 
 /// A tree, and what is computed from it once.
 #[derive(Debug)]
@@ -32,7 +33,10 @@ impl Decoded {
 
 /// Keeps trees alive, first in, first out. Who holds a [`Weak`](std::sync::Weak) finds a tree as long as it is recent.
 #[derive(Debug, Default)]
-pub(crate) struct Recent(Mutex<Queue>);
+pub(crate) struct Recent {
+    queue: Mutex<Queue>,
+    pub(super) packer: Packer,
+}
 
 #[derive(Debug, Default)]
 struct Queue {
@@ -45,7 +49,7 @@ impl Recent {
     pub(super) fn add(&self, size: usize, decoded: Arc<Decoded>) {
         let mut forgotten = Vec::new();
         {
-            let mut queue = self.0.lock();
+            let mut queue = self.queue.lock();
             queue.bytes = queue.bytes.saturating_add(size);
             queue.trees.push_back((size, decoded));
             while queue.bytes > CAPACITY && queue.trees.len() > 1 {

@@ -27,6 +27,22 @@ fn put_bytes(field: u64, value: &[u8], into: &mut Vec<u8>) {
     into.extend_from_slice(value);
 }
 
+/// A field of bytes that `write` appends. One byte is kept for their number, and they move if it takes more: most do not.
+fn put_part(field: u64, into: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    varint(field << 3 | 2, into);
+    let at = into.len();
+    into.push(0);
+    write(into);
+    match into.len() - at - 1 {
+        short @ 0..0x80 => into[at] = short as u8,
+        long => {
+            let mut size = Vec::new();
+            varint(long as u64, &mut size);
+            into.splice(at..=at, size);
+        }
+    }
+}
+
 /// A message in the envelope that stands around every object of this encoding.
 pub(crate) fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Bytes {
     let mut type_meta = Vec::new();
@@ -58,12 +74,20 @@ pub(crate) fn bare(value: &Value) -> Bytes {
     raw.into()
 }
 
+/// The message of a PartialObjectMetadata with this metadata.
+pub(crate) fn metadata(value: &Value) -> Bytes {
+    let mut raw = Vec::new();
+    write_value(METADATA, value, &mut raw);
+    raw.into()
+}
+
+const METADATA: Field =
+    Field { number: 1, name: "metadata", list: false, map: false, pointer: false, kind: "ObjectMeta" };
+
 /// A list of such messages.
 pub(crate) fn list(api_version: &str, kind: &str, metadata: &Value, items: &[Bytes]) -> Bytes {
     let mut raw = Vec::new();
-    let field =
-        Field { number: 1, name: "metadata", list: false, map: false, pointer: false, kind: "ListMeta" };
-    write_value(field, metadata, &mut raw);
+    write_value(Field { kind: "ListMeta", ..METADATA }, metadata, &mut raw);
     for item in items {
         put_bytes(2, item, &mut raw);
     }
@@ -88,9 +112,7 @@ fn write_message(message: &Message, map: &Map<String, Value>, into: &mut Vec<u8>
     }
     for field in message.embedded() {
         if let Some(embedded) = self::message(field.kind) {
-            let mut part = Vec::new();
-            write_message(embedded, map, &mut part);
-            put_bytes(field.number, &part, into);
+            put_part(field.number, into, |into| write_message(embedded, map, into));
         }
     }
 }
@@ -100,10 +122,10 @@ fn write_field(field: Field, value: &Value, into: &mut Vec<u8>) {
         Value::Array(items) if field.list => items.iter().for_each(|item| write_value(field, item, into)),
         Value::Object(entries) if field.map => {
             for (key, value) in entries {
-                let mut entry = Vec::new();
-                put_bytes(1, key.as_bytes(), &mut entry);
-                write_value(Field { number: 2, ..field }, value, &mut entry);
-                put_bytes(field.number, &entry, into);
+                put_part(field.number, into, |into| {
+                    put_bytes(1, key.as_bytes(), into);
+                    write_value(Field { number: 2, ..field }, value, into);
+                });
             }
         }
         _ => write_value(field, value, into),
@@ -111,37 +133,44 @@ fn write_field(field: Field, value: &Value, into: &mut Vec<u8>) {
 }
 
 fn write_value(Field { number, kind, .. }: Field, value: &Value, into: &mut Vec<u8>) {
-    let mut part = Vec::new();
     match (kind, value) {
-        ("ignored", _) | (_, Value::Null) => return,
-        ("string", Value::String(text)) => part.extend_from_slice(text.as_bytes()),
+        ("ignored", _) | (_, Value::Null) => {}
+        ("string", Value::String(text)) => put_bytes(number, text.as_bytes(), into),
         ("bytes", text) => {
             let bytes = serde_json::from_value::<ByteString>(text.clone()).unwrap_or_default();
-            part.extend_from_slice(&bytes.0);
+            put_bytes(number, &bytes.0, into);
         }
-        ("int", value) => return put_number(number, value.as_i64().unwrap_or_default(), into),
-        ("bool", value) => return put_number(number, value.as_bool().unwrap_or_default().into(), into),
-        ("Quantity", Value::String(text)) => put_bytes(1, text.as_bytes(), &mut part),
-        ("Quantity", number) => put_bytes(1, number.to_string().as_bytes(), &mut part),
-        ("IntOrString", Value::String(text)) => {
-            put_number(1, 1, &mut part);
-            put_bytes(3, text.as_bytes(), &mut part);
+        ("int", value) => put_number(number, value.as_i64().unwrap_or_default(), into),
+        ("bool", value) => put_number(number, value.as_bool().unwrap_or_default().into(), into),
+        ("Quantity", Value::String(text)) => {
+            put_part(number, into, |into| put_bytes(1, text.as_bytes(), into));
         }
-        ("IntOrString", number) => put_number(2, number.as_i64().unwrap_or_default(), &mut part),
-        ("RawJson", data) => put_bytes(1, data.to_string().as_bytes(), &mut part),
+        ("Quantity", other) => {
+            put_part(number, into, |into| put_bytes(1, other.to_string().as_bytes(), into))
+        }
+        ("IntOrString", Value::String(text)) => put_part(number, into, |into| {
+            put_number(1, 1, into);
+            put_bytes(3, text.as_bytes(), into);
+        }),
+        ("IntOrString", other) => {
+            put_part(number, into, |into| put_number(2, other.as_i64().unwrap_or_default(), into));
+        }
+        ("RawJson", data) => put_part(number, into, |into| put_bytes(1, data.to_string().as_bytes(), into)),
         ("Time" | "MicroTime", Value::String(text)) => {
-            let Ok(time) = text.parse::<jiff::Timestamp>() else { return };
-            put_number(1, time.as_second(), &mut part);
-            put_number(2, time.subsec_nanosecond().into(), &mut part);
-        }
-        (name, Value::Object(map)) => {
-            if let Some(message) = message(name) {
-                write_message(message, map, &mut part);
+            if let Ok(time) = text.parse::<jiff::Timestamp>() {
+                put_part(number, into, |into| {
+                    put_number(1, time.as_second(), into);
+                    put_number(2, time.subsec_nanosecond().into(), into);
+                });
             }
         }
-        _ => return,
+        (name, Value::Object(map)) => put_part(number, into, |into| {
+            if let Some(message) = message(name) {
+                write_message(message, map, into);
+            }
+        }),
+        _ => {}
     }
-    put_bytes(number, &part, into);
 }
 
 #[cfg(test)]
@@ -170,6 +199,15 @@ mod tests {
                 {"name": "c", "restartCount": 3, "state": {"running": {"startedAt": "2026-01-01T00:00:09Z"}}}]},
         });
         assert_eq!(super::super::to_json(&value(&pod)), Ok(pod));
+    }
+
+    #[test]
+    fn a_part_of_any_size_reads_back() {
+        for size in [0, 1, 127, 128, 129, 16_383, 16_384, 2_100_000] {
+            let pod = json!({"apiVersion": "v1", "kind": "Pod",
+                             "metadata": {"annotations": {"a": "x".repeat(size)}, "name": "web"}});
+            assert!(super::super::to_json(&value(&pod)) == Ok(pod), "{size}");
+        }
     }
 
     #[test]
