@@ -4,7 +4,6 @@
 use std::{fmt, time::Duration};
 
 use kube::{Client, core::Status};
-use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 
 /// Where the time comes from. Handed in, so that a test can run under a paused clock.
@@ -84,23 +83,23 @@ pub async fn send(
     client: &Client,
     request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
 ) -> Result<Value, CallError> {
-    answer(client, request).await
+    answer(request, |request| client.request(request)).await
 }
 
-/// The same for a request whose answer does not matter once it succeeded: its body is not read as a tree.
+/// The same for a request whose answer does not matter once it succeeded: its body is not read as JSON.
 pub async fn send_only(
     client: &Client,
     request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
 ) -> Result<(), CallError> {
-    answer(client, request).await.map(|IgnoredAny| ())
+    answer(request, |request| client.request_text(request)).await.map(drop)
 }
 
-async fn answer<T: DeserializeOwned>(
-    client: &Client,
+async fn answer<T, A: Future<Output = kube::Result<T>>>(
     request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    send: impl FnOnce(http::Request<Vec<u8>>) -> A,
 ) -> Result<T, CallError> {
     let request = request.map_err(|error| CallError::from(kube::Error::BuildRequest(error)))?;
-    match tokio::time::timeout(REQUEST_TIMEOUT, client.request::<T>(request)).await {
+    match tokio::time::timeout(REQUEST_TIMEOUT, send(request)).await {
         Ok(answer) => answer.map_err(CallError::from),
         Err(_) => Err(CallError::Timeout),
     }

@@ -72,9 +72,10 @@ pub fn patch(pod: &Pod, stage: Stage, place: Place<'_>, behaviour: &Behaviour<'_
         "hostIP": place.host_ip,
         "hostIPs": [{"ip": place.host_ip}],
         "startTime": pod.status.start_time.as_ref().map_or(at.clone(), |time| rfc3339(time.0)),
-        "conditions": report.conditions(&at),
-        "containerStatuses": report.main.iter().map(|c| c.status(pod, &at)).collect::<Vec<_>>(),
     });
+    // Put in by hand: the macro copies the values that it is given.
+    status["conditions"] = Value::Array(report.conditions(&at));
+    status["containerStatuses"] = report.main.iter().map(|c| c.status(pod, &at)).collect();
     if stage != Stage::Starting && !place.pod_ip.is_empty() {
         status["podIP"] = json!(place.pod_ip);
         status["podIPs"] = json!([{"ip": place.pod_ip}]);
@@ -83,7 +84,9 @@ pub fn patch(pod: &Pod, stage: Stage, place: Place<'_>, behaviour: &Behaviour<'_
         let init: Vec<Value> = report.init.iter().map(|c| c.status(pod, &at)).collect();
         status["initContainerStatuses"] = Value::Array(init);
     }
-    json!({"metadata": {"uid": pod.uid()}, "status": status})
+    let mut patch = json!({"metadata": {"uid": pod.uid()}});
+    patch["status"] = status;
+    patch
 }
 
 /// The patch with the reason why a pod has no node.
@@ -173,9 +176,10 @@ impl Reported<'_> {
             "ready": self.is_ready(),
             "started": self.state == State::Running,
             "restartCount": self.runs.map_or(0, |runs| runs.restarts),
-            "state": state,
-            "lastState": self.runs.and_then(|runs| runs.last).map_or(json!({}), |last| self.terminated(pod, &last)),
         });
+        let last = self.runs.and_then(|runs| runs.last);
+        status["state"] = state;
+        status["lastState"] = last.map_or_else(|| json!({}), |last| self.terminated(pod, &last));
         if started {
             status["containerID"] = json!(self.container_id(pod));
         }

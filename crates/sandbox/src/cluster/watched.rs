@@ -12,7 +12,7 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAcces
 use serde_json::{Map, Value};
 
 /// The fields that are skipped, wherever they stand.
-const SKIPPED: [&str; 9] = [
+const SKIPPED: [&str; 23] = [
     "managedFields",
     "kubectl.kubernetes.io/last-applied-configuration",
     "template",
@@ -22,6 +22,20 @@ const SKIPPED: [&str; 9] = [
     "volumes",
     "tolerations",
     "affinity",
+    "securityContext",
+    "terminationGracePeriodSeconds",
+    "enableServiceLinks",
+    "preemptionPolicy",
+    "serviceAccount",
+    "hostIP",
+    "hostIPs",
+    "podIP",
+    "podIPs",
+    "imageID",
+    "containerID",
+    "lastState",
+    "lastProbeTime",
+    "qosClass",
 ];
 
 /// One object.
