@@ -24,7 +24,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use self::binding::{ClaimKey, Due, Storage, Write, claimed_by, claimed_key, key_of};
+use self::binding::{ClaimKey, Due, Storage, Told, Write, claimed_by, claimed_key, key_of};
 use crate::{
     api_client::{CallError, Now, backoff, post, send, send_only},
     events,
@@ -190,8 +190,8 @@ impl<'a> Binder<'a> {
             Target::Claim(key) => match self.storage.claim(key) {
                 Due::Nothing => return None,
                 Due::Write(write) => write,
-                Due::Waits(reason, message) => {
-                    let event = self.tell(key, reason, message)?;
+                Due::Waits(told) => {
+                    let event = self.tell(key, &told)?;
                     let client = self.client.clone();
                     self.busy.insert(target.clone());
                     let sending = async move {
@@ -210,7 +210,7 @@ impl<'a> Binder<'a> {
                 let (name, class) = (&volume["metadata"]["name"], &volume["spec"]["storageClassName"]);
                 let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
                 let message = format!("Successfully provisioned volume {} using {}", text(name), text(class));
-                self.tell(key, "ProvisioningSucceeded", &message)
+                self.tell(key, &Told { kind: "Normal", reason: "ProvisioningSucceeded", message })
             }
             _ => None,
         };
@@ -218,7 +218,7 @@ impl<'a> Binder<'a> {
     }
 
     /// The event about a claim, unless the claim has it.
-    fn tell(&mut self, key: &ClaimKey, reason: &'static str, message: &str) -> Option<Sending> {
+    fn tell(&mut self, key: &ClaimKey, Told { kind, reason, message }: &Told) -> Option<Sending> {
         let claim = self.storage.claims.get(key)?;
         let uid = claim.metadata.uid.clone().unwrap_or_default();
         if !self.events || !self.told.insert((uid.clone(), reason)) {
@@ -228,7 +228,7 @@ impl<'a> Binder<'a> {
         let name = format!("{}.{short}.{}", key.1, reason.to_lowercase());
         let about = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": key.0, "name": key.1,
                            "uid": uid, "resourceVersion": claim.metadata.resource_version});
-        let text = events::Text { from: "persistentvolume-controller", kind: "Normal", reason, message };
+        let text = events::Text { from: "persistentvolume-controller", kind, reason, message };
         let event = events::event(name, &about, None, &text, (self.now)());
         Some(post(events::path(&key.0), &event))
     }

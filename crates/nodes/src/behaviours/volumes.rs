@@ -74,6 +74,8 @@ async fn a_pod_waits_for_its_claim_and_the_claim_for_a_class() {
     pass(2_000).await;
     let unbound = no_node_because("pod has unbound immediate PersistentVolumeClaims");
     assert_eq!(rig.complaint("web").await, unbound);
+    let missing = "ProvisioningFailed storageclass.storage.k8s.io \"fast\" not found".to_owned();
+    assert_eq!(rig.events("data").await, std::slice::from_ref(&missing));
     let before = rig.sandbox.revision();
     pass(3_600_000).await;
     assert_eq!(rig.sandbox.revision(), before, "it waits without writing");
@@ -96,7 +98,7 @@ async fn a_pod_waits_for_its_claim_and_the_claim_for_a_class() {
     assert_eq!(volume["spec"]["storageClassName"], "fast");
     assert_eq!(volume["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"], "disk.example.com");
     let provisioned = format!("ProvisioningSucceeded Successfully provisioned volume pvc-{uid} using fast");
-    assert_eq!(rig.events("data").await, [provisioned]);
+    assert_eq!(rig.events("data").await, [missing, provisioned]);
 
     let before = rig.sandbox.revision();
     pass(3_600_000).await;
@@ -176,6 +178,25 @@ async fn a_claim_without_a_class_gets_the_default_or_waits() {
     assert_eq!(rig.get(CLAIMS, "data").await.unwrap()["spec"]["storageClassName"], "standard");
     assert_eq!(rig.phase("web").await, "Running");
     assert_eq!(rig.claim_phase("none").await, "Pending", "it asked for no class");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_says_why_no_volume_is_made_up_for_it() {
+    let rig = Rig::new().with_volumes();
+    rig.create_class("local", "kubernetes.io/no-provisioner", "Immediate", false).await;
+    rig.create_class("disk", "disk.example.com", "Immediate", false).await;
+    rig.create_claim("by-hand", json!({"storageClassName": "local"})).await;
+    let source = json!({"kind": "PersistentVolumeClaim", "name": "by-hand"});
+    rig.create_claim("copy", json!({"storageClassName": "disk", "dataSource": source})).await;
+    pass(2_000).await;
+    assert_eq!(
+        rig.events("by-hand").await,
+        ["ProvisioningFailed no volume plugin matched name: kubernetes.io/no-provisioner"]
+    );
+    let waits = "ExternalProvisioning Waiting for a volume to be created either by the external provisioner \
+                 'disk.example.com' or manually by the system administrator. If volume creation is delayed, please \
+                 verify that the provisioner is running and correctly registered.";
+    assert_eq!(rig.events("copy").await, [waits]);
 }
 
 #[tokio::test(start_paused = true)]

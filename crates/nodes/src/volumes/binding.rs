@@ -49,8 +49,17 @@ pub(super) enum Write {
 pub(super) enum Due {
     Nothing,
     Write(Write),
-    /// It stays as it is, for this reason and with this message.
-    Waits(&'static str, &'static str),
+    /// It stays as it is, which an event says.
+    Waits(Told),
+}
+
+/// An event about a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Told {
+    /// `Normal` or `Warning`.
+    pub(super) kind: &'static str,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
 }
 
 /// The claims, volumes and classes that exist.
@@ -94,25 +103,31 @@ impl Storage {
         let late = known.is_some_and(waits_for_consumer);
         let selected = claim.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(SELECTED_NODE));
         if late && !selected {
-            return Due::Waits(
+            return waits(
                 "WaitForFirstConsumer",
-                "waiting for first consumer to be created before binding",
+                "waiting for first consumer to be created before binding".to_owned(),
             );
         }
         if let Some(volume) = self.best(key, claim) {
             return Due::Write(take(volume, claim));
         }
         match known {
-            // A claim with a source would be a volume with data.
-            Some(class)
-                if class.provisioner != NO_PROVISIONER
-                    && spec.data_source.is_none()
-                    && spec.data_source_ref.is_none() =>
-            {
-                Due::Write(Write::Create(made_up(claim, class)))
-            }
             None if class.is_empty() => no_class(),
-            _ => Due::Nothing,
+            None => fails(format!("storageclass.storage.k8s.io {class:?} not found")),
+            Some(class) if class.provisioner == NO_PROVISIONER => {
+                fails(format!("no volume plugin matched name: {NO_PROVISIONER}"))
+            }
+            // A claim with a source would be a volume with data.
+            Some(class) if spec.data_source.is_some() || spec.data_source_ref.is_some() => waits(
+                "ExternalProvisioning",
+                format!(
+                    "Waiting for a volume to be created either by the external provisioner '{}' or manually by the \
+                     system administrator. If volume creation is delayed, please verify that the provisioner is running \
+                     and correctly registered.",
+                    class.provisioner
+                ),
+            ),
+            Some(class) => Due::Write(Write::Create(made_up(claim, class))),
         }
     }
 
@@ -244,7 +259,18 @@ pub(super) fn claimed_by(volume: &PersistentVolume) -> Option<&str> {
 }
 
 fn no_class() -> Due {
-    Due::Waits("FailedBinding", "no persistent volumes available for this claim and no storage class is set")
+    waits(
+        "FailedBinding",
+        "no persistent volumes available for this claim and no storage class is set".to_owned(),
+    )
+}
+
+fn waits(reason: &'static str, message: String) -> Due {
+    Due::Waits(Told { kind: "Normal", reason, message })
+}
+
+fn fails(message: String) -> Due {
+    Due::Waits(Told { kind: "Warning", reason: "ProvisioningFailed", message })
 }
 
 /// A patch that a concurrent write of another refuses.
