@@ -36,17 +36,26 @@ pub(crate) struct Object {
 impl Object {
     /// An object that is not stored, such as the outcome of a dry run.
     pub(crate) fn new(value: Value) -> Self {
-        Self::stored(value, Arc::default())
+        let text = Text::plain(escaped(&value));
+        Self::of(value, text, Arc::default())
     }
 
     pub(crate) fn stored(value: Value, recent: Arc<Recent>) -> Self {
-        let text = escaped(&value);
+        let text = recent.packer.keep(text(&value, "/kind"), escaped(&value));
+        Self::of(value, text, recent)
+    }
+
+    fn of(value: Value, text: Arc<Text>, recent: Arc<Recent>) -> Self {
         let pins = !reads_back(&value, 0);
-        let text = recent.packer.keep(self::text(&value, "/kind"), text);
         let decoded = Arc::new(Decoded::new(value));
         recent.add(text.size(), decoded.clone());
         let (weak, pinned) = (Arc::downgrade(&decoded), pins.then_some(decoded));
         Object { text, decoded: Mutex::new(weak), pinned, recent }
+    }
+
+    /// The cache that has the tree.
+    pub(crate) fn recent(&self) -> &Arc<Recent> {
+        &self.recent
     }
 
     /// The tree, which is remembered: for an object that is about to be written.
@@ -56,7 +65,7 @@ impl Object {
 
     /// The tree without remembering it: for one of many objects that are looked at once.
     pub(crate) fn peek(&self) -> Arc<Value> {
-        match self.decoded.lock().upgrade() {
+        match self.known() {
             Some(decoded) => decoded.value.clone(),
             None => Arc::new(self.parse()),
         }
@@ -83,7 +92,7 @@ impl Object {
 
     /// The metadata alone as a protobuf message.
     pub(crate) fn metadata_message(&self) -> Bytes {
-        match self.decoded.lock().upgrade() {
+        match self.known() {
             Some(decoded) => write::metadata(&decoded.value["metadata"]),
             None => write::metadata(&serde_json::from_slice(&self.metadata()).unwrap_or_default()),
         }
@@ -96,7 +105,7 @@ impl Object {
             #[serde(default)]
             labels: Value,
         }
-        if let Some(decoded) = self.decoded.lock().upgrade() {
+        if let Some(decoded) = self.known() {
             return decoded.value.pointer("/metadata/labels").cloned().unwrap_or_default();
         }
         serde_json::from_slice(&self.metadata()).map_or(Value::Null, |Labels { labels }| labels)
@@ -104,7 +113,7 @@ impl Object {
 
     /// The object as a protobuf message, encoded once for all watches that deliver it soon after the write.
     pub(crate) fn message(&self) -> Bytes {
-        match self.decoded.lock().upgrade() {
+        match self.known() {
             Some(decoded) => decoded.message(),
             None => Decoded::new(self.parse()).message(),
         }
@@ -113,6 +122,11 @@ impl Object {
     /// How many bytes the text has.
     pub(crate) fn size(&self) -> usize {
         self.text.size()
+    }
+
+    /// The tree, if it is recent. Nothing is locked while it is used.
+    fn known(&self) -> Option<Arc<Decoded>> {
+        self.decoded.lock().upgrade()
     }
 
     fn decoded(&self) -> Arc<Decoded> {

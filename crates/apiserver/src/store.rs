@@ -125,6 +125,8 @@ impl Store {
         state.written(revision, kind, before, Some(&after));
         let written = Written { kind, namespace, before, after: Some(&after) };
         state.charge(&self.charge, self.limits, &self.recent, &written);
+        drop(state);
+        self.recent.packer.pack();
         Ok(after)
     }
 
@@ -142,6 +144,8 @@ impl Store {
         state.written(revision, kind, Some(&before), None);
         let written = Written { kind, namespace: &key.namespace, before: Some(&before), after: None };
         state.charge(&self.charge, self.limits, &self.recent, &written);
+        drop(state);
+        self.recent.packer.pack();
         departed.ok_or(Raced)
     }
 

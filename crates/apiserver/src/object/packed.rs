@@ -1,7 +1,7 @@
 //! The texts of stored objects, compressed once they are cold.
 //!
 //! The objects of a kind are alike, so a text is compressed against a dictionary: the text of an earlier object of that kind.
-//! A pod of 5 KB takes some 600 bytes. Most texts are soon replaced, so the newest ones stay as they are.
+//! A pod of 5 KB takes some 600 bytes. The newest texts stay as they are, because watches are about to read them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -10,17 +10,20 @@ use bytes::Bytes;
 use lz4_flex::block;
 use parking_lot::Mutex;
 
-/// How many bytes of text are not compressed yet.
+/// The newest texts, up to so many bytes, are not compressed. Some of them may be gone.
 const WARM: usize = 2 << 20;
 
-/// The compressor reads the whole dictionary for each text, a thousand bytes in half a microsecond.
+/// The compressor reads the whole dictionary for each text, a thousand bytes in half a microsecond. A longer text is none.
 const LARGEST_DICTIONARY: usize = 16 << 10;
+
+/// After so many texts another one is the dictionary, in case that the first is unlike the others.
+const USES: u32 = 1024;
 
 /// The texts that are not compressed yet, oldest first, and the dictionary of each kind.
 #[derive(Debug, Default)]
-pub(super) struct Packer {
+pub(crate) struct Packer {
     warm: Mutex<Warm>,
-    dictionaries: Mutex<BTreeMap<String, Arc<[u8]>>>,
+    dictionaries: Mutex<BTreeMap<String, Dictionary>>,
 }
 
 #[derive(Debug, Default)]
@@ -29,41 +32,56 @@ struct Warm {
     bytes: usize,
 }
 
+#[derive(Debug)]
+struct Dictionary {
+    text: Arc<[u8]>,
+    uses: u32,
+}
+
 impl Packer {
-    /// Keeps the text of an object of this kind, and compresses those that have become cold.
+    /// Keeps the text of an object of this kind.
     pub(super) fn keep(&self, kind: &str, text: Bytes) -> Arc<Text> {
         let size = text.len();
         let dictionary = self.dictionary(kind, &text);
         let kept = Arc::new(Text { size, dictionary, content: Mutex::new(Content::Plain(text)) });
-        let mut cold = Vec::new();
-        {
-            let mut warm = self.warm.lock();
-            warm.bytes += size;
-            warm.texts.push_back((size, Arc::downgrade(&kept)));
-            while warm.bytes > WARM
-                && let Some((size, text)) = warm.texts.pop_front()
-            {
-                warm.bytes -= size;
-                cold.extend(text.upgrade());
-            }
-        }
-        cold.iter().for_each(|text| text.pack());
+        let mut warm = self.warm.lock();
+        warm.bytes += size;
+        warm.texts.push_back((size, Arc::downgrade(&kept)));
         kept
+    }
+
+    /// Compresses the texts that have become cold: some ten microseconds each. So the store calls it after a write and not
+    /// within.
+    pub(crate) fn pack(&self) {
+        let mut cold = Vec::new();
+        let mut warm = self.warm.lock();
+        while warm.bytes > WARM
+            && warm.texts.len() > 1
+            && let Some((size, text)) = warm.texts.pop_front()
+        {
+            warm.bytes -= size;
+            cold.extend(text.upgrade());
+        }
+        drop(warm);
+        cold.iter().for_each(|text| text.pack());
     }
 
     /// The dictionary for a text of this kind. A text that is longer by a quarter, such as that of a pod with a status after
     /// those without one, becomes the dictionary of the following ones, so that a kind has few at a time.
     fn dictionary(&self, kind: &str, text: &[u8]) -> Arc<[u8]> {
-        let offered = &text[..text.len().min(LARGEST_DICTIONARY)];
         let mut known = self.dictionaries.lock();
-        match known.get_mut(kind) {
-            Some(dictionary) if offered.len() * 4 <= dictionary.len() * 5 => dictionary.clone(),
-            Some(dictionary) => std::mem::replace(dictionary, offered.into()),
-            None => {
-                known.insert(kind.to_owned(), offered.into());
-                Arc::default()
+        let Some(dictionary) = known.get_mut(kind) else {
+            if text.len() <= LARGEST_DICTIONARY {
+                known.insert(kind.to_owned(), Dictionary { text: text.into(), uses: 0 });
             }
+            return Arc::default();
+        };
+        dictionary.uses += 1;
+        let is_longer = text.len() * 4 > dictionary.text.len() * 5;
+        if text.len() > LARGEST_DICTIONARY || !is_longer && dictionary.uses < USES {
+            return dictionary.text.clone();
         }
+        std::mem::replace(dictionary, Dictionary { text: text.into(), uses: 0 }).text
     }
 }
 
@@ -75,13 +93,19 @@ pub(super) struct Text {
     content: Mutex<Content>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Content {
     Plain(Bytes),
-    Packed(Box<[u8]>),
+    Packed(Bytes),
 }
 
 impl Text {
+    /// A text that is never compressed.
+    pub(super) fn plain(text: Bytes) -> Arc<Self> {
+        let size = text.len();
+        Arc::new(Text { size, dictionary: Arc::default(), content: Mutex::new(Content::Plain(text)) })
+    }
+
     /// How many bytes the text has.
     pub(super) fn size(&self) -> usize {
         self.size
@@ -89,18 +113,21 @@ impl Text {
 
     /// The text itself. Only a block that we compressed is read here, so this cannot fail.
     pub(super) fn bytes(&self) -> Bytes {
-        match &*self.content.lock() {
-            Content::Plain(text) => text.clone(),
+        let content = self.content.lock().clone();
+        match content {
+            Content::Plain(text) => text,
             Content::Packed(block) => {
-                block::decompress_with_dict(block, self.size, &self.dictionary).unwrap_or_default().into()
+                block::decompress_with_dict(&block, self.size, &self.dictionary).unwrap_or_default().into()
             }
         }
     }
 
+    /// Compresses the text if that makes it smaller.
     pub(super) fn pack(&self) {
-        let mut content = self.content.lock();
-        if let Content::Plain(text) = &*content {
-            *content = Content::Packed(block::compress_with_dict(text, &self.dictionary).into());
+        let Content::Plain(text) = self.content.lock().clone() else { return };
+        let block = block::compress_with_dict(&text, &self.dictionary);
+        if block.len() < text.len() {
+            *self.content.lock() = Content::Packed(Bytes::copy_from_slice(&block));
         }
     }
 }
@@ -118,8 +145,7 @@ mod tests {
     /// How many bytes a text takes.
     fn taken(text: &Text) -> usize {
         match &*text.content.lock() {
-            Content::Plain(text) => text.len(),
-            Content::Packed(block) => block.len(),
+            Content::Plain(bytes) | Content::Packed(bytes) => bytes.len(),
         }
     }
 
@@ -142,20 +168,37 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_texts_stay_as_they_are() {
+    fn the_newest_texts_stay_as_they_are_and_those_that_are_gone_are_passed_over() {
         let packer = Packer::default();
         let text = Bytes::from("x".repeat(WARM / 4));
-        let kept: Vec<_> = (0..6).map(|_| packer.keep("Secret", text.clone())).collect();
+        let mut kept: Vec<_> = (0..6).map(|_| packer.keep("Secret", text.clone())).collect();
+        kept.remove(0);
+        packer.pack();
         let is_plain: Vec<bool> = kept.iter().map(|kept| taken(kept) == text.len()).collect();
-        assert_eq!(is_plain, [false, false, true, true, true, true]);
+        assert_eq!(is_plain, [false, true, true, true, true]);
+        let huge = packer.keep("Secret", "x".repeat(2 * WARM).into());
+        packer.pack();
+        assert!(taken(&huge) == 2 * WARM && taken(&kept[4]) < text.len());
     }
 
     #[test]
-    fn a_huge_text_gives_a_small_dictionary_and_another_kind_has_its_own() {
+    fn a_text_that_does_not_become_smaller_stays_as_it_is() {
+        let text = Packer::default().keep("Secret", Bytes::from_static(b"{}"));
+        text.pack();
+        assert_eq!((taken(&text), text.bytes()), (2, Bytes::from_static(b"{}")));
+    }
+
+    #[test]
+    fn one_text_unlike_the_others_does_not_stay_the_dictionary() {
         let packer = Packer::default();
-        packer.keep("Secret", "x".repeat(10 * LARGEST_DICTIONARY).into());
-        assert_eq!(packer.dictionary("Secret", b"").len(), LARGEST_DICTIONARY);
-        assert_eq!(packer.dictionary("Pod", b"{}").len(), 0);
-        assert_eq!(packer.dictionary("Pod", b"{}").len(), 2);
+        packer.keep("Pod", "y".repeat(10 * LARGEST_DICTIONARY).into());
+        packer.keep("Pod", "x".repeat(LARGEST_DICTIONARY).into());
+        packer.keep("Pod", "y".repeat(10 * LARGEST_DICTIONARY).into());
+        let alike: Vec<_> = (0..=USES).map(|n| packer.keep("Pod", pod(&n.to_string(), "").into())).collect();
+        let last = &alike[USES as usize];
+        assert_eq!(alike[0].dictionary.len(), LARGEST_DICTIONARY);
+        last.pack();
+        assert!(taken(last) * 10 < last.size(), "{}", taken(last));
+        assert_eq!(packer.dictionary("Service", b"{}").len(), 0, "another kind has its own");
     }
 }

@@ -31,11 +31,12 @@ impl Decoded {
     }
 }
 
-/// Keeps trees alive, first in, first out. Who holds a [`Weak`](std::sync::Weak) finds a tree as long as it is recent.
+/// Keeps trees alive, first in, first out. Who holds a [`Weak`](std::sync::Weak) finds a tree as long as it is recent. The
+/// texts of the same objects are in its packer.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     queue: Mutex<Queue>,
-    pub(super) packer: Packer,
+    pub(crate) packer: Packer,
 }
 
 #[derive(Debug, Default)]

@@ -40,7 +40,7 @@ impl Change {
         Some(
             self.departed
                 .get_or_init(|| {
-                    Arc::new(at_revision(Value::clone(&before.peek()), self.revision, &Arc::default()))
+                    Arc::new(at_revision(Value::clone(&before.peek()), self.revision, before.recent()))
                 })
                 .clone(),
         )
