@@ -84,8 +84,8 @@ struct Binder<'a> {
     busy: BTreeSet<Target>,
     /// Those of them that have changed since.
     changed: BTreeSet<Target>,
-    /// The UIDs of claims, and the reasons that were given for them.
-    told: BTreeSet<(String, &'static str)>,
+    /// The UIDs of claims, and the reasons and messages of the events about them.
+    told: BTreeSet<(String, &'static str, String)>,
 }
 
 impl<'a> Binder<'a> {
@@ -133,7 +133,7 @@ impl<'a> Binder<'a> {
             }
             Change::Deleted(gone) => {
                 storage.claims.remove(&(gone.namespace, gone.name));
-                self.told.retain(|(uid, _)| *uid != gone.uid);
+                self.told.retain(|(uid, ..)| *uid != gone.uid);
                 let theirs = storage.volumes.values().filter(|volume| claimed_by(volume) == Some(&gone.uid));
                 theirs.filter_map(|volume| volume.metadata.name.clone()).map(Target::Volume).collect()
             }
@@ -221,11 +221,12 @@ impl<'a> Binder<'a> {
     fn tell(&mut self, key: &ClaimKey, Told { kind, reason, message }: &Told) -> Option<Sending> {
         let claim = self.storage.claims.get(key)?;
         let uid = claim.metadata.uid.clone().unwrap_or_default();
-        if !self.events || !self.told.insert((uid.clone(), reason)) {
+        let earlier = self.told.iter().filter(|(of, why, _)| *of == uid && why == reason).count();
+        if !self.events || !self.told.insert((uid.clone(), reason, message.clone())) {
             return None;
         }
         let short: String = uid.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
-        let name = format!("{}.{short}.{}", key.1, reason.to_lowercase());
+        let name = format!("{}.{short}.{}{earlier}", key.1, reason.to_lowercase());
         let about = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": key.0, "name": key.1,
                            "uid": uid, "resourceVersion": claim.metadata.resource_version});
         let text = events::Text { from: "persistentvolume-controller", kind, reason, message };

@@ -183,15 +183,19 @@ async fn a_claim_without_a_class_gets_the_default_or_waits() {
 #[tokio::test(start_paused = true)]
 async fn a_claim_says_why_no_volume_is_made_up_for_it() {
     let rig = Rig::new().with_volumes();
-    rig.create_class("local", "kubernetes.io/no-provisioner", "Immediate", false).await;
     rig.create_class("disk", "disk.example.com", "Immediate", false).await;
     rig.create_claim("by-hand", json!({"storageClassName": "local"})).await;
     let source = json!({"kind": "PersistentVolumeClaim", "name": "by-hand"});
     rig.create_claim("copy", json!({"storageClassName": "disk", "dataSource": source})).await;
     pass(2_000).await;
+    rig.create_class("local", "kubernetes.io/no-provisioner", "Immediate", false).await;
+    pass(2_000).await;
     assert_eq!(
         rig.events("by-hand").await,
-        ["ProvisioningFailed no volume plugin matched name: kubernetes.io/no-provisioner"]
+        [
+            "ProvisioningFailed storageclass.storage.k8s.io \"local\" not found",
+            "ProvisioningFailed no volume plugin matched name: kubernetes.io/no-provisioner"
+        ]
     );
     let waits = "ExternalProvisioning Waiting for a volume to be created either by the external provisioner \
                  'disk.example.com' or manually by the system administrator. If volume creation is delayed, please \

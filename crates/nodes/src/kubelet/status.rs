@@ -81,8 +81,7 @@ pub fn patch(pod: &Pod, stage: Stage, place: Place<'_>, behaviour: &Behaviour<'_
         status["podIPs"] = json!([{"ip": place.pod_ip}]);
     }
     if !report.init.is_empty() {
-        let init: Vec<Value> = report.init.iter().map(|c| c.status(pod, &at)).collect();
-        status["initContainerStatuses"] = Value::Array(init);
+        status["initContainerStatuses"] = report.init.iter().map(|c| c.status(pod, &at)).collect();
     }
     let mut patch = json!({"metadata": {"uid": pod.uid()}});
     patch["status"] = status;
