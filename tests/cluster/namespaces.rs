@@ -60,6 +60,14 @@ fn condition(cluster: &Cluster, kind: &str) -> (String, String) {
 }
 
 /// The daemon's requests so far that meet this.
+/// The one reason for which the metric says that a namespace waits.
+fn waits_for(daemon: &Daemon) -> String {
+    let text = daemon.metrics.render();
+    let name = "windlass_namespaces_terminating{reason=\"";
+    let waits = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_suffix("\"} 1"));
+    waits.collect::<Vec<_>>().join(" and ")
+}
+
 fn requests(cluster: &Cluster, is_one: impl Fn(&RequestInfo) -> bool) -> Vec<RequestInfo> {
     let log = cluster.log.lock().unwrap();
     log.iter().filter(|request| request.user_agent == USER_AGENT && is_one(request)).cloned().collect()
@@ -129,12 +137,13 @@ async fn nothing_else_is_touched_while_a_pod_exists() {
 
 #[tokio::test(start_paused = true)]
 async fn it_stays_for_the_delay_although_it_is_empty_at_once() {
-    let (cluster, _daemon) = cluster(5, Faults::default()).await;
+    let (cluster, daemon) = cluster(5, Faults::default()).await;
     create_map(&cluster, "one", &[]).await;
     delete_shop(&cluster).await;
     tokio::time::sleep(Duration::from_millis(4900)).await;
     assert_eq!((is_gone(&cluster), cluster.objects("ConfigMap").len()), (false, 0));
     assert_eq!(condition(&cluster, "NamespaceContentRemaining").0, "False");
+    assert_eq!(waits_for(&daemon), "delay");
     cluster.eventually(1, "the namespace is gone", is_gone).await;
 }
 
@@ -151,7 +160,7 @@ async fn what_was_empty_is_looked_at_again_after_the_delay() {
 
 #[tokio::test(start_paused = true)]
 async fn a_foreign_finalizer_is_named_and_the_namespace_goes_a_second_after_it() {
-    let (cluster, _daemon) = cluster(0, Faults::default()).await;
+    let (cluster, daemon) = cluster(0, Faults::default()).await;
     create_map(&cluster, "kept", &["example.com/keep"]).await;
     create_map(&cluster, "free", &[]).await;
     delete_shop(&cluster).await;
@@ -163,6 +172,7 @@ async fn a_foreign_finalizer_is_named_and_the_namespace_goes_a_second_after_it()
     assert_eq!(condition(&cluster, "NamespaceContentRemaining"), ("True".into(), remaining.into()));
     assert_eq!(condition(&cluster, "NamespaceDeletionContentFailure").0, "False");
     assert_eq!(cluster.objects("ConfigMap").len(), 1);
+    assert_eq!(waits_for(&daemon), "content");
 
     let (statuses, before) = (cluster.count("patch Namespace"), requests(&cluster, |_| true).len());
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -242,7 +252,7 @@ async fn a_group_that_cannot_be_discovered_keeps_the_namespace_and_is_named() {
     let cluster = Cluster::without_collectors(Faults::default()).await;
     let flag = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
     let broken = flag.clone();
-    let _daemon =
+    let daemon =
         cluster.start_with(1, config(0), |router| with_a_broken_group(router, "broken.example.com", broken));
     create_map(&cluster, "one", &[]).await;
     delete_shop(&cluster).await;
@@ -252,6 +262,7 @@ async fn a_group_that_cannot_be_discovered_keeps_the_namespace_and_is_named() {
     assert!(message.starts_with("Discovery failed for some groups, 1 failing: "), "{message}");
     assert!(message.ends_with("stale GroupVersion discovery: broken.example.com/v1"), "{message}");
     assert_eq!(cluster.objects("ConfigMap").len(), 0, "what is known goes");
+    assert_eq!(waits_for(&daemon), "discovery");
     let lists = requests(&cluster, |it| it.verb == "list").len();
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(requests(&cluster, |it| it.verb == "list").len(), lists, "it is empty, and stays so");
@@ -297,7 +308,7 @@ async fn a_refused_deletion_is_told_and_tried_again() {
         },
         false => FaultDecision::Proceed,
     });
-    let (cluster, _daemon) = cluster(0, refuse).await;
+    let (cluster, daemon) = cluster(0, refuse).await;
     create(&cluster, &format!("{SHOP}/secrets"), "kept", &[]).await;
     delete_shop(&cluster).await;
     tokio::time::sleep(Duration::from_secs(20)).await;
@@ -306,6 +317,7 @@ async fn a_refused_deletion_is_told_and_tried_again() {
     let expected = "Failed to delete all resource types, 1 remaining: a webhook \
                     says no";
     assert_eq!(message, expected);
+    assert_eq!(waits_for(&daemon), "errors");
     assert!(!is_gone(&cluster));
 }
 
