@@ -59,7 +59,6 @@ fn condition(cluster: &Cluster, kind: &str) -> (String, String) {
     (text("status"), text("message"))
 }
 
-/// The daemon's requests so far that meet this.
 /// The one reason for which the metric says that a namespace waits.
 fn waits_for(daemon: &Daemon) -> String {
     let text = daemon.metrics.render();
@@ -68,6 +67,7 @@ fn waits_for(daemon: &Daemon) -> String {
     waits.collect::<Vec<_>>().join(" and ")
 }
 
+/// The daemon's requests so far that meet this.
 fn requests(cluster: &Cluster, is_one: impl Fn(&RequestInfo) -> bool) -> Vec<RequestInfo> {
     let log = cluster.log.lock().unwrap();
     log.iter().filter(|request| request.user_agent == USER_AGENT && is_one(request)).cloned().collect()

@@ -221,7 +221,8 @@ impl<'a> Binder<'a> {
     fn tell(&mut self, key: &ClaimKey, Told { kind, reason, message }: &Told) -> Option<Sending> {
         let claim = self.storage.claims.get(key)?;
         let uid = claim.metadata.uid.clone().unwrap_or_default();
-        let earlier = self.told.iter().filter(|(of, why, _)| *of == uid && why == reason).count();
+        let begin = (uid.clone(), *reason, String::new());
+        let earlier = self.told.range(begin..).take_while(|(of, why, _)| *of == uid && why == reason).count();
         if !self.events || !self.told.insert((uid.clone(), reason, message.clone())) {
             return None;
         }
