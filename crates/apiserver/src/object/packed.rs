@@ -1,7 +1,7 @@
 //! The texts of stored objects, compressed once they are cold.
 //!
 //! The objects of a kind are alike, so a text is compressed against a dictionary: the text of an earlier object of that kind.
-//! A pod of 5 KB takes some 600 bytes. The newest texts stay as they are, because watches are about to read them.
+//! One that differs in its name takes less than a tenth. The newest texts stay as they are, because watches are about to read them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 /// The newest texts, up to so many bytes, are not compressed. Some of them may be gone.
 const WARM: usize = 2 << 20;
 
-/// The compressor reads the whole dictionary for each text, a thousand bytes in half a microsecond. A longer text is none.
+/// The compressor reads the whole dictionary for each text, so a longer text is none.
 const LARGEST_DICTIONARY: usize = 16 << 10;
 
 /// After so many texts another one is the dictionary, in case that the first is unlike the others.
@@ -50,8 +50,8 @@ impl Packer {
         kept
     }
 
-    /// Compresses the texts that have become cold: some ten microseconds each. So the store calls it after a write and not
-    /// within.
+    /// Compresses the texts that have become cold. A large write can make many so: the store calls it when it has released its
+    /// lock.
     pub(crate) fn pack(&self) {
         let mut cold = Vec::new();
         let mut warm = self.warm.lock();
