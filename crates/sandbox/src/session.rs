@@ -11,7 +11,10 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow, bail};
-use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
+use futures::{
+    FutureExt as _, StreamExt as _,
+    future::{BoxFuture, Shared},
+};
 use http::{Request, header::CONTENT_TYPE};
 use kube::Client;
 use serde_json::{Value, json};
@@ -179,8 +182,12 @@ async fn session(
         "    kubectl get deploy,rs,pods".to_owned(),
     ];
     let mut console = Console { output, terminal, colour };
+    let interrupted = interrupted.shared();
+    let work = perform(&client, &args, objects, &heading, &mut console, interrupted.clone(), shutdown);
     let end = tokio::select! {
-        end = perform(&client, &args, objects, &heading, &mut console, shutdown) => end,
+        // While it waits it hears of the signal as well, and says more.
+        biased;
+        end = work => end,
         signal = interrupted => Ok(End::Interrupted(signal)),
         loss = tasks.first_end() => Err(loss),
     };
@@ -259,6 +266,9 @@ impl Console {
     }
 }
 
+/// Resolves to the name of the signal that ends the session.
+type Interrupted = Shared<BoxFuture<'static, &'static str>>;
+
 /// How the main part of a session ended.
 enum End {
     Interrupted(&'static str),
@@ -273,6 +283,7 @@ async fn perform(
     mut objects: Vec<Object>,
     heading: &[String],
     console: &mut Console,
+    interrupted: Interrupted,
     shutdown: CancellationToken,
 ) -> anyhow::Result<End> {
     for line in heading {
@@ -300,7 +311,7 @@ async fn perform(
     // They are a multiple of the manifests' size.
     drop(objects);
     if args.exit_when_complete {
-        return wait(client, args, targets, cron_jobs, console).await;
+        return wait(client, args, targets, cron_jobs, console, interrupted).await;
     }
     if console.terminal {
         view::show(cluster::changes(client), heading, console.colour, shutdown)
@@ -327,6 +338,7 @@ async fn wait(
     targets: Vec<Target>,
     cron_jobs: usize,
     console: &mut Console,
+    mut interrupted: Interrupted,
 ) -> anyhow::Result<End> {
     let end = |text: String, console: &mut Console| {
         let rest =
@@ -348,6 +360,10 @@ async fn wait(
             () = &mut deadline => {
                 let why = progress.unfinished(&cluster);
                 bail!("not rolled out within --timeout {:?}:\n{why}", args.timeout);
+            }
+            signal = &mut interrupted => {
+                let why = progress.unfinished(&cluster);
+                bail!("interrupted by {signal} before everything was rolled out:\n{why}");
             }
             Some(change) = changes.next() => {
                 if let Some(line) = lines.line(&change)
@@ -457,11 +473,8 @@ spec:
         let flags =
             ["windlass-sandbox", "--write-kubeconfig", &path].into_iter().chain(flags.iter().copied());
         let args = Args::try_parse_from(flags).unwrap();
-        let interrupted = if args.exit_when_complete {
-            std::future::pending().boxed()
-        } else {
-            tokio::time::sleep(Duration::from_secs(60)).map(|()| "SIGTERM").boxed()
-        };
+        let interrupted_after = Duration::from_mins(if args.exit_when_complete { 20 } else { 1 });
+        let interrupted = tokio::time::sleep(interrupted_after).map(|()| "SIGTERM").boxed();
         let buffer = Buffer::default();
         let start: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let environment = Environment {
@@ -523,6 +536,16 @@ spec:
             why.starts_with("not rolled out within --timeout 30s:\nDeployment default/web: Waiting for"),
             "{why}"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_signal_names_what_is_not_rolled_out_yet() {
+        let flags = ["-f", "-", "--exit-when-complete", "--timeout", "30m"];
+        let (end, _) = session(&flags, MANIFEST, Value::Null).await;
+        let why = end.unwrap_err();
+        let said =
+            "interrupted by SIGTERM before everything was rolled out:\nDeployment default/web: Waiting for";
+        assert!(why.starts_with(said), "{why}");
     }
 
     #[tokio::test(start_paused = true)]
