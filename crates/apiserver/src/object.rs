@@ -22,6 +22,9 @@ use crate::protobuf::write;
 /// A deeper tree is kept beside its text: reading JSON stops at 128 levels.
 const MAX_READ_DEPTH: usize = 100;
 
+/// Most objects have less text.
+const USUAL_SIZE: usize = 8 << 10;
+
 /// An object as of one revision. Immutable: a write stores another one.
 #[derive(Debug)]
 pub(crate) struct Object {
@@ -47,8 +50,12 @@ impl Object {
 
     fn of(value: Value, text: Arc<Text>, recent: Arc<Recent>) -> Self {
         let pins = !reads_back(&value, 0);
+        // An event is seldom read again, and there are more of them than of what is.
+        let is_event = value.get("kind").is_some_and(|kind| kind == "Event");
         let decoded = Arc::new(Decoded::new(value));
-        recent.add(text.size(), decoded.clone());
+        if !is_event {
+            recent.add(text.size(), decoded.clone());
+        }
         let (weak, pinned) = (Arc::downgrade(&decoded), pins.then_some(decoded));
         Object { text, decoded: Mutex::new(weak), pinned, recent }
     }
@@ -172,7 +179,10 @@ pub(crate) fn to_bytes(value: &Value) -> Bytes {
 /// The JSON of a stored object, with `<`, `>`, `&` and the two line separators of Unicode written as Go writes them.
 /// kubectl compares the data of revisions by their bytes. The allocation has the size of the text: it may live long.
 fn escaped(value: &Value) -> Bytes {
-    let text = serde_json::to_vec(value).unwrap_or_default();
+    let mut text = Vec::with_capacity(USUAL_SIZE);
+    if serde_json::to_writer(&mut text, value).is_err() {
+        text.clear();
+    }
     let special = |byte: &u8| matches!(byte, b'<' | b'>' | b'&' | 0xe2);
     if !text.iter().any(special) {
         return Bytes::copy_from_slice(&text);

@@ -31,12 +31,11 @@ pub(super) fn apply(server: &Server, request: &Request) -> Result<Reply, Failure
     }
     let mut warnings = Vec::new();
     let update::Written { stored, warnings: noted } =
-        update::write(server, &request.place, request, true, |current| {
-            let stored = current.value();
-            let live = conversion::to_wire(kind, &stored);
+        update::write(server, &request.place, request, true, |stored| {
+            let live = conversion::to_wire(kind, stored);
             let Decoded { mut object, warnings: found } = decode(request, config.clone())?;
             warnings = found;
-            patch::check_uid(kind, &request.place.name, &stored, &object)?;
+            patch::check_uid(kind, &request.place.name, stored, &object)?;
             let version = meta(&object, "resourceVersion").to_owned();
             metadata_mut(&mut object).remove("uid");
             let mut new = applied(server, request, &live, &object)?;

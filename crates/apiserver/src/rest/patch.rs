@@ -53,16 +53,15 @@ pub(super) fn patch(server: &Server, request: &Request) -> Result<Reply, Failure
     }
     let mut warnings = Vec::new();
     let update::Written { stored, warnings: noted } =
-        update::write(server, &request.place, request, true, |current| {
-            let stored = current.value();
-            let current_wire = conversion::to_wire(kind, &stored);
+        update::write(server, &request.place, request, true, |stored| {
+            let current_wire = conversion::to_wire(kind, stored);
             let mut object = Value::clone(&current_wire);
             change.apply(kind.kind, &mut object)?;
             let decoded = body::decode_patched(request, object, &current_wire)?;
             warnings = decoded.warnings;
             let mut object = decoded.object;
             body::place_object(&request.place, &mut object)?;
-            check_uid(kind, &request.place.name, &stored, &object)?;
+            check_uid(kind, &request.place.name, stored, &object)?;
             Ok(object)
         })?;
     warnings.extend(noted);

@@ -7,7 +7,7 @@ use super::patch::Change;
 use super::reply::Reply;
 use super::update;
 use crate::kinds::Kind;
-use crate::object::{Object, map_mut, meta, set_meta, strings, text};
+use crate::object::{map_mut, meta, set_meta, strings, text};
 use crate::request::{Place, Request};
 use crate::server::Server;
 use crate::status::Failure;
@@ -35,7 +35,7 @@ pub(super) fn update(server: &Server, request: &Request) -> Result<Reply, Failur
 pub(super) fn patch(server: &Server, request: &Request) -> Result<Reply, Failure> {
     let change = Change::parse(request)?;
     write(server, request, |current| {
-        let mut scale = scale_of(request.kind(), &current.value());
+        let mut scale = scale_of(request.kind(), current);
         change.apply("Scale", &mut scale)?;
         let checked = strict::check_value(API_VERSION, "Scale", scale);
         Ok(checked.map_err(Failure::bad_request)?.object)
@@ -45,7 +45,7 @@ pub(super) fn patch(server: &Server, request: &Request) -> Result<Reply, Failure
 fn write(
     server: &Server,
     request: &Request,
-    mut scale: impl FnMut(&Object) -> Result<Value, Failure>,
+    mut scale: impl FnMut(&Value) -> Result<Value, Failure>,
 ) -> Result<Reply, Failure> {
     let place = Place { subresource: None, ..request.place.clone() };
     let update::Written { stored, .. } = update::write(server, &place, request, true, |current| {
@@ -65,7 +65,7 @@ fn write(
             };
             return Err(Failure::invalid_as("Scale", "autoscaling", name, &[error]));
         }
-        let mut object = Value::clone(&current.value());
+        let mut object = Value::clone(current);
         match request.kind().custom.and_then(|custom| custom.scale.as_ref()) {
             Some(paths) => {
                 paths.replicas.set(&mut object, json!(replicas));

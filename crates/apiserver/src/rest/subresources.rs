@@ -20,23 +20,22 @@ pub(super) fn bind(server: &Server, request: &Request) -> Result<Reply, Failure>
     }
     let (name, uid) = (request.place.name.as_str(), meta(&binding, "uid"));
     let now = seconds((server.options.now)());
-    update::write(server, &request.place, request, true, |current| {
-        let stored = current.value();
-        let bound = text(&stored, "/spec/nodeName");
+    update::write(server, &request.place, request, true, |stored| {
+        let bound = text(stored, "/spec/nodeName");
         let refuse = |why: &str| Err(Failure::conflict_on("pods/binding", "", name, why));
-        if !uid.is_empty() && uid != meta(&stored, "uid") {
+        if !uid.is_empty() && uid != meta(stored, "uid") {
             return refuse(&format!(
                 "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-                meta(&stored, "uid")
+                meta(stored, "uid")
             ));
         }
-        if is_deleting(&stored) {
+        if is_deleting(stored) {
             return refuse(&format!("pod {name} is being deleted, cannot be assigned to a host"));
         }
         if !bound.is_empty() {
             return refuse(&format!("pod {name} is already assigned to node \"{bound}\""));
         }
-        let mut pod = Value::clone(&stored);
+        let mut pod = Value::clone(stored);
         map_mut(&mut pod, "spec").insert("nodeName".to_owned(), json!(node));
         set_condition(&mut pod, json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now}));
         Ok(pod)

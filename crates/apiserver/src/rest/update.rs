@@ -61,7 +61,7 @@ pub(super) fn write(
     place: &Place,
     request: &Request,
     unconditional: bool,
-    mut change: impl FnMut(&Object) -> Result<Value, Failure>,
+    mut change: impl FnMut(&Arc<Value>) -> Result<Value, Failure>,
 ) -> Result<Written, Failure> {
     let key = Key::new(&place.namespace, &place.name);
     let _allocated_alone = services::alone(&server.services, place.kind);
@@ -70,8 +70,9 @@ pub(super) fn write(
             .store
             .get(place.kind.storage(), &key)
             .ok_or_else(|| Failure::not_found(place.kind, &place.name))?;
-        let new = change(&current)?;
-        let old = current.value();
+        // Not remembered: what is written has a tree of its own, which the watches are about to use.
+        let old = current.peek();
+        let new = change(&old)?;
         let step = next(server, place, request, &old, new, unconditional)?;
         let new = match &step {
             Next::Same => &old,

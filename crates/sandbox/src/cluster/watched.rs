@@ -11,31 +11,16 @@ use kube::{
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// The fields that are skipped, wherever they stand.
-const SKIPPED: [&str; 23] = [
-    "managedFields",
-    "kubectl.kubernetes.io/last-applied-configuration",
-    "template",
-    "selector",
-    "containers",
-    "initContainers",
-    "volumes",
-    "tolerations",
-    "affinity",
-    "securityContext",
-    "terminationGracePeriodSeconds",
-    "enableServiceLinks",
-    "preemptionPolicy",
-    "serviceAccount",
-    "hostIP",
-    "hostIPs",
-    "podIP",
-    "podIPs",
-    "imageID",
-    "containerID",
-    "lastState",
-    "lastProbeTime",
-    "qosClass",
+/// The fields that are skipped, wherever they stand: most of what is read otherwise.
+#[rustfmt::skip]
+const SKIPPED: [&str; 47] = [
+    "managedFields", "kubectl.kubernetes.io/last-applied-configuration", "template", "selector", "containers",
+    "initContainers", "volumes", "tolerations", "affinity", "securityContext", "terminationGracePeriodSeconds",
+    "enableServiceLinks", "preemptionPolicy", "serviceAccount", "serviceAccountName", "dnsPolicy", "schedulerName",
+    "priority", "strategy", "hostIP", "hostIPs", "podIP", "podIPs", "image", "imageID", "imagePullPolicy",
+    "containerID", "resources", "restartCount", "started", "startedAt", "startTime", "lastState", "lastProbeTime",
+    "lastTransitionTime", "qosClass", "apiVersion", "generateName", "creationTimestamp", "blockOwnerDeletion",
+    "reportingComponent", "reportingInstance", "source", "firstTimestamp", "lastTimestamp", "eventTime", "count",
 ];
 
 /// One object.
