@@ -370,6 +370,29 @@ mod tests {
     }
 
     #[test]
+    fn an_autoscaler_and_a_request_for_a_certificate_arrive() {
+        let target = [bytes(1, "Deployment"), bytes(2, "web"), bytes(3, "apps/v1")].concat();
+        let usage = [bytes(1, "Utilization"), number(4, 80)].concat();
+        let metric = [bytes(1, "Resource"), bytes(4, [bytes(1, "cpu"), bytes(2, usage)].concat())].concat();
+        let spec = [bytes(1, target), number(3, 3), bytes(4, metric)].concat();
+        let raw = [bytes(1, bytes(1, "web")), bytes(2, spec)].concat();
+        let expected = json!({
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"},
+            "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"}, "maxReplicas": 3,
+                     "metrics": [{"type": "Resource", "resource": {
+                         "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}]},
+        });
+        assert_eq!(to_json(&body("autoscaling/v2", "HorizontalPodAutoscaler", &raw)), Ok(expected));
+        let approved = [bytes(1, "Approved"), bytes(6, "True")].concat();
+        let raw =
+            [bytes(2, [bytes(7, "a/b"), bytes(5, "client auth")].concat()), bytes(3, bytes(1, approved))]
+                .concat();
+        let request = to_json(&body("certificates.k8s.io/v1", "CertificateSigningRequest", &raw)).unwrap();
+        assert_eq!(request["spec"], json!({"signerName": "a/b", "usages": ["client auth"]}));
+        assert_eq!(request["status"], json!({"conditions": [{"type": "Approved", "status": "True"}]}));
+    }
+
+    #[test]
     fn special_types_have_their_json_forms() {
         let port = [number(3, 80), bytes(4, [number(1, 1), bytes(3, "http")].concat())].concat();
         let service = bytes(2, bytes(1, port));

@@ -13,6 +13,68 @@ pub(super) const MESSAGES: &[(&str, &str)] = &[
         "1 observedGeneration *int, 2 lastScaleTime *Time, 3 currentReplicas int, 4 desiredReplicas int, \
          5 currentCPUUtilizationPercentage *int",
     ),
+    ("HorizontalPodAutoscaler", "1 metadata ObjectMeta, 2 spec AutoscalerSpec, 3 status AutoscalerStatus"),
+    (
+        "AutoscalerSpec",
+        "1 scaleTargetRef CrossVersionObjectReference, 2 minReplicas *int, 3 maxReplicas int, 4 metrics []MetricSpec, \
+         5 behavior *AutoscalerBehavior",
+    ),
+    ("AutoscalerBehavior", "1 scaleUp *ScalingRules, 2 scaleDown *ScalingRules"),
+    (
+        "ScalingRules",
+        "3 stabilizationWindowSeconds *int, 1 selectPolicy *string, 2 policies []ScalingPolicy, 4 tolerance *Quantity",
+    ),
+    ("ScalingPolicy", "1 type string, 2 value int, 3 periodSeconds int"),
+    (
+        "MetricSpec",
+        "1 type string, 2 object *ObjectMetric, 3 pods *PodsMetric, 4 resource *ResourceMetric, \
+         7 containerResource *ContainerResourceMetric, 5 external *PodsMetric",
+    ),
+    (
+        "ObjectMetric",
+        "1 describedObject CrossVersionObjectReference, 2 target MetricTarget, 3 metric MetricIdentifier",
+    ),
+    ("PodsMetric", "1 metric MetricIdentifier, 2 target MetricTarget"),
+    ("ResourceMetric", "1 name string, 2 target MetricTarget"),
+    ("ContainerResourceMetric", "1 name string, 2 target MetricTarget, 3 container string"),
+    ("MetricIdentifier", "1 name string, 2 selector *LabelSelector"),
+    ("MetricTarget", "1 type string, 2 value *Quantity, 3 averageValue *Quantity, 4 averageUtilization *int"),
+    (
+        "AutoscalerStatus",
+        "1 observedGeneration *int, 2 lastScaleTime *Time, 3 currentReplicas int, 4 desiredReplicas int, \
+         5 currentMetrics []MetricStatus, 6 conditions []AutoscalerCondition",
+    ),
+    (
+        "MetricStatus",
+        "1 type string, 2 object *ObjectMetricStatus, 3 pods *PodsMetricStatus, 4 resource *ResourceMetricStatus, \
+         7 containerResource *ContainerResourceMetricStatus, 5 external *PodsMetricStatus",
+    ),
+    (
+        "ObjectMetricStatus",
+        "1 metric MetricIdentifier, 2 current MetricValue, 3 describedObject CrossVersionObjectReference",
+    ),
+    ("PodsMetricStatus", "1 metric MetricIdentifier, 2 current MetricValue"),
+    ("ResourceMetricStatus", "1 name string, 2 current MetricValue"),
+    ("ContainerResourceMetricStatus", "1 name string, 2 current MetricValue, 3 container string"),
+    ("MetricValue", "1 value *Quantity, 2 averageValue *Quantity, 3 averageUtilization *int"),
+    (
+        "AutoscalerCondition",
+        "1 type string, 2 status string, 3 lastTransitionTime Time, 4 reason string, 5 message string",
+    ),
+    (
+        "CertificateSigningRequest",
+        "1 metadata ObjectMeta, 2 spec CertificateSigningRequestSpec, 3 status CertificateSigningRequestStatus",
+    ),
+    (
+        "CertificateSigningRequestSpec",
+        "1 request bytes, 7 signerName string, 8 expirationSeconds *int, 5 usages []string, 2 username string, \
+         3 uid string, 4 groups []string, 6 extra ignored",
+    ),
+    ("CertificateSigningRequestStatus", "1 conditions []CertificateCondition, 2 certificate bytes"),
+    (
+        "CertificateCondition",
+        "1 type string, 6 status string, 2 reason string, 3 message string, 4 lastUpdateTime Time, 5 lastTransitionTime Time",
+    ),
     ("CrossVersionObjectReference", "1 kind string, 2 name string, 3 apiVersion string"),
     ("Job", "1 metadata ObjectMeta, 2 spec JobSpec, 3 status JobStatus"),
     ("CronJob", "1 metadata ObjectMeta, 2 spec CronJobSpec, 3 status CronJobStatus"),
