@@ -2,6 +2,7 @@
 
 use axum::extract::Query;
 use http::{Method, Uri};
+use jiff::Timestamp;
 
 use super::status::Failure;
 use super::validate::FieldError;
@@ -40,6 +41,8 @@ pub(crate) struct Params {
     pub(crate) field_selector: String,
     /// "", "0" or a revision, as sent.
     pub(crate) resource_version: Option<u64>,
+    /// Why the revision cannot be read. The verb decides about the failure.
+    pub(crate) bad_version: Option<String>,
     pub(crate) resource_version_match: Option<Match>,
     /// 0 is no limit.
     pub(crate) limit: usize,
@@ -57,7 +60,10 @@ pub(crate) struct Params {
     pub(crate) field_manager: String,
     /// Whether an apply takes what others own.
     pub(crate) force: Option<bool>,
-    pub(crate) pretty: bool,
+    /// Whether JSON is indented. Without it the program of the client decides.
+    pub(crate) pretty: Option<bool>,
+    /// Whether a health check names its parts.
+    pub(crate) verbose: bool,
     pub(crate) log: LogOptions,
 }
 
@@ -68,6 +74,12 @@ pub(crate) struct LogOptions {
     pub(crate) previous: bool,
     pub(crate) timestamps: bool,
     pub(crate) tail: Option<usize>,
+    /// Lines of this many last seconds.
+    pub(crate) since_seconds: Option<i64>,
+    /// Lines since then.
+    pub(crate) since_time: Option<Timestamp>,
+    /// No more bytes than this.
+    pub(crate) limit_bytes: Option<i64>,
 }
 
 impl Params {
@@ -88,15 +100,13 @@ impl Params {
             "labelSelector" => self.label_selector = value,
             "fieldSelector" => self.field_selector = value,
             "resourceVersion" if value.is_empty() => self.resource_version = None,
-            "resourceVersion" => {
-                let version = value.parse().map_err(|_| {
+            "resourceVersion" => match value.parse() {
+                Ok(version) => self.resource_version = Some(version),
+                Err(_) => {
                     let why = no_number("ParseUint", &value);
-                    Failure::bad_request(format!(
-                        "invalid resource version: resourceVersion: Invalid value: {value:?}: {why}"
-                    ))
-                })?;
-                self.resource_version = Some(version);
-            }
+                    self.bad_version = Some(format!("resourceVersion: Invalid value: {value:?}: {why}"));
+                }
+            },
             "resourceVersionMatch" => {
                 self.resource_version_match = match value.as_str() {
                     "" => None,
@@ -111,6 +121,9 @@ impl Params {
             "previous" => self.log.previous = boolean(&value),
             "timestamps" => self.log.timestamps = boolean(&value),
             "tailLines" => self.log.tail = Some(number(&value)?),
+            "sinceSeconds" => self.log.since_seconds = Some(number(&value)?),
+            "limitBytes" => self.log.limit_bytes = Some(number(&value)?),
+            "sinceTime" => self.log.since_time = value.parse().ok(),
             // Upstream takes less than nothing as no limit.
             "limit" => self.limit = number::<i64>(&value)?.try_into().unwrap_or_default(),
             "continue" => self.continue_token = value,
@@ -154,7 +167,8 @@ impl Params {
             }
             "fieldManager" => self.field_manager = value,
             "force" => self.force = Some(boolean(&value)),
-            "pretty" => self.pretty = boolean(&value),
+            "pretty" => self.pretty = Some(boolean(&value)),
+            "verbose" => self.verbose = true,
             _ => {}
         }
         Ok(())
@@ -196,7 +210,8 @@ fn number<N: std::str::FromStr>(value: &str) -> Result<N, Failure> {
 
 /// Go's words about a text that is no number, or a number that is too large.
 fn no_number(function: &str, value: &str) -> String {
-    let digits = value.strip_prefix(['-', '+']).unwrap_or(value);
+    let signs: &[char] = if function == "ParseUint" { &[] } else { &['-', '+'] };
+    let digits = value.strip_prefix(signs).unwrap_or(value);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let why = if is_number { "value out of range" } else { "invalid syntax" };
     format!("strconv.{function}: parsing {value:?}: {why}")

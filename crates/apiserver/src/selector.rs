@@ -83,7 +83,7 @@ impl LabelSelector {
                     let value =
                         value.as_str().ok_or_else(|| format!("the value of {key:?} is not a string"))?;
                     check_key(key)?;
-                    check_value(key, value)?;
+                    check_value(key, 0, value)?;
                     let test = Test::In([value.to_owned()].into());
                     requirements.push(Requirement { key: key.clone(), test });
                 }
@@ -159,8 +159,8 @@ fn expression_requirement(expression: &Value) -> Result<Requirement, String> {
             .collect::<Result<_, _>>()?,
         _ => return Err("values is not a list".to_owned()),
     };
-    for value in &values {
-        check_value(key, value)?;
+    for (index, value) in values.iter().enumerate() {
+        check_value(key, index, value)?;
     }
     let operator = expression["operator"].as_str().unwrap_or_default();
     let test = match (operator, values.is_empty()) {
@@ -190,10 +190,10 @@ fn check_key(key: &str) -> Result<(), String> {
     }
 }
 
-fn check_value(key: &str, value: &str) -> Result<(), String> {
+fn check_value(key: &str, index: usize, value: &str) -> Result<(), String> {
     match names::label_value(value) {
         errors if errors.is_empty() => Ok(()),
-        errors => Err(format!("[{key}]: Invalid value: {value:?}: {}", errors.join("; "))),
+        errors => Err(format!("values[{index}][{key}]: Invalid value: {value:?}: {}", errors.join("; "))),
     }
 }
 
@@ -289,7 +289,7 @@ impl<'a> Parser<'a> {
             }
             other => return Err(format!("found '{}', expected: identifier", other.text())),
         };
-        check_value(key, &value)?;
+        check_value(key, 0, &value)?;
         Ok(value)
     }
 
@@ -318,7 +318,7 @@ impl<'a> Parser<'a> {
                 Token::Symbol("," | ")") => "",
                 other => return Err(format!("found '{}', expected: ',', ')' or identifier", other.text())),
             };
-            check_value(key, value)?;
+            check_value(key, values.len(), value)?;
             values.insert(value.to_owned());
             match self.next() {
                 Token::Symbol(")") => return Ok(values),
@@ -386,7 +386,10 @@ mod tests {
         refuse("!", "unable to parse requirement: found '', expected: identifier");
         refuse("a>x", "unable to parse requirement: values[0][a]: Invalid value: \"x\"");
         refuse("-a=b", "unable to parse requirement: <nil>: Invalid value: \"-a\": name part must consist");
-        refuse("a=/", "unable to parse requirement: [a]: Invalid value: \"/\": a valid label must be");
+        refuse(
+            "a=/",
+            "unable to parse requirement: values[0][a]: Invalid value: \"/\": a valid label must be",
+        );
     }
 
     #[test]

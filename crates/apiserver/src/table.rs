@@ -22,6 +22,10 @@ pub fn columns(kind: &str) -> Value {
 
 /// [`columns`] for a built-in kind.
 pub(crate) fn columns_of(kind: &Kind) -> Value {
+    defined(kind.columns)
+}
+
+fn defined(columns: &[&str]) -> Value {
     let column = |column: &&str| {
         let (priority, column) = column.strip_prefix('*').map_or((0, *column), |rest| (1, rest));
         let (kind, name) = match column.split_at_checked(1) {
@@ -38,7 +42,21 @@ pub(crate) fn columns_of(kind: &Kind) -> Value {
             "priority": priority,
         })
     };
-    kind.columns.iter().map(column).collect()
+    columns.iter().map(column).collect()
+}
+
+/// The table of a Scale, which is no kind of its own.
+pub(crate) fn of_scale(scale: &Value, now: Timestamp) -> Value {
+    let row = Row { object: scale, now };
+    let replicas = |at| row.at(at).as_i64().unwrap_or_default();
+    let cells = json!([row.name(), replicas("/spec/replicas"), replicas("/status/replicas"), row.age()]);
+    json!({
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"resourceVersion": row.text("/metadata/resourceVersion")},
+        "columnDefinitions": defined(&["Name", "#Desired", "#Available", "Age"]),
+        "rows": [{"cells": cells, "object": scale}],
+    })
 }
 
 /// The cells of one object's row. `now` is what ages are counted to.

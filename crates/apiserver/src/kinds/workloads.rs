@@ -77,7 +77,6 @@ pub(super) static APPS: &[Kind] = &[
         warn: warnings::objects::workload,
         columns: table::workloads::REPLICA_SET,
         cells: |row| table::workloads::replica_set(row, table::row::label_selector(row.at("/spec/selector"))),
-        selectable: &[("status.replicas", By::Number)],
         ..of::<ReplicaSet>()
     },
     Kind {
@@ -173,6 +172,7 @@ pub(super) static AUTOSCALING: &[Kind] = &[
 
 pub(super) static POLICY: &[Kind] = &[Kind {
     short_names: &["pdb"],
+    name: names::path_segment,
     subresources: &[Status],
     generation: Generation::Spec,
     unconditional_update: false,

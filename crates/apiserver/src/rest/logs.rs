@@ -1,14 +1,17 @@
 //! `/log` of a pod, and what needs a process: `/exec`, `/attach`, `/portforward` and their like. No container runs here: its log says when it started and ended, as the
 //! status has it, and the annotation [`LINES`] adds lines. For the others there is no process.
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::reply::Reply;
 use crate::kinds::Subresource;
 use crate::object::text;
+use crate::params::LogOptions;
 use crate::request::Request;
 use crate::server::Server;
 use crate::status::Failure;
+use crate::validate::FieldError;
 
 /// The annotation of a pod with the lines that its containers print once they have started.
 const LINES: &str = "/metadata/annotations/windlass.dev~1pod-log";
@@ -19,7 +22,12 @@ pub(super) fn log(server: &Server, request: &Request) -> Result<Reply, Failure> 
     let object = object.ok_or_else(|| Failure::not_found(request.kind(), &request.place.name))?;
     let pod = object.peek();
     let options = &request.params.log;
+    check(options, &request.place.name)?;
     let container = container(&pod, &options.container, &request.place.name)?;
+    if text(&pod, "/spec/nodeName").is_empty() {
+        // There is no kubelet to ask.
+        return Ok(Reply { code: 204, ..Reply::plain(String::new()) });
+    }
     let statuses = ["containerStatuses", "initContainerStatuses"].map(|list| &pod["status"][list]);
     let mut statuses = statuses.into_iter().filter_map(Value::as_array).flatten();
     let status = statuses.find(|status| status["name"] == container);
@@ -51,11 +59,34 @@ pub(super) fn log(server: &Server, request: &Request) -> Result<Reply, Failure> 
         lines.push((end, format!("ended with exit code {}", run["exitCode"])));
     }
     let first = options.tail.map_or(0, |tail| lines.len().saturating_sub(tail));
-    let shown = lines.into_iter().skip(first).map(|(time, line)| match options.timestamps {
+    let since =
+        options.since_seconds.map(|seconds| (server.options.now)() - SignedDuration::from_secs(seconds));
+    let since = since.or(options.since_time);
+    let is_new = |time: &str| since.is_none_or(|since| time.parse().is_ok_and(|at: Timestamp| at >= since));
+    let shown = lines.into_iter().skip(first).filter(|(time, _)| is_new(time));
+    let shown = shown.map(|(time, line)| match options.timestamps {
         true => format!("{time} {line}\n"),
         false => format!("{line}\n"),
     });
-    Ok(Reply::plain(shown.collect::<String>()))
+    let shown = shown.collect::<String>();
+    let most = options.limit_bytes.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or_default());
+    let end = shown.floor_char_boundary(most);
+    Ok(Reply::plain(shown.get(..end).unwrap_or_default().to_owned()))
+}
+
+/// Options are amounts of something.
+fn check(options: &LogOptions, pod: &str) -> Result<(), Failure> {
+    for (field, amount) in [("sinceSeconds", options.since_seconds), ("limitBytes", options.limit_bytes)] {
+        if let Some(amount) = amount.filter(|amount| *amount <= 0) {
+            let error = FieldError {
+                field: field.to_owned(),
+                reason: "FieldValueInvalid",
+                detail: format!("Invalid value: {amount}: must be greater than 0"),
+            };
+            return Err(Failure::invalid_as("PodLogOptions", "", pod, &[error]));
+        }
+    }
+    Ok(())
 }
 
 /// The container that a request means.

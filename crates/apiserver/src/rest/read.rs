@@ -21,7 +21,11 @@ pub(super) fn get(server: &Server, request: &Request) -> Result<Reply, Failure> 
         .store
         .get(request.kind().storage(), &request.key())
         .ok_or_else(|| Failure::not_found(request.kind(), &request.place.name))?;
-    Ok(Reply::object(server, request, 200, &object))
+    let current = server.store.revision();
+    match request.params.resource_version {
+        Some(wanted) if wanted > current => Err(Failure::unreadable(wanted, Unreadable::Future { current })),
+        _ => Ok(Reply::object(server, request, 200, &object)),
+    }
 }
 
 pub(super) fn list(server: &Server, request: &Request) -> Result<Reply, Failure> {

@@ -7,12 +7,13 @@ use super::patch::Change;
 use super::reply::Reply;
 use super::update;
 use crate::kinds::Kind;
+use crate::negotiate::Form;
 use crate::object::{map_mut, meta, set_meta, strings, text};
 use crate::request::{Place, Request};
 use crate::server::Server;
 use crate::status::Failure;
-use crate::strict;
 use crate::validate::FieldError;
+use crate::{strict, table};
 
 const API_VERSION: &str = "autoscaling/v1";
 
@@ -21,7 +22,10 @@ pub(super) fn get(server: &Server, request: &Request) -> Result<Reply, Failure> 
         .store
         .get(request.kind().storage(), &request.key())
         .ok_or_else(|| Failure::not_found(request.kind(), &request.place.name))?;
-    Ok(Reply::value(200, &scale_of(request.kind(), &object.value())))
+    let scale = scale_of(request.kind(), &object.peek());
+    let reply =
+        if request.form == Form::Table { table::of_scale(&scale, (server.options.now)()) } else { scale };
+    Ok(Reply::value(200, &reply))
 }
 
 pub(super) fn update(server: &Server, request: &Request) -> Result<Reply, Failure> {
@@ -90,13 +94,13 @@ fn scale_of(kind: &Kind, object: &Value) -> Value {
             (
                 number(paths.replicas.first(object)),
                 number(paths.status.first(object)),
-                selector.unwrap_or_default().to_owned(),
+                selector.map(str::to_owned),
             )
         }
         None => (
             number(object.pointer("/spec/replicas")),
             number(object.pointer("/status/replicas")),
-            selector_query(text(object, "/kind"), object.pointer("/spec/selector")),
+            Some(selector_query(text(object, "/kind"), object.pointer("/spec/selector"))),
         ),
     };
     let mut metadata = Map::new();
@@ -108,13 +112,11 @@ fn scale_of(kind: &Kind, object: &Value) -> Value {
     }
     // Go leaves out a size of zero here, and not in the status.
     let spec = if replicas == 0 { json!({}) } else { json!({ "replicas": replicas }) };
-    json!({
-        "kind": "Scale",
-        "apiVersion": API_VERSION,
-        "metadata": metadata,
-        "spec": spec,
-        "status": {"replicas": status, "selector": selector},
-    })
+    let mut status = json!({ "replicas": status });
+    if let Some(selector) = selector {
+        status["selector"] = selector.into();
+    }
+    json!({"kind": "Scale", "apiVersion": API_VERSION, "metadata": metadata, "spec": spec, "status": status})
 }
 
 /// A label selector in the syntax of queries: `app=web,tier in (a,b),!canary`.

@@ -26,7 +26,8 @@ impl FieldSelector {
     /// # Errors
     /// Junk, or a field that the kind cannot be selected by.
     pub fn parse(kind: &str, text: &str) -> Result<FieldSelector, String> {
-        let selectable = kinds::named(kind).selectable;
+        let row = kinds::named(kind);
+        let selectable = row.selectable;
         let mut terms = Vec::new();
         for part in split_terms(text) {
             if part.is_empty() {
@@ -38,8 +39,12 @@ impl FieldSelector {
             let value = unescape(value)?;
             // An old name for the same field.
             let field = if (kind, field) == ("Pod", "spec.host") { "spec.nodeName" } else { field };
-            let Some(by) = by(selectable, field) else {
+            // Kinds with fields of their own say whether they have a namespace, too.
+            let has_namespace = row.namespaced || selectable.is_empty();
+            let known = by(selectable, field).filter(|_| has_namespace || field != "metadata.namespace");
+            let Some(by) = known else {
                 return Err(match selectable {
+                    _ if kind == "Job" => format!("field label {field:?} not supported for Job"),
                     [] => format!(
                         "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
                     ),

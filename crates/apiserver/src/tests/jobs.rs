@@ -70,7 +70,7 @@ async fn jobs_are_selected_by_how_many_pods_have_succeeded() {
         assert_eq!(names.collect::<Vec<_>>(), [json!(expected)], "{selector}");
     }
     let error = sandbox.get(&format!("{JOBS}?fieldSelector=status.failed=0")).await.refused(400);
-    assert_eq!(error, "field label not supported: status.failed");
+    assert_eq!(error, "field label \"status.failed\" not supported for Job");
 }
 
 #[tokio::test(start_paused = true)]

@@ -80,6 +80,49 @@ async fn lists_are_filtered_by_namespace_labels_and_fields() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_revision_that_is_no_number_or_of_the_future_is_refused() {
+    let sandbox = five_maps().await;
+    let why = "resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax";
+    let one = format!("{CONFIG_MAPS}/a");
+    assert_eq!(sandbox.get(&format!("{one}?resourceVersion=abc")).await.refused(500), why);
+    assert_eq!(sandbox.get(&format!("{CONFIG_MAPS}?watch=1&resourceVersion=abc")).await.refused(500), why);
+    let list = sandbox.get(&format!("{CONFIG_MAPS}?resourceVersion=abc")).await.refused(400);
+    assert_eq!(list, format!("invalid resource version: {why}"));
+    let below = sandbox.get(&format!("{CONFIG_MAPS}?resourceVersion=-1")).await.refused(400);
+    assert!(below.ends_with("parsing \"-1\": invalid syntax"), "{below}");
+    let late = sandbox.get(&format!("{one}?resourceVersion=999999")).await.refused(504);
+    assert!(late.starts_with("Timeout: Too large resource version: 999999, current: "), "{late}");
+    sandbox.get(&format!("{one}?resourceVersion=1")).await.ok();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_field_that_a_kind_is_not_selected_by_is_named() {
+    let sandbox = sandbox();
+    for (path, field, said) in [
+        (
+            "/apis/apps/v1/replicasets",
+            "status.replicas",
+            "\"status.replicas\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+        ),
+        ("/apis/batch/v1/jobs", "foo", "field label \"foo\" not supported for Job"),
+        ("/api/v1/nodes", "metadata.namespace", "field label not supported: metadata.namespace"),
+    ] {
+        let refused = sandbox.get(&format!("{path}?fieldSelector={field}%3Dx")).await.refused(400);
+        assert!(refused.contains(said), "{refused}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scale_is_a_table_for_kubectl() {
+    let sandbox = sandbox();
+    sandbox.post(DEPLOYMENTS, deployment("web")).await.ok();
+    let table = sandbox.get_as(&format!("{DEPLOYMENTS}/web/scale"), TABLE).await.ok();
+    let columns = table["columnDefinitions"].as_array().unwrap().iter().map(|column| &column["name"]);
+    assert_eq!(columns.collect::<Vec<_>>(), ["Name", "Desired", "Available", "Age"]);
+    assert_eq!(table["rows"][0]["cells"].as_array().unwrap()[..3], [json!("web"), json!(3), json!(0)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_table_has_rows_for_people_and_metadata_for_kubectl() {
     let sandbox = sandbox();
     sandbox.post(DEPLOYMENTS, deployment("web")).await.ok();

@@ -19,7 +19,10 @@ async fn with_a_pod(state: Value, last: Value) -> Sandbox {
     let sandbox = sandbox();
     let metadata = json!({"name": "web", "annotations": {"windlass.dev/pod-log": "listening\non port 80"}});
     let containers = json!([{"name": "main", "image": "a"}, {"name": "side", "image": "b"}]);
-    sandbox.post(PODS, json!({"metadata": metadata, "spec": {"containers": containers}})).await.ok();
+    sandbox
+        .post(PODS, json!({"metadata": metadata, "spec": {"nodeName": "n1", "containers": containers}}))
+        .await
+        .ok();
     let status = json!({"name": "main", "image": "a", "imageID": "", "ready": false, "restartCount": 1,
                         "state": state, "lastState": last});
     let status = json!({"status": {"containerStatuses": [status]}});
@@ -55,6 +58,33 @@ async fn a_log_that_is_not_there_is_refused_as_by_a_real_server() {
         assert_eq!(log(&sandbox, query).await, (400, said.to_owned()), "{query}");
     }
     assert_eq!(sandbox.get(&format!("{PODS}/gone/log")).await.refused(404), "pods \"gone\" not found");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_has_the_newest_lines_and_as_many_bytes_as_are_asked_for() {
+    let sandbox = with_a_pod(json!({"running": {"startedAt": "2020-01-01T00:00:07Z"}}), json!({})).await;
+    assert_eq!(log(&sandbox, "?container=main&sinceSeconds=5").await, (200, String::new()));
+    assert_eq!(log(&sandbox, "?container=main&sinceTime=2020-01-01T00:00:08Z").await, (200, String::new()));
+    assert_eq!(
+        log(&sandbox, "?container=main&sinceTime=2020-01-01T00:00:07Z&limitBytes=4").await,
+        (200, "star".into())
+    );
+    for (query, said) in [
+        ("sinceSeconds=-1", "sinceSeconds: Invalid value: -1: must be greater than 0"),
+        ("limitBytes=0", "limitBytes: Invalid value: 0: must be greater than 0"),
+    ] {
+        let said = format!("PodLogOptions \"web\" is invalid: {said}");
+        assert_eq!(log(&sandbox, &format!("?container=main&{query}")).await, (422, said));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_without_a_node_has_an_empty_log() {
+    let sandbox = sandbox();
+    let spec = json!({"containers": [{"name": "main", "image": "a"}]});
+    sandbox.post(PODS, json!({"metadata": {"name": "web"}, "spec": spec})).await.ok();
+    assert_eq!(log(&sandbox, "").await, (204, String::new()));
+    assert_eq!(log(&sandbox, "?container=x").await, (400, "container x is not valid for pod web".into()));
 }
 
 #[tokio::test(start_paused = true)]
