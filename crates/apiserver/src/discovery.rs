@@ -1,10 +1,12 @@
 //! Everything that a client can find out about the server: versions, groups, resources, health.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::kinds::{Kind, Subresource};
 use super::registry::Registry;
-use super::request::METRICS;
+use super::request::{HEALTH, METRICS};
 
 /// `/version`. The version is one that clients parse as semantic and read as 1.36.
 pub(crate) fn version() -> Value {
@@ -39,6 +41,19 @@ pub(crate) fn groups(registry: &Registry) -> Value {
     let groups: Vec<Value> =
         registry.groups().iter().filter(|(group, _)| !group.is_empty()).map(group_entry).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+}
+
+/// `/`: the paths of documents.
+pub(crate) fn paths(registry: &Registry) -> Value {
+    let mut paths =
+        BTreeSet::from(["/api", "/apis", "/openapi/v2", "/openapi/v3", "/version"].map(str::to_owned));
+    paths.extend(HEALTH.iter().flat_map(|check| [format!("/{check}"), format!("/{check}/ping")]));
+    for (group, versions) in registry.groups() {
+        let parent = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
+        paths.extend(versions.iter().map(|version| format!("{parent}/{version}")));
+        paths.insert(parent);
+    }
+    json!({ "paths": paths })
 }
 
 /// `/apis` of either form with the group of metrics, unless it is there.

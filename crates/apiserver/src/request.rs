@@ -52,8 +52,10 @@ pub(crate) struct Place {
 pub(crate) enum Document {
     /// `/version`
     Version,
-    /// `/healthz`, `/livez`, `/readyz` and paths below them.
-    Health,
+    /// `/`
+    Paths,
+    /// `/healthz`, `/livez` and `/readyz`. Their only part is `ping`.
+    Health { check: &'static str, verbose: bool },
     /// `/api`
     CoreVersions,
     /// `/apis`
@@ -114,13 +116,19 @@ impl Request {
 /// The group of the usage of nodes and pods, which nothing serves here.
 pub(crate) const METRICS: &str = "metrics.k8s.io";
 
+/// The checks of health.
+pub(crate) const HEALTH: [&str; 3] = ["healthz", "livez", "readyz"];
+
 /// Where `path` leads, if anywhere.
 pub(crate) fn resolve(path: &str, registry: &Registry) -> Result<Target, Failure> {
     let segments: Vec<String> = path.split('/').filter(|segment| !segment.is_empty()).map(decode).collect();
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     let document = match segments.as_slice() {
         ["version"] => Document::Version,
-        ["healthz" | "livez" | "readyz", ..] => Document::Health,
+        [] => Document::Paths,
+        [check] | [check, "ping"] if let Some(check) = HEALTH.iter().find(|known| *known == check) => {
+            Document::Health { check, verbose: false }
+        }
         ["api"] => Document::CoreVersions,
         ["apis"] => Document::Groups,
         ["apis", group] => Document::Group((*group).to_owned()),

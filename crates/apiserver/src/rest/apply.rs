@@ -73,13 +73,8 @@ fn create_applied(server: &Server, request: &Request, config: Value) -> Result<R
 
 /// The configuration in the body, which is YAML or JSON.
 fn configuration(request: &Request) -> Result<Value, Failure> {
-    let unreadable = |error: String| Failure::bad_request(format!("error decoding YAML: {error}"));
-    if let Ok(value) = serde_json::from_slice(&request.body) {
-        return Ok(value);
-    }
-    let text = std::str::from_utf8(&request.body).map_err(|error| unreadable(error.to_string()))?;
-    let options = serde_saphyr::options! { strict_booleans: true, legacy_octal_numbers: true };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| unreadable(error.to_string()))
+    body::read_yaml(&request.body)
+        .map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))
 }
 
 /// Checks the configuration, with the name and namespace of the path: as strictly as the request wants where the kind is a

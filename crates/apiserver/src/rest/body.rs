@@ -32,6 +32,16 @@ pub(super) fn require_json(request: &Request) -> Result<(), Failure> {
     }
 }
 
+/// A body in YAML, of which JSON is a part.
+pub(super) fn read_yaml(body: &[u8]) -> Result<Value, String> {
+    if let Ok(value) = serde_json::from_slice(body) {
+        return Ok(value);
+    }
+    let text = std::str::from_utf8(body).map_err(|error| error.to_string())?;
+    let options = serde_saphyr::options! { strict_booleans: true, legacy_octal_numbers: true };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
+}
+
 /// The media type of server-side apply.
 pub(super) const APPLY: &str = "application/apply-patch+yaml";
 

@@ -57,7 +57,8 @@ pub(crate) fn insert(
     request: Option<&Request>,
 ) -> Result<Arc<Object>, Failure> {
     // Only what would be stored is refused, and only after all else.
-    let is_old = !dry_run && !meta(&object, "resourceVersion").is_empty();
+    // A text that is no number counts as none.
+    let is_old = !dry_run && meta(&object, "resourceVersion").parse::<u64>().is_ok();
     let (given, base) = (meta(&object, "name"), meta(&object, "generateName"));
     let namespace = meta(&object, "namespace").to_owned();
     let (given, base) = (given.to_owned(), base.to_owned());

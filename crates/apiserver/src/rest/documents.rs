@@ -12,16 +12,11 @@ use crate::{discovery, openapi};
 
 pub(super) fn reply(registry: &Registry, document: &Document, form: Form) -> Result<Reply, Failure> {
     let value = match document {
-        Document::Health => {
-            return Ok(Reply {
-                code: 200,
-                content_type: "text/plain; charset=utf-8",
-                content: Content::Text(Bytes::from_static(b"ok")),
-                warnings: Vec::new(),
-                etag: None,
-                is_premature: false,
-            });
+        Document::Health { check, verbose: true } => {
+            return Ok(Reply::plain(format!("[+]ping ok\n{check} check passed\n")));
         }
+        Document::Health { .. } => return Ok(Reply::plain("ok".to_owned())),
+        Document::Paths => discovery::paths(registry),
         Document::Version => discovery::version(),
         Document::CoreVersions if form == Form::AggregatedDiscovery => discovery::aggregated(registry, true),
         Document::Groups if form == Form::AggregatedDiscovery => discovery::aggregated(registry, false),

@@ -167,6 +167,12 @@ impl Incoming {
         let target = request::resolve(parts.uri.path(), &server.registry.read())?;
         let params = Params::parse(&parts.method, &parts.uri)?;
         let accept = header(&parts.headers, &ACCEPT);
+        // To people, unless they say otherwise.
+        let is_read_by_people =
+            |agent: &str| ["curl", "Wget", "Mozilla/5.0"].iter().any(|one| agent.starts_with(one));
+        let user_agent = header(&parts.headers, &USER_AGENT);
+        let pretty = params.pretty.unwrap_or_else(|| is_read_by_people(user_agent));
+        let params = Params { pretty: Some(pretty), ..params };
         match target {
             Target::Place(place) => {
                 let is_read = parts.method == http::Method::GET && place.subresource.is_none();
@@ -175,8 +181,16 @@ impl Incoming {
                 let protobuf = protobuf_metadata && place.kind.protobuf;
                 let form = negotiate(accept, Offer { aggregated: false, protobuf, protobuf_metadata })?;
                 let verb = request::verb(&parts.method, &place, params.watch)?;
+                match (&params.bad_version, verb) {
+                    (Some(why), Verb::List) => {
+                        return Err(Failure::bad_request(format!("invalid resource version: {why}")));
+                    }
+                    // Only a list checks it before the store does.
+                    (Some(why), Verb::Get | Verb::Watch) => return Err(Failure::unknown(why)),
+                    _ => {}
+                }
                 let (content_type, body) = json_body(header(&parts.headers, &CONTENT_TYPE), body)?;
-                let user_agent = header(&parts.headers, &USER_AGENT).to_owned();
+                let user_agent = user_agent.to_owned();
                 let request = Request { verb, place, params, form, content_type, user_agent, body };
                 Ok(Incoming::Object(Box::new(request)))
             }
@@ -197,9 +211,10 @@ impl Incoming {
                 let is_top = header(&parts.headers, &KUBECTL_COMMAND).starts_with("kubectl top ");
                 let document = match document {
                     Document::Groups if is_top => Document::GroupsWithMetrics,
+                    Document::Health { check, .. } => Document::Health { check, verbose: params.verbose },
                     other => other,
                 };
-                Ok(Incoming::Document { document, form, pretty: params.pretty, body, known })
+                Ok(Incoming::Document { document, form, pretty, body, known })
             }
         }
     }
@@ -246,7 +261,7 @@ impl Incoming {
                 {
                     collect::soon(server, carry_out);
                 }
-                (reply, request.params.pretty, None)
+                (reply, request.params.pretty.unwrap_or_default(), None)
             }
             Incoming::Document { document, form, pretty, known, .. } => {
                 let aggregated = (*form == Form::AggregatedDiscovery).then_some(known);
@@ -267,8 +282,13 @@ impl Incoming {
     }
 }
 
-/// A body in protobuf becomes one in JSON here, so that nothing else has to know of protobuf.
+/// A body in protobuf or YAML becomes one in JSON here, so that nothing else has to know of them.
 fn json_body(content_type: &str, body: Bytes) -> Result<(String, Bytes), Failure> {
+    if content_type.split(';').next().is_some_and(|media| media.trim() == "application/yaml") {
+        let object = body::read_yaml(&body)
+            .map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))?;
+        return Ok(("application/json".to_owned(), to_bytes(&object)));
+    }
     if !content_type.starts_with(protobuf::MEDIA_TYPE) || body.is_empty() {
         return Ok((content_type.to_owned(), body));
     }

@@ -107,7 +107,7 @@ async fn a_client_can_ask_for_health_and_version() {
 #[tokio::test(start_paused = true)]
 async fn a_missing_object_is_not_found() {
     let sandbox = sandbox();
-    for path in ["/", "/apis/batch/v1/works", "/api/v1/pods/a/b/c/d", "/api/v1/namespaces/x/pods/y/nothing"] {
+    for path in ["/apis/batch/v1/works", "/api/v1/pods/a/b/c/d", "/api/v1/namespaces/x/pods/y/nothing"] {
         let message = sandbox.get(path).await.refused(404);
         assert_eq!(message, "the server could not find the requested resource", "{path}");
     }
@@ -148,5 +148,47 @@ async fn only_kubectl_top_sees_the_group_of_metrics_and_learns_why_there_are_non
     }
     for path in ["/apis/metrics.k8s.io", "/apis/metrics.k8s.io/v1beta1", "/apis/metrics.k8s.io/v1beta1/x"] {
         sandbox.get(path).await.refused(404);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_paths_and_the_parts_of_health_are_listed() {
+    let sandbox = sandbox();
+    let paths = sandbox.get("/").await.ok()["paths"].as_array().unwrap().clone();
+    for path in ["/api/v1", "/apis/apps", "/apis/apps/v1", "/livez/ping", "/openapi/v3", "/version"] {
+        assert!(paths.contains(&json!(path)), "{path} of {paths:?}");
+    }
+    let text = async |path: &str| {
+        let response =
+            sandbox.router().oneshot(Request::get(path).body(Body::empty()).unwrap()).await.unwrap();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        String::from_utf8(bytes.to_vec()).unwrap()
+    };
+    assert_eq!(text("/readyz").await, "ok");
+    assert_eq!(text("/readyz/ping").await, "ok");
+    assert_eq!(text("/readyz?verbose").await, "[+]ping ok\nreadyz check passed\n");
+    sandbox.get("/readyz/nope").await.refused(404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn people_read_indented_json_and_send_yaml() {
+    let sandbox = sandbox();
+    let send = async |request: http::request::Builder, body: &'static str| {
+        let response = sandbox.router().oneshot(request.body(Body::from(body)).unwrap()).await.unwrap();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        String::from_utf8(bytes.to_vec()).unwrap()
+    };
+    let map = "metadata: {name: a}\ndata: {k: v}\n";
+    let sent = send(Request::post(CONFIG_MAPS).header("content-type", "application/yaml"), map).await;
+    assert!(sent.contains("\"data\":{\"k\":\"v\"}"), "{sent}");
+    let path = format!("{CONFIG_MAPS}/a");
+    for (agent, query, indented) in [
+        ("curl/8.5", "", true),
+        ("curl/8.5", "?pretty=false", false),
+        ("kubectl/v1.36", "", false),
+        ("kubectl", "?pretty=1", true),
+    ] {
+        let answer = send(Request::get(format!("{path}{query}")).header("user-agent", agent), "").await;
+        assert_eq!(answer.contains("\n  \"data\": {"), indented, "{agent} {query}: {answer}");
     }
 }

@@ -246,7 +246,7 @@ async fn bodies_that_are_not_the_object_are_refused() {
     };
     sandbox.send(raw("{", "application/json")).await.refused(400);
     sandbox.send(raw("[]", "application/json")).await.refused(400);
-    sandbox.send(raw("kind: ConfigMap", "application/yaml")).await.refused(415);
+    sandbox.send(raw("kind: ConfigMap", "text/plain")).await.refused(415);
     sandbox.post(CONFIG_MAPS, pod("a")).await.refused(400);
     let mut elsewhere = config_map("a");
     elsewhere["metadata"]["namespace"] = json!("other");
