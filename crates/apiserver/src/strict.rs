@@ -257,7 +257,10 @@ fn prune_nulls(value: &mut Value, string_map: bool) {
             map.retain(|_, value| !value.is_null());
             for (key, value) in map {
                 if let Value::Object(amounts) = value
-                    && matches!(key.as_str(), "limits" | "requests" | "hard" | "capacity" | "allocatable")
+                    && matches!(
+                        key.as_str(),
+                        "limits" | "requests" | "hard" | "capacity" | "allocatable" | "podFixed"
+                    )
                 {
                     let nulls = amounts.values_mut().filter(|amount| amount.is_null());
                     nulls.for_each(|amount| *amount = Value::String("0".to_owned()));

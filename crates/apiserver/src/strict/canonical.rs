@@ -53,8 +53,16 @@ pub(super) fn rewrite(value: &mut Value, path: &mut Vec<Segment>) -> Result<(), 
 
 fn field(name: &str, value: &mut Value, path: &mut Vec<Segment>) -> Result<(), String> {
     match (name, &mut *value) {
+        // Counts of the volumes of a CSINode, a request for the capacity of a device, and the overhead of a RuntimeClass, which
+        // is one level below.
+        ("allocatable", _) if is_below(path, "drivers") => rewrite(value, path)?,
+        ("capacity", _) if is_below(path, "exactly") || is_below(path, "firstAvailable") => {
+            rewrite(value, path)?
+        }
+        ("overhead", _) if path.len() == 1 => rewrite(value, path)?,
         (
-            "limits" | "requests" | "capacity" | "allocatable" | "overhead" | "allocatedResources",
+            "limits" | "requests" | "capacity" | "allocatable" | "overhead" | "podFixed"
+            | "allocatedResources",
             Value::Object(resources),
         ) => quantities(resources, path)?,
         ("hard" | "used", Value::Object(resources)) => quantities(resources, path)?,
@@ -65,7 +73,9 @@ fn field(name: &str, value: &mut Value, path: &mut Vec<Segment>) -> Result<(), S
         }
         ("sizeLimit" | "divisor" | "averageValue" | "maximumVolumeSize", amount) => quantity(amount, path)?,
         // Of a CSIStorageCapacity it is one quantity, of other kinds a map of them.
-        ("capacity", amount @ Value::String(_)) if path.len() == 1 => quantity(amount, path)?,
+        ("capacity", amount @ (Value::String(_) | Value::Number(_))) if path.len() == 1 => {
+            quantity(amount, path)?
+        }
         ("value", amount) if is_in_a_metric(path) => quantity(amount, path)?,
         ("eventTime" | "lastObservedTime" | "acquireTime" | "renewTime", Value::String(text)) => {
             if let Some(why) = no_time(text, MICROSECONDS, path) {
@@ -110,6 +120,12 @@ fn field(name: &str, value: &mut Value, path: &mut Vec<Segment>) -> Result<(), S
     Ok(())
 }
 
+/// Whether the path leads to a field of this object or of an item of this list.
+fn is_below(path: &[Segment], parent: &str) -> bool {
+    let mut parents = path.iter().rev().skip(1).filter(|segment| matches!(segment, Segment::Key(_)));
+    matches!(parents.next(), Some(Segment::Key(key)) if key == parent)
+}
+
 /// Whether the path leads into the target or the current value of a metric of an autoscaler.
 fn is_in_a_metric(path: &[Segment]) -> bool {
     matches!(path, [.., Segment::Key(part), _] if part == "target" || part == "current")
@@ -123,8 +139,9 @@ fn is_in_a_limit_range(path: &[Segment]) -> bool {
 fn quantities(resources: &mut serde_json::Map<String, Value>, path: &mut Vec<Segment>) -> Result<(), String> {
     for (name, amount) in resources {
         path.push(Segment::Key(name.clone()));
-        // The overhead of a RuntimeClass has one more level than that of a pod.
-        if let Value::Object(resources) = amount {
+        // The capacity of a device has one more level.
+        let of_a_device = path.iter().any(|segment| matches!(segment, Segment::Key(key) if key == "devices"));
+        if let (Value::Object(resources), true) = (&mut *amount, of_a_device) {
             quantities(resources, path)?;
             path.pop();
             continue;
@@ -145,9 +162,7 @@ fn quantity(amount: &mut Value, path: &[Segment]) -> Result<(), String> {
         Value::Number(number) => number.to_string(),
         Value::String(text) => text.trim().to_owned(),
         Value::Null => "0".to_owned(),
-        Value::Bool(_) => return Err(no_quantity(path)),
-        // The typed decode words this error.
-        _ => return Ok(()),
+        _ => return Err(no_quantity(path)),
     };
     match Quantity::parse(&text) {
         Some(quantity) => {
@@ -223,6 +238,21 @@ mod tests {
                 && error.ends_with(" (spec.containers[0].resources.limits.cpu)"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn what_only_has_the_name_of_quantities_is_left_as_it_is() {
+        let drivers = json!([{"name": "a", "nodeID": "n", "allocatable": {"count": 3}}]);
+        let node = json!({"spec": {"drivers": drivers}});
+        let stored = check_value("storage.k8s.io/v1", "CSINode", node).unwrap().object;
+        assert_eq!(stored["spec"]["drivers"][0]["allocatable"]["count"], 3);
+        let class = json!({"handler": "r", "overhead": {"podFixed": {"cpu": 1}, "fooBar": "x"}});
+        let checked = check_value("node.k8s.io/v1", "RuntimeClass", class).unwrap();
+        assert_eq!(checked.object["overhead"], json!({"podFixed": {"cpu": "1"}}));
+        assert_eq!(checked.unknown, ["unknown field \"overhead.fooBar\""]);
+        let capacity = json!({"storageClassName": "a", "capacity": 5});
+        let stored = check_value("storage.k8s.io/v1", "CSIStorageCapacity", capacity).unwrap().object;
+        assert_eq!(stored["capacity"], "5");
     }
 
     #[test]

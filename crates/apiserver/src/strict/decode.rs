@@ -155,7 +155,11 @@ fn no_base64(value: &Value) -> String {
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
     let is_break = |byte: &u8| matches!(byte, b'\r' | b'\n');
     let wrong = text.bytes().position(|byte| !is_known(byte) && !is_break(&byte));
-    let wrong = wrong.unwrap_or(text.len() / 4 * 4);
+    // Padding ends a text, and only the last two of four bytes may be padding.
+    let padding =
+        text.bytes().position(|byte| byte == b'=').filter(|at| at % 4 < 2 || text.len() > at / 4 * 4 + 4);
+    let padding = padding.map(|at| if at % 4 < 2 { at } else { (at / 4 + 1) * 4 });
+    let wrong = wrong.into_iter().chain(padding).min().unwrap_or(text.len() / 4 * 4);
     format!("illegal base64 data at input byte {wrong}")
 }
 

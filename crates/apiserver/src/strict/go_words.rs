@@ -39,7 +39,6 @@ const NAMED: &[(&str, &str, &[&str])] = &[
     ("ipFamilyPolicy", "IPFamilyPolicy", &["ServiceSpec"]),
     ("ipMode", "LoadBalancerIPMode", &["LoadBalancerIngress"]),
     ("kind", "AzureDataDiskKind", &["AzureDiskVolumeSource"]),
-    ("kind", "SubjectKind", &["Subject"]),
     ("matchPolicy", "MatchPolicyType", &["MatchResources", "MutatingWebhook", "ValidatingWebhook"]),
     ("medium", "StorageMedium", &["EmptyDirVolumeSource"]),
     ("mountPropagation", "MountPropagationMode", &["VolumeMount"]),
@@ -51,6 +50,7 @@ const NAMED: &[(&str, &str, &[&str])] = &[
     ("operations", "OperationType", &["RuleWithOperations"]),
     ("operator", "LabelSelectorOperator", &["LabelSelectorRequirement"]),
     ("operator", "NodeSelectorOperator", &["NodeSelectorRequirement"]),
+    ("operator", "ScopeSelectorOperator", &["ScopedResourceSelectorRequirement"]),
     ("operator", "TolerationOperator", &["Toleration"]),
     ("parameterNotFoundAction", "ParameterNotFoundActionType", &["ParamRef"]),
     ("pathType", "PathType", &["HTTPIngressPath"]),
@@ -72,7 +72,7 @@ const NAMED: &[(&str, &str, &[&str])] = &[
     ("restartPolicy", "RestartPolicy", &["PodSpec"]),
     ("scheme", "URIScheme", &["HTTPGetAction"]),
     ("scope", "ResourceScope", &["CustomResourceDefinitionSpec"]),
-    ("scope", "ScopeType", &["Rule"]),
+    ("scope", "ScopeType", &["Rule", "RuleWithOperations"]),
     ("scopeName", "ResourceQuotaScope", &["ScopedResourceSelectorRequirement"]),
     ("scopes", "ResourceQuotaScope", &["ResourceQuotaSpec"]),
     ("seLinuxChangePolicy", "PodSELinuxChangePolicy", &["PodSecurityContext"]),
@@ -88,11 +88,15 @@ const NAMED: &[(&str, &str, &[&str])] = &[
     ("type", "DaemonSetUpdateStrategyType", &["DaemonSetUpdateStrategy"]),
     ("type", "DeploymentStrategyType", &["DeploymentStrategy"]),
     ("type", "HostPathType", &["HostPathVolumeSource"]),
+    ("status", "ConditionStatus", &["PodCondition", "PodFailurePolicyOnPodConditionsPattern"]),
     ("type", "LimitType", &["LimitRangeItem"]),
+    ("type", "NodeAddressType", &["NodeAddress"]),
+    ("type", "PodConditionType", &["PodCondition", "PodFailurePolicyOnPodConditionsPattern"]),
     ("type", "SeccompProfileType", &["SeccompProfile"]),
     ("type", "SecretType", &["Secret"]),
     ("type", "ServiceType", &["ServiceSpec"]),
     ("type", "StatefulSetUpdateStrategyType", &["StatefulSetUpdateStrategy"]),
+    ("type", "v2.HPAScalingPolicyType", &["HPAScalingPolicy"]),
     ("type", "v2.MetricSourceType", &["MetricSpec"]),
     ("type", "v2.MetricTargetType", &["MetricTarget"]),
     ("uid", "types.UID", &["BoundObjectReference", "ConfigMapNodeConfigSource", "ObjectMeta", "ObjectReference", "OwnerReference", "Preconditions", "ResourceClaimConsumerReference", "StatusDetails"]),
@@ -139,6 +143,13 @@ const UNKNOWN: &[&str] = &[
     "volumesInUse",
 ];
 
+/// Fields of these, by type, that are plain strings nevertheless.
+const PLAIN: &[(&str, &[&str])] = &[
+    ("reason", &["Event"]),
+    ("scope", &["IngressClassParametersReference"]),
+    ("type", &["CustomResourceColumnDefinition", "Event", "JSONSchemaProps"]),
+];
+
 /// The type of the package `k8s_openapi`, and the step to it, where a value is wrong.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wrong<'a> {
@@ -176,7 +187,10 @@ fn named(of: &str, field: &str, plain: &str) -> Option<String> {
     match NAMED.iter().find(|(name, _, types)| *name == field && types.contains(&of)) {
         Some((_, name, _)) if name.contains('.') => Some(plain.replace("string", name)),
         Some((_, name, _)) => Some(plain.replace("string", &format!("v1.{name}"))),
-        None => (!UNKNOWN.contains(&field)).then(|| plain.to_owned()),
+        None => {
+            let is_plain = PLAIN.iter().any(|(name, types)| *name == field && types.contains(&of));
+            (is_plain || !UNKNOWN.contains(&field)).then(|| plain.to_owned())
+        }
     }
 }
 
@@ -355,6 +369,14 @@ mod tests {
         }
         check("v1", "Secret", json!({"data": {"a": 5}}), "number Secret.data of type []uint8");
         check("v1", "ConfigMap", json!({"data": {"a": 5}}), "number ConfigMap.data of type string");
+        check("v1", "Event", json!({"type": []}), "array Event.type of type string");
+        let subjects = json!({"subjects": [{"kind": 5}]});
+        check(
+            "rbac.authorization.k8s.io/v1",
+            "RoleBinding",
+            subjects,
+            "number Subject.subjects.kind of type string",
+        );
         let surge = json!({"spec": {"strategy": {"rollingUpdate": {"maxSurge": true}}}});
         let expected = "bool RollingUpdateDeployment.spec.strategy.rollingUpdate.maxSurge of type int32";
         check("apps/v1", "Deployment", surge, expected);
@@ -373,6 +395,11 @@ mod tests {
     fn a_quantity_and_a_time_that_are_none_are_refused_in_the_words_of_go() {
         for (body, expected, field) in [
             (
+                json!({"spec": {"overhead": {"cpu": []}}}),
+                "quantities must match the regular expression",
+                " (spec.overhead.cpu)",
+            ),
+            (
                 json!({"spec": {"volumes": [{"emptyDir": {"sizeLimit": true}}]}}),
                 "quantities must match the regular expression",
                 " (spec.volumes[0].emptyDir.sizeLimit)",
@@ -385,6 +412,21 @@ mod tests {
         ] {
             let error = check_value("v1", "Pod", body).unwrap_err();
             assert!(error.starts_with(expected) && error.ends_with(field), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_first_byte_that_base_64_cannot_have_is_named() {
+        for (data, at) in
+            [("aGk=", None), ("a", Some(0)), ("aGk!", Some(3)), ("aGkab==", Some(5)), ("aG==aGk=", Some(4))]
+        {
+            let error = check_value("v1", "Secret", json!({"data": {"a": data}})).err();
+            let expected = at.map(|at| format!("illegal base64 data at input byte {at}"));
+            assert_eq!(
+                error.as_deref().map(|error| error.split(" (").next().unwrap()),
+                expected.as_deref(),
+                "{data}"
+            );
         }
     }
 }
