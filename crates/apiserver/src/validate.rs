@@ -67,7 +67,7 @@ pub fn update_status(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
 /// [`create`] for built-in and custom kinds.
 pub(crate) fn create_of(kind: &Kind, object: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    metadata::validate(kind.namespaced, kind.name, &object["metadata"], &mut errors);
+    metadata::validate(kind, &object["metadata"], &mut errors);
     match kind.custom {
         Some(custom) => custom::check::object(&custom.schema, object, &mut errors),
         None => (kind.validate)(object, &mut errors),
@@ -78,7 +78,7 @@ pub(crate) fn create_of(kind: &Kind, object: &Value) -> Vec<FieldError> {
 /// [`update`] for built-in and custom kinds.
 pub(crate) fn update_of(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    metadata::validate_update(kind.namespaced, &new["metadata"], &old["metadata"], &mut errors);
+    metadata::validate_update(kind, &new["metadata"], &old["metadata"], &mut errors);
     match (kind.custom, kind.validate_update) {
         (Some(custom), _) => custom::check::object(&custom.schema, new, &mut errors),
         (None, Some(validate)) => validate(new, old, &mut errors),
@@ -93,7 +93,7 @@ pub(crate) fn update_status_of(kind: &Kind, new: &Value, old: &Value) -> Vec<Fie
         return update_of(kind, new, old);
     }
     let mut errors = Errors::default();
-    metadata::validate_update(kind.namespaced, &new["metadata"], &old["metadata"], &mut errors);
+    metadata::validate_update(kind, &new["metadata"], &old["metadata"], &mut errors);
     (kind.validate_status)(new, old, &mut errors);
     errors.into_vec()
 }

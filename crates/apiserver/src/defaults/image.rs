@@ -1,5 +1,8 @@
 //! The names of images, as the reference package of container registries reads them.
 
+/// A longer name cannot be read, registry, tag and digest not counted.
+const LONGEST_PATH: usize = 255;
+
 /// The tag of an image: `latest` if the name has neither tag nor digest, `None` if it has a digest alone or cannot be read.
 pub(super) fn tag(image: &str) -> Option<&str> {
     let (name, digest) = match image.split_once('@') {
@@ -30,7 +33,9 @@ pub(super) fn tag(image: &str) -> Option<&str> {
     };
     // 64 hexadecimal digits would be the identifier of an image.
     let is_identifier = image.len() == 64 && image.chars().all(|c| c.is_ascii_hexdigit());
+    let length = path.len() + if path.contains('/') { 0 } else { "library/".len() };
     let reads = !is_identifier
+        && length <= LONGEST_PATH
         && path.split('/').all(is_component)
         && tag.is_none_or(is_tag)
         && digest.is_none_or(is_digest);
@@ -62,7 +67,11 @@ mod tests {
     fn a_name_has_the_tag_latest_unless_it_says_otherwise_or_cannot_be_read() {
         let digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
         let (pinned, both) = (format!("nginx@{digest}"), format!("nginx:latest@{digest}"));
+        let (longest, longer) = (format!("a/{}", "b".repeat(253)), "b".repeat(248));
         for (image, expected) in [
+            (longest.as_str(), Some("latest")),
+            // It is `library/` as well.
+            (longer.as_str(), None),
             ("nginx", Some("latest")),
             ("registry:5000/a/nginx", Some("latest")),
             ("Registry/nginx", Some("latest")),

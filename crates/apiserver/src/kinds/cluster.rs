@@ -43,6 +43,7 @@ const fn policy_binding(kind: Kind) -> Kind {
         defaults: defaults::admission_policy_binding,
         columns: cluster::ADMISSION_BINDING,
         cells: cluster::admission_binding,
+        plain_finalizers: true,
         ..kind
     }
 }
@@ -64,6 +65,7 @@ pub(super) static AUTHORIZATION: &[Kind] = &[
 
 pub(super) static CERTIFICATES: &[Kind] = &[Kind {
     short_names: &["csr"],
+    name: names::path_segment,
     subresources: &[Approval, Status],
     lists: &lists::WITH_OWNED_CONDITIONS,
     defaults: defaults::empty_status,
@@ -134,6 +136,7 @@ pub(super) static EXTENSIONS: &[Kind] = &[Kind {
     on_create: definition::new_status,
     columns: table::core::CREATED,
     cells: table::core::created,
+    plain_finalizers: true,
     ..of::<CustomResourceDefinition>()
 }];
 
@@ -147,6 +150,7 @@ pub(super) static ADMISSION: &[Kind] = &[
         validate: webhooks::mutating,
         columns: &["Name", "#Webhooks", "Age"],
         cells: |row| vec![row.name(), row.size("/webhooks").into(), row.age()],
+        plain_finalizers: true,
         ..of::<MutatingWebhookConfiguration>()
     },
     Kind {
@@ -158,6 +162,7 @@ pub(super) static ADMISSION: &[Kind] = &[
         validate: webhooks::validating,
         columns: &["Name", "#Webhooks", "Age"],
         cells: |row| vec![row.name(), row.size("/webhooks").into(), row.age()],
+        plain_finalizers: true,
         ..of::<ValidatingWebhookConfiguration>()
     },
     Kind {
@@ -171,6 +176,7 @@ pub(super) static ADMISSION: &[Kind] = &[
         cells: |row| {
             vec![row.name(), row.size("/spec/validations").into(), cluster::parameters(row), row.age()]
         },
+        plain_finalizers: true,
         ..of::<ValidatingAdmissionPolicy>()
     },
     policy_binding(of::<ValidatingAdmissionPolicyBinding>()),
@@ -184,6 +190,7 @@ pub(super) static ADMISSION: &[Kind] = &[
         cells: |row| {
             vec![row.name(), row.size("/spec/mutations").into(), cluster::parameters(row), row.age()]
         },
+        plain_finalizers: true,
         ..of::<MutatingAdmissionPolicy>()
     },
     policy_binding(of::<MutatingAdmissionPolicyBinding>()),
@@ -221,6 +228,7 @@ pub(super) static NODE: &[Kind] = &[Kind {
     warn: warnings::objects::runtime_class,
     columns: &["Name", "Handler", "Age"],
     cells: |row| vec![row.name(), row.text("/handler"), row.age()],
+    plain_finalizers: true,
     ..of::<RuntimeClass>()
 }];
 

@@ -47,6 +47,7 @@ pub(super) const fn event(kind: Kind) -> Kind {
     Kind {
         short_names: &["ev"],
         create_on_update: true,
+        name: names::path_segment,
         lists: &lists::EVENT,
         defaults: defaults::core::event,
         validate: objects::event,

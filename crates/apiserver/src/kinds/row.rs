@@ -187,6 +187,8 @@ pub(crate) struct Kind {
     pub(crate) defaults: fn(&mut Map<String, Value>),
     /// Why a name is refused.
     pub(crate) name: fn(&str) -> Vec<String>,
+    /// Whether a finalizer may lack a prefix: the validation of kinds outside of pkg/apis/core asks for less.
+    pub(crate) plain_finalizers: bool,
     /// Adds what is wrong with a new object, beyond its metadata.
     pub(crate) validate: fn(&Value, &mut Errors),
     /// Adds what is wrong with replacing the second object by the first; `validate` unless set.
@@ -254,6 +256,7 @@ pub(crate) const BASE: Kind = Kind {
     lists: &lists::METADATA_ONLY,
     defaults: |_| {},
     name: names::dns1123_subdomain,
+    plain_finalizers: false,
     validate: |_, _| {},
     validate_update: None,
     validate_status: |_, _, _| {},

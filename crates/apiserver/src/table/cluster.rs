@@ -52,7 +52,9 @@ pub(crate) fn ingress(row: &Row<'_>) -> Vec<Value> {
 /// The name of a class, and whether it is the default.
 fn class_name(row: &Row<'_>, annotation: &str) -> Value {
     let name = text(row.at("/metadata/name"));
-    match row.at("/metadata/annotations")[annotation] == "true" {
+    let annotations = row.at("/metadata/annotations");
+    let beta = annotation.replace("storageclass.", "storageclass.beta.");
+    match annotations[annotation] == "true" || (beta != annotation && annotations[beta] == "true") {
         true => format!("{name} (default)").into(),
         false => name.into(),
     }

@@ -228,13 +228,35 @@ fn bounds(limit: &Value, name: &str, path: &str, errors: &mut Errors) {
         let field = format!("{path}.maxLimitRequestRatio[{name}]");
         errors.invalid(&field, text, format!("ratio {text} is less than 1"));
     }
+    if let (Some((text, ratio)), Some((_, least)), Some((_, most))) =
+        (amount("maxLimitRequestRatio"), amount("min"), amount("max"))
+    {
+        let (text, largest) = (text.as_str().unwrap_or_default(), most.ratio(least));
+        if ratio.ratio(Quantity::count(1)) > largest {
+            let field = format!("{path}.maxLimitRequestRatio[{name}]");
+            errors.invalid(&field, text, format!("ratio {text} is greater than max/min = {largest:.6}"));
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use crate::validate::tests::check_update;
+    use crate::validate::tests::{check_create, check_update};
+
+    #[test]
+    fn the_ratio_of_a_limit_is_no_larger_than_its_bounds_allow() {
+        let range = |ratio: &str| {
+            let limit = json!({"type": "Container", "max": {"cpu": "1500m"}, "min": {"cpu": "1"},
+                               "maxLimitRequestRatio": {"cpu": ratio}});
+            json!({"metadata": {"name": "r", "namespace": "shop"}, "spec": {"limits": [limit]}})
+        };
+        check_create("LimitRange", range("1500m"), &[]);
+        let why = "spec.limits[0].maxLimitRequestRatio[cpu]: Invalid value: \"2\": ratio 2 is greater than max/min = \
+                   1.500000";
+        check_create("LimitRange", range("2"), &[why]);
+    }
 
     #[test]
     fn a_quota_keeps_its_scopes() {

@@ -4,16 +4,13 @@ use serde_json::Value;
 
 use super::errors::{Errors, elements, text};
 use super::names;
+use crate::kinds::Kind;
 
 /// All keys and values of the annotations together.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
-pub(super) fn validate(
-    namespaced: bool,
-    rule: fn(&str) -> Vec<String>,
-    metadata: &Value,
-    errors: &mut Errors,
-) {
+pub(super) fn validate(kind: &Kind, metadata: &Value, errors: &mut Errors) {
+    let rule = kind.name;
     let prefix = text(metadata, "generateName");
     if !prefix.is_empty() {
         // A prefix may end with a dash, because something follows it.
@@ -27,7 +24,7 @@ pub(super) fn validate(
         "" => errors.required("metadata.name", "name or generateName is required"),
         name => errors.each_invalid("metadata.name", name, rule(name)),
     }
-    match (namespaced, text(metadata, "namespace")) {
+    match (kind.namespaced, text(metadata, "namespace")) {
         (true, "") => errors.required("metadata.namespace", ""),
         (true, namespace) => {
             errors.each_invalid("metadata.namespace", namespace, names::dns1123_label(namespace));
@@ -37,10 +34,10 @@ pub(super) fn validate(
     }
     errors.non_negative("metadata.generation", &metadata["generation"]);
     common(metadata, errors);
-    finalizers(metadata, errors);
+    finalizers(kind, metadata, errors);
 }
 
-pub(super) fn validate_update(namespaced: bool, new: &Value, old: &Value, errors: &mut Errors) {
+pub(super) fn validate_update(kind: &Kind, new: &Value, old: &Value, errors: &mut Errors) {
     if old["deletionTimestamp"].is_string() {
         let listed = |metadata: &Value| -> Vec<String> {
             let finalizers = metadata["finalizers"].as_array().into_iter().flatten();
@@ -66,7 +63,7 @@ pub(super) fn validate_update(namespaced: bool, new: &Value, old: &Value, errors
         errors.invalid("metadata.generation", new, "must not be decremented");
     }
     errors.immutable("metadata.name", &new["name"], &old["name"]);
-    if namespaced {
+    if kind.namespaced {
         errors.immutable("metadata.namespace", &new["namespace"], &old["namespace"]);
     }
     // The server fills these in when a client leaves them out.
@@ -76,7 +73,7 @@ pub(super) fn validate_update(namespaced: bool, new: &Value, old: &Value, errors
         }
     }
     common(new, errors);
-    finalizers(new, errors);
+    finalizers(kind, new, errors);
 }
 
 /// Labels and annotations of objects and of pod templates.
@@ -107,18 +104,15 @@ fn common(metadata: &Value, errors: &mut Errors) {
     let mut controller: Option<String> = None;
     let owners = || elements(metadata, "ownerReferences", "metadata").map(|(_, owner)| owner);
     for owner in owners() {
-        for field in ["apiVersion", "kind", "name", "uid"] {
+        let api_version = text(owner, "apiVersion");
+        // One with two slashes has no version either.
+        if api_version.is_empty() || api_version.split('/').count() > 2 {
+            errors.invalid("metadata.ownerReferences.apiVersion", api_version, "version must not be empty");
+        }
+        for field in ["kind", "name", "uid"] {
             if text(owner, field).is_empty() {
                 errors.invalid(&format!("metadata.ownerReferences.{field}"), "", "must not be empty");
             }
-        }
-        let api_version = text(owner, "apiVersion");
-        if api_version.split('/').count() > 2 {
-            errors.invalid(
-                "metadata.ownerReferences.apiVersion",
-                api_version,
-                "must be <group>/<version> or <version>",
-            );
         }
         if (api_version, text(owner, "kind")) == ("v1", "Event") {
             let why = "/v1, Kind=Event is disallowed from being an owner";
@@ -149,7 +143,8 @@ fn shown_owner(owner: &Value) -> String {
     format!("{{{}}}", shown.join(","))
 }
 
-fn finalizers(metadata: &Value, errors: &mut Errors) {
+fn finalizers(kind: &Kind, metadata: &Value, errors: &mut Errors) {
+    let plain = kind.plain_finalizers || kind.custom.is_some();
     let (mut orphan, mut foreground) = (false, false);
     for (_, finalizer) in elements(metadata, "finalizers", "metadata") {
         let name = finalizer.as_str().unwrap_or_default();
@@ -157,7 +152,7 @@ fn finalizers(metadata: &Value, errors: &mut Errors) {
         foreground |= name == "foregroundDeletion";
         errors.each_invalid("metadata.finalizers", name, names::label_key(name));
     }
-    for (path, finalizer) in elements(metadata, "finalizers", "metadata") {
+    for (path, finalizer) in elements(metadata, "finalizers", "metadata").filter(|_| !plain) {
         let name = finalizer.as_str().unwrap_or_default();
         if !name.contains('/') && !matches!(name, "orphan" | "foregroundDeletion" | "kubernetes") {
             let why = "name is neither a standard finalizer name nor is it fully qualified";
@@ -176,6 +171,39 @@ mod tests {
 
     use crate::validate::create;
     use crate::validate::tests::{check_create, check_update, pod, said, with};
+
+    #[test]
+    fn a_finalizer_needs_a_prefix_in_the_kinds_of_the_core() {
+        let metadata = json!({"name": "a", "namespace": "shop", "finalizers": ["abc"]});
+        let why = "metadata.finalizers[0]: Invalid value: \"abc\": name is neither a standard finalizer name nor is it \
+                   fully qualified";
+        check_create("ConfigMap", json!({"metadata": metadata}), &[why]);
+        let metadata = json!({"name": "a", "finalizers": ["abc"]});
+        check_create("RuntimeClass", json!({"metadata": metadata, "handler": "r"}), &[]);
+    }
+
+    #[test]
+    fn the_names_of_budgets_and_events_are_segments_of_a_path() {
+        let budget = |name: &str| json!({"metadata": {"name": name, "namespace": "shop"}, "spec": {"minAvailable": 1}});
+        check_create("PodDisruptionBudget", budget("Bad_Name!"), &[]);
+        check_create(
+            "PodDisruptionBudget",
+            budget("a/b"),
+            &["metadata.name: Invalid value: \"a/b\": may not contain '/'"],
+        );
+    }
+
+    #[test]
+    fn an_owner_has_a_version() {
+        for version in ["", "a/b/c"] {
+            let owner = json!({"apiVersion": version, "kind": "Pod", "name": "x", "uid": "u"});
+            let object = json!({"metadata": {"name": "a", "namespace": "shop", "ownerReferences": [owner]}});
+            let why = format!(
+                "metadata.ownerReferences.apiVersion: Invalid value: {version:?}: version must not be empty"
+            );
+            check_create("ConfigMap", object, &[&why]);
+        }
+    }
 
     #[test]
     fn an_object_needs_a_name_and_a_namespace() {

@@ -28,7 +28,7 @@ fn node_affinity(affinity: &Value, path: &str, errors: &mut Errors) {
     node_selector(&affinity[REQUIRED], &format!("{path}.{REQUIRED}"), errors);
     for (path, preference) in elements(affinity, PREFERRED, path) {
         weight(preference, &path, errors);
-        node_term(&preference["preference"], &format!("{path}.preference"), errors);
+        node_term(&preference["preference"], false, &format!("{path}.preference"), errors);
     }
 }
 
@@ -41,7 +41,7 @@ fn node_selector(selector: &Value, path: &str, errors: &mut Errors) {
         errors.required(&field, "must have at least one node selector term");
     }
     for (path, term) in elements(selector, "nodeSelectorTerms", path) {
-        node_term(term, &path, errors);
+        node_term(term, true, &path, errors);
     }
 }
 
@@ -61,7 +61,7 @@ fn weight(preference: &Value, path: &str, errors: &mut Errors) {
     }
 }
 
-fn node_term(term: &Value, path: &str, errors: &mut Errors) {
+fn node_term(term: &Value, required: bool, path: &str, errors: &mut Errors) {
     for (path, expression) in elements(term, "matchExpressions", path) {
         let count = expression["values"].as_array().map_or(0, Vec::len);
         let (field, values) = (format!("{path}.operator"), format!("{path}.values"));
@@ -81,6 +81,10 @@ fn node_term(term: &Value, path: &str, errors: &mut Errors) {
         }
         let key = text(expression, "key");
         errors.each_invalid(&format!("{path}.key"), key, names::label_key(key));
+        for (path, value) in elements(expression, "values", &path).filter(|_| required) {
+            let value = value.as_str().unwrap_or_default();
+            errors.each_invalid(&path, value, names::label_value(value));
+        }
     }
     for (path, expression) in elements(term, "matchFields", path) {
         let values = expression["values"].as_array().map(Vec::as_slice).unwrap_or_default();
