@@ -5,6 +5,7 @@ mod cluster;
 mod core;
 pub(crate) mod lists;
 mod network;
+pub(crate) mod release;
 mod row;
 mod served;
 mod storage;

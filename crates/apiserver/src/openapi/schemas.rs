@@ -1,6 +1,7 @@
 //! The schemas of the served kinds, from the types that requests are decoded with.
 
 mod choices;
+mod release;
 
 use std::collections::BTreeSet;
 
@@ -20,6 +21,7 @@ pub(super) fn of(group: &str, version: &str, kinds: &BTreeSet<&str>) -> Map<Stri
     for (name, schema) in &mut schemas {
         wrap_references(schema);
         choices::add(name, schema);
+        release::amend(name, schema);
     }
     for (name, kind) in names {
         if let Some(Value::Object(schema)) = schemas.get_mut(&name) {
@@ -74,6 +76,20 @@ mod tests {
             assert!(schema["description"].is_string(), "{}", row.kind);
             assert!(schema["properties"]["metadata"].is_object(), "{}", row.kind);
         }
+    }
+
+    #[test]
+    fn what_is_required_is_so_in_a_server_of_1_36() {
+        let schemas = of("apps", "v1", &BTreeSet::from(["Deployment", "ControllerRevision"]));
+        let required = |name: &str| schemas[name]["required"].clone();
+        assert_eq!(required("io.k8s.api.apps.v1.Deployment"), Value::Null);
+        assert_eq!(required("io.k8s.api.apps.v1.DeploymentSpec"), json!(["selector", "template"]));
+        assert_eq!(required("io.k8s.api.apps.v1.DeploymentCondition"), json!(["status", "type"]));
+        assert_eq!(required("io.k8s.api.apps.v1.ControllerRevision"), json!(["revision"]));
+        assert_eq!(required("io.k8s.api.core.v1.LocalObjectReference"), Value::Null);
+        assert_eq!(schemas["io.k8s.api.core.v1.HTTPGetAction"]["properties"]["protocol"], Value::Null);
+        let core = of("", "v1", &BTreeSet::from(["Event"]));
+        assert_eq!(core["io.k8s.api.core.v1.Event"]["required"], json!(["involvedObject", "metadata"]));
     }
 
     #[test]

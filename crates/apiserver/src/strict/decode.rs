@@ -17,6 +17,7 @@ use serde::forward_to_deserialize_any;
 use serde_json::{Error, Value, json};
 
 use super::go_words::Wrong;
+use crate::kinds::release;
 
 /// Where a DaemonSet shows how often its template has changed.
 pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
@@ -393,11 +394,19 @@ impl<'de> MapAccess<'de> for Object<'de, '_> {
     type Error = Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
-        self.tracker.path.truncate(self.depth);
-        let Some((key, value)) = self.fields.next() else { return Ok(None) };
-        self.tracker.path.push(Step::Key(key, self.of));
-        self.value = Some(value);
-        seed.deserialize(BorrowedStrDeserializer::new(key)).map(Some)
+        let newer = self.of.map_or(&[][..], release::newer);
+        loop {
+            self.tracker.path.truncate(self.depth);
+            let Some((key, value)) = self.fields.next() else { return Ok(None) };
+            self.tracker.path.push(Step::Key(key, self.of));
+            if newer.contains(&key.as_str()) {
+                let path = self.tracker.segments();
+                self.tracker.surplus.unknown.push(path);
+                continue;
+            }
+            self.value = Some(value);
+            return seed.deserialize(BorrowedStrDeserializer::new(key)).map(Some);
+        }
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
