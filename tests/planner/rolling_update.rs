@@ -180,6 +180,13 @@ fn pods_of_others_and_pods_that_are_being_deleted_are_not_available() {
 }
 
 #[test]
+fn the_last_old_pod_is_gone_and_the_update_waits_for_all_new_ones() {
+    let (old, new) = (Rc::new("old", 0), Rc::new("new", 2));
+    let wait = step(&old, &new, &pods("new", 1, ""), Cleanup::Delete);
+    assert_eq!(wait, Step::Wait(Wait::Available { controller: "new".into(), wanted: 2, available: 1 }));
+}
+
+#[test]
 fn the_old_controller_is_deleted_once_its_last_pod_is_gone() {
     let (old, new) = (Rc::new("old", 0), Rc::new("new", 2));
     let mut all = pods("new", 2, "");
