@@ -22,6 +22,7 @@ use crate::selection::Selection;
 use crate::server::Server;
 use crate::status::{self, Failure};
 use crate::store::{Key, Unreadable};
+use crate::validate::classes;
 
 /// Namespaces that a cluster cannot be without (the NamespaceLifecycle admission plugin).
 const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
@@ -272,6 +273,10 @@ fn step(kind: &Kind, old: &Value, options: &Options, now: Timestamp) -> Result<S
     match kind.storage() {
         definitions::KIND if !is_deleting(old) => {
             Ok(Step::Mark(definitions::terminating(old, &seconds(now))))
+        }
+        "PriorityClass" if classes::is_of_system(meta(old, "name")) => {
+            let why = "this is a system priority class and cannot be deleted";
+            Err(Failure::forbidden(kind, meta(old, "name"), why))
         }
         "Pod" => Ok(pod_step(old, options, now)),
         "Namespace" => namespace_step(kind, old, options, now),

@@ -159,3 +159,22 @@ async fn a_collection_is_deleted_by_selector() {
         sandbox.objects("ConfigMap").iter().map(|map| map["metadata"]["name"].clone()).collect();
     assert_eq!(left, ["b"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_priority_classes_of_the_system_stay() {
+    let mut options = options();
+    options.admission = crate::Admission::CLUSTER;
+    let sandbox = Sandbox::new(options);
+    let path = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    for (name, value) in [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)]
+    {
+        // The server may have created it.
+        sandbox.post(path, json!({"metadata": {"name": name}, "value": value})).await;
+        let expected = format!(
+            "priorityclasses.scheduling.k8s.io \"{name}\" is forbidden: this is a system priority class and cannot be deleted"
+        );
+        assert_eq!(sandbox.delete(&format!("{path}/{name}")).await.refused(403), expected);
+    }
+    sandbox.post(path, json!({"metadata": {"name": "mine"}, "value": 1})).await.ok();
+    sandbox.delete(&format!("{path}/mine")).await.ok();
+}

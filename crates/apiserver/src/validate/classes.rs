@@ -15,6 +15,11 @@ const HIGHEST: i64 = 1_000_000_000;
 const SYSTEM: [(&str, i64); 2] =
     [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
+/// Whether a priority class is one that each cluster has.
+pub(crate) fn is_of_system(name: &str) -> bool {
+    SYSTEM.iter().any(|(known, _)| *known == name)
+}
+
 pub(crate) fn storage_class(object: &Value, errors: &mut Errors) {
     match text(object, "provisioner") {
         "" => errors.required("provisioner", ""),
@@ -47,6 +52,7 @@ pub(crate) fn storage_class(object: &Value, errors: &mut Errors) {
 }
 
 pub(crate) fn storage_class_update(new: &Value, old: &Value, errors: &mut Errors) {
+    storage_class(new, errors);
     for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
         errors.immutable(field, &new[field], &old[field]);
     }
@@ -187,4 +193,24 @@ pub(crate) fn runtime_class(object: &Value, errors: &mut Errors) {
 
 pub(crate) fn runtime_class_update(new: &Value, old: &Value, errors: &mut Errors) {
     errors.immutable("handler", &new["handler"], &old["handler"]);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::validate::tests::check_update;
+
+    #[test]
+    fn a_changed_storage_class_is_judged_as_a_new_one() {
+        let old = json!({"metadata": {"name": "fast"}, "provisioner": "a.b/c"});
+        let mut new = old.clone();
+        new["allowedTopologies"] = json!([{"matchLabelExpressions": [{"key": "a", "values": []}]}]);
+        check_update(
+            "StorageClass",
+            new,
+            old,
+            &["allowedTopologies[0].matchLabelExpressions[0].values: Required value"],
+        );
+    }
 }
