@@ -66,6 +66,17 @@ mod tests {
     }
 
     #[test]
+    fn the_first_range_of_a_node_is_its_range() {
+        let range = |spec: Value, pointer: &str, expected: Value| {
+            check("Node", json!({"spec": spec}), pointer, expected);
+        };
+        range(json!({"podCIDR": "10.1.0.0/24"}), "/spec/podCIDRs", json!(["10.1.0.0/24"]));
+        range(json!({"podCIDRs": ["10.1.0.0/24"]}), "/spec/podCIDR", json!("10.1.0.0/24"));
+        let both = json!({"podCIDR": "10.2.0.0/24", "podCIDRs": ["10.1.0.0/24", "fd00::/64"]});
+        range(both, "/spec/podCIDRs", json!(["10.2.0.0/24"]));
+    }
+
+    #[test]
     fn a_minimal_deployment_gets_a_rolling_update_of_one_replica() {
         check(
             "Deployment",

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::fields::{Object, child, ensure, fill, objects};
+use super::fields::{Object, child, ensure, fill, keep_in_step, objects};
 
 pub(crate) fn node(object: &mut Object) {
     /// Structs in Go, which are never absent.
@@ -21,9 +21,7 @@ pub(crate) fn node(object: &mut Object) {
     if let Some(spec) = ensure(object, "spec") {
         // It was how a kubelet got its configuration; nothing keeps it since 1.24.
         spec.remove("configSource");
-        if let Some(range) = spec.get("podCIDR").filter(|range| *range != "").cloned() {
-            fill(spec, "podCIDRs", json!([range]));
-        }
+        keep_in_step(spec, "podCIDR", "podCIDRs", |range| range);
     }
     let Some(status) = ensure(object, "status") else { return };
     if let Some(capacity) = status.get("capacity").cloned() {

@@ -25,6 +25,24 @@ pub(super) fn fill_number(object: &mut Object, field: &str, value: impl Into<Val
     }
 }
 
+/// A list that came after a field for its first element, which old clients still write: the field decides.
+pub(super) fn keep_in_step(object: &mut Object, first: &str, list: &str, wrap: fn(Value) -> Value) {
+    let one = object.get(first).filter(|one| one.is_string() && *one != "").cloned();
+    let head = object.get(list).and_then(|list| list.get(0)).cloned();
+    match one.map(wrap) {
+        Some(element) if head.as_ref() != Some(&element) => {
+            object.insert(list.to_owned(), json!([element]));
+        }
+        Some(_) => {}
+        None => {
+            let one = head.map(|head| if head.is_object() { head["ip"].clone() } else { head });
+            if let Some(one) = one.filter(Value::is_string) {
+                object.insert(first.to_owned(), one);
+            }
+        }
+    }
+}
+
 /// The object in a field, created if the field is absent; `None` if something else is there.
 pub(super) fn ensure<'a>(object: &'a mut Object, field: &str) -> Option<&'a mut Object> {
     fill(object, field, json!({}));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::fields::{Object, child, ensure, fill, fill_number, objects};
+use super::fields::{Object, child, ensure, fill, fill_number, keep_in_step, objects};
 use super::image;
 
 /// Annotations that were fields of pods before 1.6. No server keeps them.
@@ -47,6 +47,7 @@ pub(crate) fn pod(object: &mut Object) {
     if let Some(status) = ensure(object, "status") {
         fill(status, "phase", "Pending");
         fill(status, "qosClass", qos);
+        keep_in_step(status, "podIP", "podIPs", |ip| json!({"ip": ip}));
     }
 }
 

@@ -309,6 +309,7 @@ fn object_reply(
     request: &Request,
 ) -> Result<Reply, Failure> {
     refuse_conversion(server, request)?;
+    ownership::check_manager(request)?;
     match (request.verb, request.place.subresource) {
         (Verb::Watch, _) => {
             let content = Content::Stream(watch::open(server, closing, request)?);

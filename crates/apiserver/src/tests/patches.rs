@@ -211,3 +211,40 @@ async fn parameters_that_are_no_numbers_are_refused_in_the_words_of_go() {
         assert_eq!(sandbox.get(&format!("{DEPLOYMENTS}?{query}")).await.refused(400), expected);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_name_of_a_writer_is_short_and_can_be_shown() {
+    let sandbox = sandbox();
+    sandbox.post(CONFIG_MAPS, config_map("a")).await.ok();
+    for (manager, expected) in [
+        ("a".repeat(129), "fieldManager: Too long: may not be more than 128 bytes"),
+        (
+            "a%0Ab".to_owned(),
+            "fieldManager: Invalid value: \"a\\nb\": invalid character U+000A (at position 1)",
+        ),
+    ] {
+        let query = format!("fieldManager={manager}");
+        let refused = |kind: &str| format!("{kind}.meta.k8s.io \"\" is invalid: {expected}");
+        let patched = sandbox.patch(&format!("{CONFIG_MAPS}/a?{query}"), MERGE, json!({})).await;
+        assert_eq!(patched.refused(422), refused("PatchOptions"));
+        let created = sandbox.post(&format!("{CONFIG_MAPS}?{query}"), config_map("b")).await;
+        assert_eq!(created.refused(422), refused("CreateOptions"));
+    }
+    let named = format!("{CONFIG_MAPS}/a?fieldManager={}", "a%20".repeat(64));
+    sandbox.patch(&named, MERGE, json!({"data": {"a": "b"}})).await.ok();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_address_of_a_pod_is_its_address() {
+    let sandbox = sandbox();
+    sandbox.post(PODS, pod("a")).await.ok();
+    let status = format!("{PODS}/a/status");
+    for (patch, ip, ips) in [
+        (json!({"podIP": "10.0.0.1"}), "10.0.0.1", json!([{"ip": "10.0.0.1"}])),
+        (json!({"podIP": "10.0.0.2"}), "10.0.0.2", json!([{"ip": "10.0.0.2"}])),
+        (json!({"podIP": null, "podIPs": [{"ip": "10.0.0.3"}]}), "10.0.0.3", json!([{"ip": "10.0.0.3"}])),
+    ] {
+        let patched = sandbox.patch(&status, MERGE, json!({"status": patch})).await.ok();
+        assert_eq!((&patched["status"]["podIP"], &patched["status"]["podIPs"]), (&json!(ip), &ips));
+    }
+}
