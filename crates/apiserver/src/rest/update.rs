@@ -153,7 +153,8 @@ fn next(
     }
     let errors = match place.subresource {
         Some(Subresource::Approval | Subresource::Status) => validate::update_status_of(kind, &new, old),
-        Some(Subresource::Finalize | Subresource::Binding) => Vec::new(),
+        Some(Subresource::Finalize) => validate::finalize(&new, old),
+        Some(Subresource::Binding) => Vec::new(),
         _ => validate::update_of(kind, &new, old),
     };
     if !errors.is_empty() {

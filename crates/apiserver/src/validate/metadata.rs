@@ -153,15 +153,28 @@ fn finalizers(kind: &Kind, metadata: &Value, errors: &mut Errors) {
         errors.each_invalid("metadata.finalizers", name, names::label_key(name));
     }
     for (path, finalizer) in elements(metadata, "finalizers", "metadata").filter(|_| !plain) {
-        let name = finalizer.as_str().unwrap_or_default();
-        if !name.contains('/') && !matches!(name, "orphan" | "foregroundDeletion" | "kubernetes") {
-            let why = "name is neither a standard finalizer name nor is it fully qualified";
-            errors.invalid(&path, name, why);
-        }
+        standard(finalizer.as_str().unwrap_or_default(), &path, errors);
     }
     if orphan && foreground {
         let why = "finalizer orphan and foregroundDeletion cannot be both set";
         errors.invalid("metadata.finalizers", metadata["finalizers"].clone(), why);
+    }
+}
+
+/// A name without a domain is one of those that every server knows.
+fn standard(finalizer: &str, path: &str, errors: &mut Errors) {
+    if !finalizer.contains('/') && !matches!(finalizer, "orphan" | "foregroundDeletion" | "kubernetes") {
+        let why = "name is neither a standard finalizer name nor is it fully qualified";
+        errors.invalid(path, finalizer, why);
+    }
+}
+
+/// The finalizers of a namespace, which are not in its metadata.
+pub(super) fn namespace_finalizers(namespace: &Value, errors: &mut Errors) {
+    for (path, finalizer) in elements(&namespace["spec"], "finalizers", "spec") {
+        let name = finalizer.as_str().unwrap_or_default();
+        errors.each_invalid(&path, name, names::label_key(name));
+        standard(name, &path, errors);
     }
 }
 
@@ -305,6 +318,18 @@ mod tests {
                found new finalizers []string{\"x.io/b\"}",
             ],
         );
+    }
+
+    #[test]
+    fn the_finalizers_of_a_namespace_have_standard_names_or_a_domain() {
+        let namespace =
+            |finalizers: &[&str]| json!({"metadata": {"name": "n"}, "spec": {"finalizers": finalizers}});
+        let old = namespace(&["kubernetes"]);
+        let refused = |finalizers: &[&str]| said(crate::validate::finalize(&namespace(finalizers), &old));
+        assert_eq!(refused(&[]), [""; 0]);
+        assert_eq!(refused(&["kubernetes", "example.com/a"]), [""; 0]);
+        let expected = "spec.finalizers[0]: Invalid value: \"x\": name is neither a standard finalizer name nor is it fully qualified";
+        assert_eq!(refused(&["x"]), [expected]);
     }
 
     #[test]
