@@ -12,7 +12,7 @@ use super::row::Subresource::{
 };
 use super::row::{By, Generation, Kind, Nulls, of};
 use crate::rest::{counts, strategy};
-use crate::validate::{endpoints, limits, names, node, objects, pod, service, storage, workload};
+use crate::validate::{endpoints, limits, names, node, objects, pod, pod_update, service, storage, workload};
 use crate::warnings;
 use crate::{defaults, table};
 
@@ -161,8 +161,8 @@ pub(super) static ROWS: &[Kind] = &[
         lists: &lists::POD,
         defaults: defaults::pods::pod,
         validate: pod::new_pod,
-        validate_update: Some(pod::update),
-        validate_status: pod::update_status,
+        validate_update: Some(pod_update::update),
+        validate_status: pod_update::update_status,
         on_create: strategy::new_pod,
         on_status: strategy::keep_owners_and_class,
         warn: warnings::pod::pod,

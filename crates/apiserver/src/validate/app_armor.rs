@@ -42,6 +42,23 @@ pub(super) fn annotations(metadata: &Value, spec: &Value, path: &str, errors: &m
     }
 }
 
+/// Adds the annotations of a pod that are not as they were: they cannot change once it runs.
+pub(super) fn kept(new: &Value, old: &Value, path: &str, errors: &mut Errors) {
+    let [new, old] = [new, old].map(|metadata| metadata["annotations"].as_object());
+    let value =
+        |of: Option<&serde_json::Map<String, Value>>, key: &str| of.and_then(|all| all.get(key).cloned());
+    for (key, before) in old.into_iter().flatten() {
+        if key.starts_with(ANNOTATION) && value(new, key).as_ref() != Some(before) {
+            errors.forbidden(&format!("{path}[{key}]"), "may not remove or update AppArmor annotations");
+        }
+    }
+    for (key, _) in new.into_iter().flatten() {
+        if key.starts_with(ANNOTATION) && value(old, key).is_none() {
+            errors.forbidden(&format!("{path}[{key}]"), "may not add AppArmor annotations");
+        }
+    }
+}
+
 /// Adds where an annotation and a field of a pod or a template say different things.
 pub(super) fn conflicts(metadata: &Value, spec: &Value, path: &str, errors: &mut Errors) {
     if text(&spec["os"], "name") == "windows" {

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::errors::{Errors, essence, text};
-use super::{job_policies, names, selectors, workload};
+use super::{internal_types, job_policies, names, selectors, workload};
 use crate::selector::LabelSelector;
 
 /// The label of the pods of a Job, and its older name.
@@ -231,7 +231,7 @@ fn template_update(new: &Value, old: &Value, errors: &mut Errors) {
     let may_change = is_suspended && !has_begun && status["active"].as_i64().unwrap_or(0) == 0;
     let template = &new["template"];
     if !may_change || !template["spec"].is_object() {
-        errors.immutable("spec.template", template, &old["spec"]["template"]);
+        immutable("spec.template", "PodTemplateSpec", template, &old["spec"]["template"], errors);
         return;
     }
     let mut allowed = old["spec"]["template"]["spec"].clone();
@@ -260,7 +260,14 @@ fn template_update(new: &Value, old: &Value, errors: &mut Errors) {
             }
         }
     }
-    errors.immutable("spec.template.spec", new, &allowed);
+    immutable("spec.template.spec", "PodSpec", new, &allowed, errors);
+}
+
+/// A part of the template, whose type upstream calls `of`.
+fn immutable(field: &str, of: &str, new: &Value, old: &Value, errors: &mut Errors) {
+    if essence(new) != essence(old) {
+        errors.invalid_shown(field, &internal_types::shown(of, new), "field is immutable");
+    }
 }
 
 #[cfg(test)]
@@ -310,6 +317,44 @@ mod tests {
         }
         let running = with(job(json!({})), "/spec/suspend", json!(false));
         assert_eq!(refused(&running, selector, json!({"zone": "a"})), ["spec.template"]);
+    }
+
+    #[test]
+    fn a_changed_template_is_shown_as_upstream_holds_it() {
+        let old = job(json!({}));
+        let old = with(old, "/spec/suspend", json!(false));
+        let new = with(old.clone(), "/spec/template/spec/containers/0", json!({"name": "c", "image": "a:2"}));
+        let mut new = new;
+        crate::defaults::apply("Job", &mut new);
+        let spec = concat!(
+            "{\"labels\":{\"app\":\"j\"},",
+            "\"Spec\":{\"Volumes\":null,\"InitContainers\":null,\"Containers\":[{\"Name\":\"c\",\"Image\":\"a:2\",",
+            "\"Command\":null,\"Args\":null,\"WorkingDir\":\"\",\"Ports\":null,\"EnvFrom\":null,\"Env\":null,",
+            "\"Resources\":{\"Limits\":null,\"Requests\":null,\"Claims\":null},\"ResizePolicy\":null,",
+            "\"RestartPolicy\":null,\"RestartPolicyRules\":null,\"VolumeMounts\":null,\"VolumeDevices\":null,",
+            "\"LivenessProbe\":null,\"ReadinessProbe\":null,\"StartupProbe\":null,\"Lifecycle\":null,",
+            "\"TerminationMessagePath\":\"/dev/termination-log\",\"TerminationMessagePolicy\":\"File\",",
+            "\"ImagePullPolicy\":\"IfNotPresent\",\"SecurityContext\":null,\"Stdin\":false,\"StdinOnce\":false,",
+            "\"TTY\":false}],\"EphemeralContainers\":null,\"RestartPolicy\":\"Never\",",
+            "\"TerminationGracePeriodSeconds\":30,\"ActiveDeadlineSeconds\":null,",
+            "\"DNSPolicy\":\"ClusterFirst\",\"NodeSelector\":null,\"ServiceAccountName\":\"\",",
+            "\"AutomountServiceAccountToken\":null,\"NodeName\":\"\",\"SecurityContext\":{\"HostNetwork\":false,",
+            "\"HostPID\":false,\"HostIPC\":false,\"ShareProcessNamespace\":null,\"HostUsers\":null,",
+            "\"SELinuxOptions\":null,\"WindowsOptions\":null,\"RunAsUser\":null,\"RunAsGroup\":null,",
+            "\"RunAsNonRoot\":null,\"SupplementalGroups\":null,\"SupplementalGroupsPolicy\":null,",
+            "\"FSGroup\":null,\"FSGroupChangePolicy\":null,\"Sysctls\":null,\"SeccompProfile\":null,",
+            "\"AppArmorProfile\":null,\"SELinuxChangePolicy\":null},\"ImagePullSecrets\":null,\"Hostname\":\"\",",
+            "\"Subdomain\":\"\",\"SetHostnameAsFQDN\":null,\"Affinity\":null,",
+            "\"SchedulerName\":\"default-scheduler\",\"Tolerations\":null,\"HostAliases\":null,",
+            "\"PriorityClassName\":\"\",\"Priority\":null,\"PreemptionPolicy\":null,\"DNSConfig\":null,",
+            "\"ReadinessGates\":null,\"RuntimeClassName\":null,\"Overhead\":null,\"EnableServiceLinks\":null,",
+            "\"TopologySpreadConstraints\":null,\"OS\":null,\"SchedulingGates\":null,\"ResourceClaims\":null,",
+            "\"Resources\":null,\"HostnameOverride\":null,\"SchedulingGroup\":null}}",
+        );
+        assert_eq!(
+            said(update("Job", &new, &old)),
+            [format!("spec.template: Invalid value: {spec}: field is immutable")]
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::errors::{Errors, elements, essence, text};
+use super::errors::{Errors, elements, text};
 use super::{app_armor, container, dns, environment, names, os, resources, scheduling, security, volume};
 
 pub(crate) fn pod(object: &Value, errors: &mut Errors) {
@@ -190,150 +190,15 @@ fn pod_resources(spec: &Value, path: &str, errors: &mut Errors) {
     resources::validate(&spec["resources"], path, spec, errors);
 }
 
-/// A running pod is immutable but for images, the deadline, further tolerations and lifted gates.
-pub(crate) fn update(new: &Value, old: &Value, errors: &mut Errors) {
-    let (new_spec, old_spec) = (&new["spec"], &old["spec"]);
-    let mut allowed = new_spec.clone();
-    for list in ["containers", "initContainers"] {
-        let (new_count, old_count) = (count(new_spec, list), count(old_spec, list));
-        if new_count != old_count {
-            // Upstream stops here: the containers cannot be compared one by one.
-            errors.forbidden(&format!("spec.{list}"), "pod updates may not add or remove containers");
-            return;
-        }
-        for (index, (path, container)) in elements(new_spec, list, "spec").enumerate() {
-            if text(container, "image").is_empty() {
-                errors.required(&format!("{path}.image"), "");
-            }
-            if let Some(copy) = allowed.get_mut(list).and_then(|items| items.get_mut(index)) {
-                put(copy, "image", &old_spec[list][index]["image"]);
-            }
-        }
-    }
-    deadline(new_spec, old_spec, errors);
-    put(&mut allowed, "activeDeadlineSeconds", &old_spec["activeDeadlineSeconds"]);
-
-    scheduling::tolerations(new_spec, "spec", errors);
-    let added_only = |new: &Value, old: &Value| {
-        let new = new.as_array().map(Vec::as_slice).unwrap_or_default();
-        old.as_array().into_iter().flatten().all(|toleration| {
-            let seconds_aside = |toleration: &Value| {
-                let mut toleration = toleration.clone();
-                put(&mut toleration, "tolerationSeconds", &Value::Null);
-                essence(&toleration)
-            };
-            new.iter().any(|other| seconds_aside(other) == seconds_aside(toleration))
-        })
-    };
-    if added_only(&new_spec["tolerations"], &old_spec["tolerations"]) {
-        put(&mut allowed, "tolerations", &old_spec["tolerations"]);
-    } else {
-        let why = "existing toleration can not be modified except its tolerationSeconds";
-        errors.forbidden("spec.tolerations", why);
-    }
-
-    let grace = |spec: &Value| spec["terminationGracePeriodSeconds"].as_i64();
-    if grace(old_spec).is_some_and(|grace| grace < 0) && grace(new_spec) == Some(1) {
-        let before = &old_spec["terminationGracePeriodSeconds"];
-        put(&mut allowed, "terminationGracePeriodSeconds", before);
-    }
-
-    let gates = |spec: &Value| spec["schedulingGates"].as_array().cloned().unwrap_or_default();
-    if gates(new_spec).iter().all(|gate| gates(old_spec).contains(gate)) {
-        put(&mut allowed, "schedulingGates", &old_spec["schedulingGates"]);
-    } else {
-        let why = "only deletion is allowed, but found new scheduling gate";
-        errors.forbidden("spec.schedulingGates", why);
-    }
-
-    let (allowed, before) = (essence(&allowed), essence(old_spec));
-    if allowed != before {
-        let mut why = "pod updates may not change fields other than `spec.containers[*].image`,\
-                       `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only \
-                       additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be \
-                       set to 1 if it was previously negative)"
-            .to_owned();
-        differences(&before, &allowed, "spec", &mut why);
-        errors.forbidden("spec", &why);
-    }
-}
-
-fn deadline(new: &Value, old: &Value, errors: &mut Errors) {
-    let field = "spec.activeDeadlineSeconds";
-    match (new["activeDeadlineSeconds"].as_i64(), old["activeDeadlineSeconds"].as_i64()) {
-        (Some(new), _) if !(0..=i64::from(i32::MAX)).contains(&new) => {
-            errors.invalid(field, new, "must be between 0 and 2147483647, inclusive");
-        }
-        (Some(new), Some(old)) if new > old => {
-            errors.invalid(field, new, "must be less than or equal to previous value");
-        }
-        (None, Some(_)) => {
-            errors.invalid(field, Value::Null, "must not update from a positive integer to nil value");
-        }
-        _ => {}
-    }
-}
-
-/// The status comes from the kubelet; only the node it speaks for is fixed.
-pub(crate) fn update_status(new: &Value, old: &Value, errors: &mut Errors) {
-    if !new["spec"].is_null() && text(&new["spec"], "nodeName") != text(&old["spec"], "nodeName") {
-        errors.forbidden("status.nodeName", "may not be changed directly");
-    }
-    for list in ["containerStatuses", "initContainerStatuses"] {
-        for (path, status) in elements(&new["status"], list, "status") {
-            errors.non_negative(&format!("{path}.restartCount"), &status["restartCount"]);
-            let states = status["state"].as_object().map(serde_json::Map::len).unwrap_or(0);
-            if states > 1 {
-                errors.invalid(
-                    &format!("{path}.state"),
-                    status["state"].clone(),
-                    "may not have more than one state",
-                );
-            }
-        }
-    }
-}
-
-/// One line for each field that differs, so that the user need not compare two manifests by eye.
-fn differences(old: &Value, new: &Value, path: &str, lines: &mut String) {
-    match (old, new) {
-        (Value::Object(before), Value::Object(after)) => {
-            let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-            for key in keys {
-                differences(&old[key], &new[key], &format!("{path}.{key}"), lines);
-            }
-        }
-        (Value::Array(before), Value::Array(after)) if before.len() == after.len() => {
-            for (index, (old, new)) in before.iter().zip(after).enumerate() {
-                differences(old, new, &format!("{path}[{index}]"), lines);
-            }
-        }
-        _ if old != new => lines.push_str(&format!("\n  {path}: {old} -> {new}")),
-        _ => {}
-    }
-}
-
-fn count(spec: &Value, list: &str) -> usize {
+pub(super) fn count(spec: &Value, list: &str) -> usize {
     spec[list].as_array().map_or(0, Vec::len)
-}
-
-/// Sets a field of an object, or removes it if the value is null.
-fn put(object: &mut Value, field: &str, value: &Value) {
-    if let Some(map) = object.as_object_mut() {
-        if value.is_null() {
-            map.remove(field);
-        } else {
-            map.insert(field.to_owned(), json!(value));
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
-    use crate::validate::tests::{check_create, check_status, check_update, pod, said, with};
-    use crate::validate::update;
+    use crate::validate::tests::{check_create, pod, with};
 
     #[track_caller]
     fn check(pointer: &str, value: Value, expected: &[&str]) {
@@ -387,73 +252,6 @@ mod tests {
             json!([zone, zone]),
             &["spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable}: Duplicate value: \
              \"{zone, DoNotSchedule}\""],
-        );
-    }
-
-    #[test]
-    fn images_deadlines_and_additional_tolerations_may_change() {
-        let new = with(pod(), "/spec/containers/0/image", json!("nginx:2"));
-        let new = with(new, "/spec/activeDeadlineSeconds", json!(60));
-        let new = with(new, "/spec/tolerations", json!([{"operator": "Exists"}]));
-        check_update("Pod", new, pod(), &[]);
-        check_update("Pod", with(pod(), "/metadata/labels", json!({"a": "b"})), pod(), &[]);
-    }
-
-    #[test]
-    fn the_rest_of_a_pod_is_immutable() {
-        let errors = said(update("Pod", &with(pod(), "/spec/nodeSelector", json!({"a": "b"})), &pod()));
-        assert_eq!(errors.len(), 1);
-        assert!(
-            errors[0].starts_with("spec: Forbidden: pod updates may not change fields other than `spec.")
-        );
-        assert!(errors[0].ends_with("\n  spec.nodeSelector: null -> {\"a\":\"b\"}"), "{}", errors[0]);
-        let two = with(pod(), "/spec/containers", json!([{"name": "app"}, {"name": "b"}]));
-        check_update(
-            "Pod",
-            two,
-            pod(),
-            &["spec.containers: Forbidden: pod updates may not add or remove containers"],
-        );
-        let short = with(pod(), "/spec/activeDeadlineSeconds", json!(60));
-        let long = with(pod(), "/spec/activeDeadlineSeconds", json!(61));
-        check_update(
-            "Pod",
-            long,
-            short,
-            &["spec.activeDeadlineSeconds: Invalid value: 61: must be less than or equal to previous value"],
-        );
-    }
-
-    #[test]
-    fn a_toleration_stays_but_for_its_seconds() {
-        let toleration = |seconds: i64| json!([{"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}]);
-        let old = with(pod(), "/spec/tolerations", toleration(300));
-        check_update("Pod", with(pod(), "/spec/tolerations", toleration(5)), old.clone(), &[]);
-        check_update(
-            "Pod",
-            pod(),
-            old,
-            &[
-                "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds",
-                "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,\
-             `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to \
-             existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was \
-             previously negative)\n  spec.tolerations: [{\"effect\":\"NoExecute\",\"key\":\"a\",\"operator\":\
-             \"Exists\",\"tolerationSeconds\":300}] -> null",
-            ],
-        );
-    }
-
-    #[test]
-    fn a_status_does_not_move_a_pod() {
-        let old = with(pod(), "/spec/nodeName", json!("node-1"));
-        let running = with(old.clone(), "/status/phase", json!("Running"));
-        check_status("Pod", running, old.clone(), &[]);
-        check_status(
-            "Pod",
-            with(old.clone(), "/spec/nodeName", json!("node-2")),
-            old,
-            &["status.nodeName: Forbidden: may not be changed directly"],
         );
     }
 }

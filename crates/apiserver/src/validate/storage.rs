@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::errors::{Errors, elements, essence, text};
-use super::{names, scheduling, selectors};
+use super::{internal_types, names, scheduling, selectors};
 use crate::object::strings;
 use crate::quantity::Quantity;
 
@@ -21,6 +21,15 @@ const NO_SOURCE: [&str; 9] = [
     "storageClassName",
     "volumeAttributesClassName",
     "volumeMode",
+];
+
+/// The labels of nodes that were renamed when they were no longer beta.
+const FINAL_LABELS: [(&str, &str); 5] = [
+    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
+    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
+    ("beta.kubernetes.io/os", "kubernetes.io/os"),
+    ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
+    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
 ];
 
 pub(crate) fn volume(object: &Value, errors: &mut Errors) {
@@ -86,15 +95,51 @@ pub(crate) fn volume_update(new: &Value, old: &Value, errors: &mut Errors) {
         if let Some(fields) = spec.as_object_mut() {
             fields.retain(|field, _| !NO_SOURCE.contains(&field.as_str()));
         }
-        essence(&spec)
+        spec
     };
-    if source(new) != source(old) {
+    let (mut after, before) = (source(new), source(old));
+    // It may be set late.
+    if before["csi"].is_object()
+        && before["csi"]["controllerExpandSecretRef"].is_null()
+        && let Some(driver) = after["csi"].as_object_mut()
+    {
+        driver.remove("controllerExpandSecretRef");
+    }
+    if essence(&after) != essence(&before) {
+        let difference = internal_types::difference("PersistentVolumeSource", &before, &after);
         errors.forbidden(
             "spec.persistentvolumesource",
-            "spec.persistentvolumesource is immutable after creation",
+            &format!("spec.persistentvolumesource is immutable after creation\n{difference}"),
         );
     }
     errors.immutable("volumeMode", &new["spec"]["volumeMode"], &old["spec"]["volumeMode"]);
+    let (after, before) = (&new["spec"]["nodeAffinity"], &old["spec"]["nodeAffinity"]);
+    if !before.is_null() && !is_same_place(after, before) {
+        let shown = internal_types::shown("VolumeNodeAffinity", after);
+        let why = "field is immutable, except for updating from beta label to GA";
+        errors.invalid_shown("nodeAffinity", &shown, why);
+    }
+}
+
+/// Whether nothing has changed but labels that have got their final name.
+fn is_same_place(new: &Value, old: &Value) -> bool {
+    match (new, old) {
+        (Value::Object(_), Value::Object(_)) if new["operator"].is_string() => {
+            let mut old = old.clone();
+            let renamed = FINAL_LABELS.iter().find(|(beta, _)| old["key"] == *beta);
+            if let Some((_, label)) = renamed.filter(|(_, label)| new["key"] == *label) {
+                old["key"] = (*label).into();
+            }
+            essence(new) == essence(&old)
+        }
+        (Value::Object(after), Value::Object(before)) => {
+            after.keys().chain(before.keys()).all(|key| is_same_place(&new[key.as_str()], &old[key.as_str()]))
+        }
+        (Value::Array(after), Value::Array(before)) => {
+            after.len() == before.len() && after.iter().zip(before).all(|(new, old)| is_same_place(new, old))
+        }
+        _ => essence(new) == essence(old),
+    }
 }
 
 pub(crate) fn claim(object: &Value, errors: &mut Errors) {
@@ -160,26 +205,28 @@ fn data_source(source: &Value, path: &str, errors: &mut Errors) {
 
 /// A claim is fixed, but for the volume that it gets, and once it is bound for its size and class of attributes.
 pub(crate) fn claim_update(new: &Value, old: &Value, errors: &mut Errors) {
-    let is_bound = old["status"]["phase"] == "Bound";
-    let gets_a_volume = text(&old["spec"], "volumeName").is_empty();
-    let gets_a_class = old["spec"]["storageClassName"].is_null();
-    let fixed = |claim: &Value| {
-        let mut spec = claim["spec"].clone();
-        if let Some(fields) = spec.as_object_mut() {
-            fields.retain(|field, _| match field.as_str() {
-                "resources" | "volumeAttributesClassName" => !is_bound,
-                "volumeName" => !gets_a_volume,
-                "storageClassName" => !gets_a_class,
-                _ => true,
-            });
+    claim(new, errors);
+    let (mut after, mut before) = (new["spec"].clone(), old["spec"].clone());
+    if text(&before, "volumeName").is_empty() {
+        copy(&mut before, "volumeName", &after["volumeName"]);
+    }
+    if before["storageClassName"].is_null() {
+        let class = before["storageClassName"].clone();
+        copy(&mut after, "storageClassName", &class);
+    }
+    if new["status"]["phase"] == "Bound" {
+        if after["resources"]["requests"].is_object() {
+            copy(&mut after["resources"]["requests"], "storage", &before["resources"]["requests"]["storage"]);
         }
-        essence(&spec)
-    };
-    if fixed(new) != fixed(old) {
-        errors.forbidden(
-            "spec",
-            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
+        copy(&mut after, "volumeAttributesClassName", &before["volumeAttributesClassName"]);
+    }
+    if essence(&after) != essence(&before) {
+        let difference = internal_types::difference("PersistentVolumeClaimSpec", &before, &after);
+        let why = format!(
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound \
+             claims\n{difference}"
         );
+        errors.forbidden("spec", &why);
     }
     let none = Quantity::ZERO;
     let amount = |size: Option<&Value>| size.and_then(Quantity::of).unwrap_or(none);
@@ -188,7 +235,16 @@ pub(crate) fn claim_update(new: &Value, old: &Value, errors: &mut Errors) {
     if asked(new) < asked(old) && asked(new) <= amount(old.pointer("/status/capacity/storage")) {
         errors.forbidden("spec.resources.requests.storage", "field can not be less than status.capacity");
     }
-    claim(new, errors);
+    errors.immutable("volumeMode", &new["spec"]["volumeMode"], &old["spec"]["volumeMode"]);
+}
+
+fn copy(object: &mut Value, field: &str, value: &Value) {
+    if let Some(fields) = object.as_object_mut() {
+        match value {
+            Value::Null => fields.remove(field),
+            value => fields.insert(field.to_owned(), value.clone()),
+        };
+    }
 }
 
 /// Each mode by itself, and all together.
@@ -252,6 +308,77 @@ mod tests {
             claim("4Gi"),
             &["spec.resources.requests.storage: Forbidden: field can not be less than status.capacity"],
         );
+    }
+
+    #[test]
+    fn a_change_of_a_claim_is_shown_line_by_line() {
+        let claim = |mode: &str, class: &str| {
+            let storage = json!({"requests": {"storage": "1Gi"}});
+            let spec = json!({
+                "accessModes": ["ReadWriteOnce"], "storageClassName": class, "volumeMode": mode, "resources": storage,
+            });
+            json!({"metadata": {"name": "a", "namespace": "default"}, "spec": spec})
+        };
+        let fixed = "spec: Forbidden: spec is immutable after creation except resources.requests and \
+                     volumeAttributesClassName for bound claims";
+        check_update(
+            "PersistentVolumeClaim",
+            claim("Filesystem", "slow"),
+            claim("Filesystem", "fast"),
+            &[&format!(
+                "{fixed}\n@@ -10,7 +10,7 @@\n   }}\n  }},\n  \"VolumeName\": \"\",\n- \"StorageClassName\": \"fast\",\n\
+                 + \"StorageClassName\": \"slow\",\n  \"VolumeMode\": \"Filesystem\",\n  \"DataSource\": null,\n  \
+                 \"DataSourceRef\": null,\n"
+            )],
+        );
+        check_update(
+            "PersistentVolumeClaim",
+            claim("Block", "fast"),
+            claim("Filesystem", "fast"),
+            &[
+                &format!(
+                    "{fixed}\n@@ -11,7 +11,7 @@\n  }},\n  \"VolumeName\": \"\",\n  \"StorageClassName\": \"fast\",\n\
+                     - \"VolumeMode\": \"Filesystem\",\n+ \"VolumeMode\": \"Block\",\n  \"DataSource\": null,\n  \
+                     \"DataSourceRef\": null,\n  \"VolumeAttributesClassName\": null\n"
+                ),
+                "volumeMode: Invalid value: \"Block\": field is immutable",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_volume_keeps_its_source_and_its_place() {
+        let volume = |path: &str, key: &str| {
+            let place =
+                json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": key, "operator": "Exists"}]}]});
+            let spec = json!({
+                "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+                "hostPath": {"path": path, "type": ""}, "nodeAffinity": {"required": place},
+            });
+            json!({"metadata": {"name": "a"}, "spec": spec})
+        };
+        check_update(
+            "PersistentVolume",
+            volume("/y", "a"),
+            volume("/x", "a"),
+            &[
+                "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation\n\
+               @@ -2,7 +2,7 @@\n  \"GCEPersistentDisk\": null,\n  \"AWSElasticBlockStore\": null,\n  \"HostPath\": {\n\
+               -  \"Path\": \"/x\",\n+  \"Path\": \"/y\",\n   \"Type\": \"\"\n  },\n  \"Glusterfs\": null,\n",
+            ],
+        );
+        check_update(
+            "PersistentVolume",
+            volume("/x", "b"),
+            volume("/x", "a"),
+            &[
+                "nodeAffinity: Invalid value: {\"Required\":{\"NodeSelectorTerms\":[{\"MatchExpressions\":[{\"Key\":\"b\",\
+               \"Operator\":\"Exists\",\"Values\":null}],\"MatchFields\":null}]}}: field is immutable, except for updating \
+               from beta label to GA",
+            ],
+        );
+        let [beta, stable] = ["beta.kubernetes.io/os", "kubernetes.io/os"].map(|key| volume("/x", key));
+        check_update("PersistentVolume", stable, beta, &[]);
     }
 
     #[test]
