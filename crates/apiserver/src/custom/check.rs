@@ -24,8 +24,14 @@ pub(super) fn value(schema: &Schema, value: &Value, path: &str, errors: &mut Err
     if errors.len() >= MAX_ERRORS || (value.is_null() && schema.nullable) {
         return;
     }
-    if !has_type(schema, value) {
-        return wrong_type(schema, value, path, errors);
+    let has_type = has_type(schema, value);
+    if !has_type {
+        wrong_type(schema, value, path, errors);
+    }
+    if value.is_number() && matches!(schema.kind, Some(Type::Integer | Type::Number)) {
+        range_of_format(schema, value, path, errors);
+    } else if !has_type {
+        return;
     }
     match value {
         Value::Object(_) => fields(schema, value, path, errors),
@@ -56,11 +62,23 @@ fn is_integer(value: &Value) -> bool {
 }
 
 fn wrong_type(schema: &Schema, value: &Value, path: &str, errors: &mut Errors) {
+    let format = schema.rules.format.as_str();
     let wanted = match schema.kind {
         Some(kind) if !schema.int_or_string => kind.name(),
         _ => "integer,string",
     };
+    let has_format = formats::is_known(wanted, format) && !value.is_string() && !value.is_array();
+    let wanted = if has_format { format } else { wanted };
     let found = match value {
+        // Upstream compares formats then, and most types have none.
+        Value::Number(_) if has_format => {
+            if is_integer(value) {
+                "int64"
+            } else {
+                "float64"
+            }
+        }
+        _ if has_format => "",
         Value::Null => "null",
         Value::Bool(_) => "boolean",
         Value::Number(_) if is_integer(value) => "integer",
@@ -71,6 +89,20 @@ fn wrong_type(schema: &Schema, value: &Value, path: &str, errors: &mut Errors) {
     };
     let why = format!("{path} in body must be of type {wanted}: {found:?}");
     errors.push(path, "FieldValueTypeInvalid", format!("Invalid value: {found:?}: {why}"));
+}
+
+/// Upstream reports this at no path.
+fn range_of_format(schema: &Schema, value: &Value, path: &str, errors: &mut Errors) {
+    let (format, is_whole) = (schema.rules.format.as_str(), schema.kind == Some(Type::Integer));
+    if formats::fits_number(format, value) && (!is_whole || is_integer(value)) {
+        return;
+    }
+    let kind = if is_whole { "integer" } else { "number" };
+    let format = match format {
+        format if formats::is_known(kind, format) => format!("with format {format}"),
+        _ => "(default format)".to_owned(),
+    };
+    errors.invalid("<nil>", "", format!("Checked value must be of type {kind} {format} in {path}"));
 }
 
 fn fields(schema: &Schema, object: &Value, path: &str, errors: &mut Errors) {
@@ -85,6 +117,11 @@ fn fields(schema: &Schema, object: &Value, path: &str, errors: &mut Errors) {
         let of_part = match (schema.properties.get(name), &schema.additional) {
             (Some(property), _) => property,
             (None, Some(Additional::Of(additional))) => additional,
+            (None, Some(Additional::Nothing)) => {
+                let why = format!("{} in body is a forbidden property", join(path, name));
+                errors.invalid(path, name.as_str(), why);
+                continue;
+            }
             (None, _) => continue,
         };
         value(of_part, part, &join(path, name), errors);
@@ -160,9 +197,6 @@ fn limits(rules: &Rules, number: f64, value: &Value, path: &str, errors: &mut Er
         if (quotient - quotient.round()).abs() > 1e-9 {
             refuse(format!("a multiple of {step}"));
         }
-    }
-    if !formats::fits_number(&rules.format, value) {
-        refuse(format!("in the range of {}", rules.format));
     }
 }
 
@@ -254,6 +288,48 @@ mod tests {
         check(json!({"x-kubernetes-int-or-string": true}), json!("50%"), &[]);
         let wrong = "a: Invalid value: \"boolean\": a in body must be of type integer,string: \"boolean\"";
         check(json!({"x-kubernetes-int-or-string": true}), json!(true), &[wrong]);
+    }
+
+    #[test]
+    fn numbers_fit_into_their_format() {
+        let at =
+            |format: &str| format!("<nil>: Invalid value: \"\": Checked value must be of type {format} in a");
+        check(
+            json!({"type": "integer"}),
+            json!(3.5),
+            &[
+                "a: Invalid value: \"number\": a in body must be of type integer: \"number\"",
+                &at("integer (default format)"),
+            ],
+        );
+        let small = json!({"type": "integer", "format": "int32", "maximum": 5});
+        check(
+            small.clone(),
+            json!(7.5),
+            &[
+                "a: Invalid value: \"float64\": a in body must be of type int32: \"float64\"",
+                &at("integer with format int32"),
+                "a: Invalid value: 7.5: a in body should be less than or equal to 5",
+            ],
+        );
+        check(
+            small.clone(),
+            json!(3_000_000_000_u32),
+            &[
+                &at("integer with format int32"),
+                "a: Invalid value: 3000000000: a in body should be less than or equal to 5",
+            ],
+        );
+        check(small, json!(true), &["a: Invalid value: \"\": a in body must be of type int32: \"\""]);
+        let float = json!({"type": "number", "format": "float"});
+        check(float, json!(1e300), &[&at("number with format float")]);
+    }
+
+    #[test]
+    fn fields_are_refused_where_none_is_allowed() {
+        let none = json!({"type": "object", "additionalProperties": false});
+        check(none.clone(), json!({}), &[]);
+        check(none, json!({"b": 1}), &["a: Invalid value: \"b\": a.b in body is a forbidden property"]);
     }
 
     #[test]

@@ -42,6 +42,10 @@ pub(crate) fn new_status(_context: &StrategyContext<'_>, definition: &mut Value)
 
 /// Adds what is wrong with a new definition.
 pub(crate) fn validate(definition: &Value, errors: &mut Errors) {
+    let (name, spec) = (text(&definition["metadata"], "name"), &definition["spec"]);
+    if name != format!("{}.{}", text(&spec["names"], "plural"), text(spec, "group")) {
+        errors.invalid("metadata.name", name, "must be spec.names.plural+\".\"+spec.group");
+    }
     validate_spec(definition, errors);
     if storage_version(&definition["spec"]).is_empty() {
         let why = "must have at least one stored version";
@@ -52,11 +56,7 @@ pub(crate) fn validate(definition: &Value, errors: &mut Errors) {
 
 fn validate_spec(definition: &Value, errors: &mut Errors) {
     let spec = &definition["spec"];
-    let (group, plural) = (text(spec, "group"), text(&spec["names"], "plural"));
-    let name = text(&definition["metadata"], "name");
-    if name != format!("{plural}.{group}") {
-        errors.invalid("metadata.name", name, "must be spec.names.plural+\".\"+spec.group");
-    }
+    let group = text(spec, "group");
     let wrong = names::dns1123_subdomain(group);
     if group.is_empty() {
         errors.required("spec.group", "");
@@ -132,7 +132,11 @@ pub(crate) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
     let listed = version_names(&new["spec"]);
     for (index, stored) in texts(&old["status"]["storedVersions"]).iter().enumerate() {
         if !listed.contains(stored) {
-            let why = "objects may be stored in it, so it must stay in spec.versions";
+            let why = format!(
+                "missing from spec.versions; {stored} was previously a storage version, and must remain in spec.versions \
+                 until a storage migration ensures no data remains persisted in {stored} and removes {stored} from \
+                 status.storedVersions"
+            );
             errors.invalid(&format!("status.storedVersions[{index}]"), stored.as_str(), why);
         }
     }
@@ -384,5 +388,41 @@ pub(crate) fn set_condition(
     match before.and_then(|at| list.get_mut(at)) {
         Some(place) => *place = condition,
         None => list.push(condition),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::validate::update;
+
+    #[test]
+    fn a_definition_keeps_its_names_and_the_versions_that_are_stored() {
+        let definition = |group: &str, plural: &str, version: &str| {
+            let schema = json!({"openAPIV3Schema": {"type": "object"}});
+            let version = json!({"name": version, "served": true, "storage": true, "schema": schema});
+            let names = json!({"kind": "Wid", "listKind": "WidList", "plural": plural, "singular": "wid"});
+            let spec = json!({"group": group, "names": names, "scope": "Cluster", "versions": [version]});
+            json!({"metadata": {"name": "wids.example.com"}, "spec": spec, "status": {"storedVersions": ["v1"]}})
+        };
+        let check = |new: &Value, expected: &str| {
+            let errors = update("CustomResourceDefinition", new, &definition("example.com", "wids", "v1"));
+            assert_eq!(errors.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
+        };
+        check(
+            &definition("example.com", "widz", "v1"),
+            "spec.names.plural: Invalid value: \"widz\": field is immutable",
+        );
+        check(
+            &definition("foo.com", "wids", "v1"),
+            "spec.group: Invalid value: \"foo.com\": field is immutable",
+        );
+        check(
+            &definition("example.com", "wids", "v2"),
+            "status.storedVersions[0]: Invalid value: \"v1\": missing from spec.versions; v1 was previously a storage version, and must \
+             remain in spec.versions until a storage migration ensures no data remains persisted in v1 and removes v1 from \
+             status.storedVersions",
+        );
     }
 }

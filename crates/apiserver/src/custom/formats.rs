@@ -75,6 +75,7 @@ pub(super) fn fits_number(format: &str, value: &Value) -> bool {
             let limit = if format == "int32" { 2_147_483_647.0 } else { 9.2e18 };
             number.abs() <= limit
         }),
+        ("float", _) => value.as_f64().is_some_and(|number| number.abs() <= f64::from(f32::MAX)),
         _ => true,
     }
 }

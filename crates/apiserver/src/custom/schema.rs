@@ -58,6 +58,8 @@ pub(super) enum ListType {
 #[derive(Debug)]
 pub(super) enum Additional {
     Any,
+    /// None is allowed. They are refused and not pruned.
+    Nothing,
     Of(Box<Schema>),
 }
 
@@ -166,6 +168,7 @@ fn read(value: &Value, path: &str, position: Position, depth: usize, errors: &mu
     }
     schema.additional = match &value["additionalProperties"] {
         Value::Bool(true) => Some(Additional::Any),
+        Value::Bool(false) => Some(Additional::Nothing),
         one @ Value::Object(_) => {
             let path = format!("{path}.additionalProperties");
             Some(Additional::Of(Box::new(read(one, &path, within(Position::Field), depth + 1, errors))))
@@ -175,7 +178,9 @@ fn read(value: &Value, path: &str, position: Position, depth: usize, errors: &mu
     if position != Position::Logic {
         structural::check(value, path, position == Position::Root, errors);
     }
-    let is_untyped = schema.kind.is_none() && !schema.int_or_string && !schema.preserves;
+    // A type that nobody knows has been refused.
+    let is_untyped =
+        value["type"].as_str().unwrap_or_default().is_empty() && !schema.int_or_string && !schema.preserves;
     let needs_a_type = match position {
         Position::Root => Some("must not be empty at the root"),
         Position::Field => Some("must not be empty for specified object fields"),
@@ -216,10 +221,6 @@ fn forbidden_keywords(value: &Value, path: &str, errors: &mut Errors) {
         let why = "uniqueItems cannot be true; use x-kubernetes-list-type: set";
         errors.forbidden(&format!("{path}.uniqueItems"), why);
     }
-    if value["additionalProperties"] == false && value["properties"].is_null() {
-        let why = "additionalProperties cannot be false: unknown fields are pruned";
-        errors.forbidden(&format!("{path}.additionalProperties"), why);
-    }
     if value["items"].is_array() {
         errors.forbidden(&format!("{path}.items"), "items must be a schema object and not an array");
     }
@@ -237,10 +238,12 @@ fn list_type(value: &Value, path: &str, schema: &Schema, errors: &mut Errors) ->
             ListType::Atomic
         }
         "map" => {
-            let item = schema.items.as_deref();
-            for key in keys.iter().filter(|key| item.is_none_or(|item| !item.properties.contains_key(*key))) {
-                let why = format!("the items have no property {key:?}");
-                errors.invalid(&format!("{path}.x-kubernetes-list-map-keys"), key.as_str(), why);
+            match schema.items.as_deref() {
+                None => {
+                    let why = "must have a schema if x-kubernetes-list-type is map";
+                    errors.required(&format!("{path}.items"), why);
+                }
+                Some(item) => structural::keys_of_items(value, item, path, errors),
             }
             ListType::Map(keys)
         }

@@ -46,7 +46,7 @@ fn prune_fields(
         match (schema.properties.get(name), &schema.additional) {
             (Some(property), _) => prune_value(property, value, &below(), unknown),
             (None, Some(Additional::Of(additional))) => prune_value(additional, value, &below(), unknown),
-            (None, Some(Additional::Any)) => {}
+            (None, Some(Additional::Any | Additional::Nothing)) => {}
             (None, None) if schema.preserves => {}
             (None, None) => {
                 if unknown.len() < MAX_REPORTS {

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::schema::texts;
+use super::schema::{Schema, Type, texts};
 use crate::validate::Errors;
 
 /// The only fields of metadata that a schema can describe: the server knows the others.
@@ -13,6 +13,7 @@ const PRESERVES: &str = "x-kubernetes-preserve-unknown-fields";
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";
 const MAP_TYPE: &str = "x-kubernetes-map-type";
 const LIST_TYPE: &str = "x-kubernetes-list-type";
+const MAP_KEYS: &str = "x-kubernetes-list-map-keys";
 
 /// Adds what is wrong with one schema; those within it are judged by themselves.
 pub(super) fn check(schema: &Value, path: &str, is_root: bool, errors: &mut Errors) {
@@ -87,6 +88,30 @@ fn keys(schema: &Value, path: &str, errors: &mut Errors) {
             let why = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required \
                        property";
             errors.required(&format!("{path}.items.properties[{key}].default"), why);
+        }
+    }
+}
+
+/// The keys of a list of the type `map` are properties of its items, and can be compared.
+pub(super) fn keys_of_items(list: &Value, item: &Schema, path: &str, errors: &mut Errors) {
+    if item.kind != Some(Type::Object) {
+        let why = "must be object if parent array's x-kubernetes-list-type is map";
+        errors.invalid(&format!("{path}.items.type"), item.kind.map_or("", Type::name), why);
+        return;
+    }
+    let (keys, field) = (texts(&list[MAP_KEYS]), format!("{path}.{MAP_KEYS}"));
+    for (index, key) in keys.iter().enumerate() {
+        match item.properties.get(key).map(|property| property.kind) {
+            None => errors.invalid(&field, keys.clone(), "entries must all be names of item properties"),
+            Some(Some(Type::Array | Type::Object)) => {
+                let why = "must be a scalar type if parent array's x-kubernetes-list-type is map";
+                // Upstream shows the type of the item.
+                errors.invalid(&format!("{path}.items.properties[{key}].type"), "object", why);
+            }
+            Some(_) => {}
+        }
+        if keys[..index].contains(key) {
+            errors.invalid(&field, keys.clone(), "must not contain duplicate entries");
         }
     }
 }
@@ -192,6 +217,40 @@ mod tests {
         check_schema(with(json!({"type": "string"}), json!([])), &[expected]);
         check_schema(with(json!({"type": "string"}), json!(["k"])), &[]);
         check_schema(with(json!({"type": "string", "default": "x"}), json!([])), &[]);
+    }
+
+    #[test]
+    fn the_keys_of_a_map_are_scalar_properties_of_its_items() {
+        let with = |keys: Value, item: Value| json!({"a": {"type": "array", LIST_TYPE: "map", MAP_KEYS: keys, "items": item}});
+        let item = |key: Value| json!({"type": "object", "properties": {"k": key}, "required": ["k"]});
+        let scalar = json!({"type": "string"});
+        check_schema(with(json!(["k"]), item(scalar.clone())), &[]);
+        let list = json!({"type": "array", "items": scalar});
+        check_schema(
+            with(json!(["k", "k", "z"]), item(list)),
+            &[
+                "[a].items.properties[k].type: Invalid value: \"object\": must be a scalar type if parent array's \
+                 x-kubernetes-list-type is map",
+                "[a].items.properties[k].type: Invalid value: \"object\": must be a scalar type if parent array's \
+                 x-kubernetes-list-type is map",
+                "[a].x-kubernetes-list-map-keys: Invalid value: [\"k\",\"k\",\"z\"]: must not contain duplicate entries",
+                "[a].x-kubernetes-list-map-keys: Invalid value: [\"k\",\"k\",\"z\"]: entries must all be names of item \
+                 properties",
+            ],
+        );
+        check_schema(
+            with(json!(["k"]), scalar),
+            &[
+                "[a].items.type: Invalid value: \"string\": must be object if parent array's x-kubernetes-list-type is map",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_type_that_nobody_knows_is_refused_once() {
+        let kinds = "\"array\", \"boolean\", \"integer\", \"number\", \"object\", \"string\"";
+        let expected = format!("[a].type: Unsupported value: \"foo\": supported values: {kinds}");
+        check_schema(json!({"a": {"type": "foo"}}), &[&expected]);
     }
 
     #[test]
