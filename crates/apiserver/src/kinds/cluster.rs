@@ -27,7 +27,7 @@ use crate::custom::definition;
 use crate::defaults::cluster as defaults;
 use crate::rest::strategy;
 use crate::table::{self, cluster};
-use crate::validate::{access, classes, names, objects, webhooks};
+use crate::validate::{access, certificates, classes, names, objects, reviews, webhooks};
 use crate::warnings;
 
 /// The category of the kinds that extend the API.
@@ -57,10 +57,10 @@ const fn review(kind: Kind) -> Kind {
 pub(super) static AUTHENTICATION: &[Kind] = &[review(of::<SelfSubjectReview>()), review(of::<TokenReview>())];
 
 pub(super) static AUTHORIZATION: &[Kind] = &[
-    review(of::<LocalSubjectAccessReview>()),
-    review(of::<SelfSubjectAccessReview>()),
+    Kind { validate: reviews::of_subject_in_namespace, ..review(of::<LocalSubjectAccessReview>()) },
+    Kind { validate: reviews::of_self, ..review(of::<SelfSubjectAccessReview>()) },
     review(of::<SelfSubjectRulesReview>()),
-    review(of::<SubjectAccessReview>()),
+    Kind { validate: reviews::of_subject, ..review(of::<SubjectAccessReview>()) },
 ];
 
 pub(super) static CERTIFICATES: &[Kind] = &[Kind {
@@ -69,8 +69,8 @@ pub(super) static CERTIFICATES: &[Kind] = &[Kind {
     subresources: &[Approval, Status],
     lists: &lists::WITH_OWNED_CONDITIONS,
     defaults: defaults::empty_status,
-    validate: access::certificate_request,
-    validate_status: access::certificate_request_status,
+    validate: certificates::request,
+    validate_status: certificates::request_status,
     on_create: strategy::sign_request,
     on_update: |_, new, old| strategy::keep_spec(new, old),
     on_status: strategy::date_conditions,

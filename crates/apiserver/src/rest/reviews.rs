@@ -7,10 +7,20 @@ use super::body::{self, Decoded};
 use super::reply::Reply;
 use crate::request::Request;
 use crate::status::Failure;
+use crate::validate::Errors;
 
 /// The answer to a review.
 pub(super) fn answer(request: &Request) -> Result<Reply, Failure> {
     let Decoded { mut object, warnings } = body::decode(request)?;
+    body::place_object(&request.place, &mut object)?;
+    let mut errors = Errors::default();
+    (request.kind().validate)(&object, &mut errors);
+    let errors = errors.into_vec();
+    if !errors.is_empty() {
+        // Upstream names no kind here.
+        let failure = Failure::invalid_as("", request.kind().group, "", &errors);
+        return Err(failure.with_warnings(&warnings));
+    }
     object["status"] = match request.kind().kind {
         "TokenReview" => {
             let why = "this API server authenticates nobody, and judges no token";

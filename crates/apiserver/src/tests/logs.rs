@@ -121,10 +121,13 @@ async fn what_a_pod_without_a_process_cannot_have_is_named() {
 async fn everybody_may_do_everything_and_is_nobody() {
     let sandbox = sandbox();
     let access = "/apis/authorization.k8s.io/v1";
-    let asked =
-        json!({"spec": {"resourceAttributes": {"verb": "create", "resource": "pods", "namespace": "shop"}}});
+    let attributes = json!({"verb": "create", "resource": "pods", "namespace": "shop"});
+    let by_self = json!({"spec": {"resourceAttributes": attributes}});
+    let by_other = json!({"spec": {"resourceAttributes": attributes, "user": "a"}});
     let local = "namespaces/shop/localsubjectaccessreviews";
-    for path in ["selfsubjectaccessreviews", "subjectaccessreviews", local] {
+    for (path, asked) in
+        [("selfsubjectaccessreviews", by_self), ("subjectaccessreviews", by_other.clone()), (local, by_other)]
+    {
         let answer = sandbox.post(&format!("{access}/{path}"), asked.clone()).await.ok();
         assert_eq!((&answer["status"]["allowed"], &answer["spec"]), (&json!(true), &asked["spec"]), "{path}");
         assert_eq!(sandbox.get(&format!("{access}/{path}")).await.code, 405, "nothing is stored");
@@ -136,4 +139,32 @@ async fn everybody_may_do_everything_and_is_nobody() {
     assert_eq!(me["status"]["userInfo"]["username"], "system:anonymous");
     let review = sandbox.post(&format!("{identity}/tokenreviews"), json!({"spec": {"token": "x"}})).await;
     assert_eq!(review.refused(501), "this API server authenticates nobody, and judges no token");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_about_rights_is_about_something_and_somebody() {
+    let sandbox = sandbox();
+    let group = "/apis/authorization.k8s.io/v1";
+    let nothing = "spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes \
+                   must be specified";
+    let nobody = "spec.user: Invalid value: \"\": at least one of user or group must be specified";
+    for (path, spec, expected) in [
+        ("selfsubjectaccessreviews", json!({}), nothing.to_owned()),
+        ("subjectaccessreviews", json!({}), format!("[{nothing}, {nobody}]")),
+        (
+            "namespaces/shop/localsubjectaccessreviews",
+            json!({"user": "a", "resourceAttributes": {"namespace": "x"}}),
+            "spec.resourceAttributes.namespace: Invalid value: \"x\": must match metadata.namespace".to_owned(),
+        ),
+        (
+            "selfsubjectaccessreviews",
+            json!({"resourceAttributes": {}, "nonResourceAttributes": {"path": "/x", "verb": "get"}}),
+            "spec.nonResourceAttributes: Invalid value: {\"Path\":\"/x\",\"Verb\":\"get\"}: cannot be specified in \
+             combination with resourceAttributes"
+                .to_owned(),
+        ),
+    ] {
+        let refused = sandbox.post(&format!("{group}/{path}"), json!({"spec": spec})).await.refused(422);
+        assert_eq!(refused, format!(".authorization.k8s.io \"\" is invalid: {expected}"));
+    }
 }

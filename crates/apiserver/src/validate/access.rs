@@ -1,6 +1,4 @@
-//! Roles and their bindings, and requests for certificates (upstream `pkg/apis/{rbac,certificates}/validation`).
-
-use std::collections::BTreeSet;
+//! Roles and their bindings (upstream `pkg/apis/rbac/validation`).
 
 use serde_json::{Value, json};
 
@@ -124,102 +122,6 @@ fn binding(object: &Value, namespaced: bool, errors: &mut Errors) {
                 let kinds = ["ServiceAccount", "User", "Group"];
                 errors.not_supported(&format!("{path}.kind"), other, &kinds);
             }
-        }
-    }
-}
-
-/// The usages of certificates.
-const USAGES: [&str; 23] = [
-    "any",
-    "cert sign",
-    "client auth",
-    "code signing",
-    "content commitment",
-    "crl sign",
-    "data encipherment",
-    "decipher only",
-    "digital signature",
-    "email protection",
-    "encipher only",
-    "ipsec end system",
-    "ipsec tunnel",
-    "ipsec user",
-    "key agreement",
-    "key encipherment",
-    "microsoft sgc",
-    "netscape sgc",
-    "ocsp signing",
-    "s/mime",
-    "server auth",
-    "signing",
-    "timestamping",
-];
-
-pub(crate) fn certificate_request(object: &Value, errors: &mut Errors) {
-    let spec = &object["spec"];
-    // The request is PEM in base64; a beginning of three letters is four of base64.
-    if !text(spec, "request").starts_with("LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNU") {
-        let why = "PEM block type must be CERTIFICATE REQUEST";
-        errors.invalid("spec.request", spec["request"].clone(), why);
-    }
-    if spec["usages"].as_array().is_none_or(Vec::is_empty) {
-        errors.required("spec.usages", "");
-    }
-    let mut seen = BTreeSet::new();
-    for (path, usage) in elements(spec, "usages", "spec") {
-        errors.one_of(&path, usage, &USAGES);
-        if !seen.insert(usage.as_str()) {
-            errors.duplicate(&path, usage.clone());
-        }
-    }
-    let signer = text(spec, "signerName");
-    match signer.split_once('/') {
-        _ if signer.is_empty() => errors.required("spec.signerName", ""),
-        _ if signer == "kubernetes.io/legacy-unknown" => {
-            let why = "the legacy signerName is not allowed via this API version";
-            errors.invalid("spec.signerName", signer, why);
-        }
-        Some((domain, path)) if domain.contains('.') && !path.is_empty() => {
-            errors.each_invalid("spec.signerName", domain, names::dns1123_subdomain(domain));
-        }
-        _ => {
-            let why = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
-            errors.invalid("spec.signerName", signer, why);
-        }
-    }
-    if let Some(seconds) = spec["expirationSeconds"].as_i64().filter(|seconds| *seconds < 600) {
-        let why = "may not specify a duration less than 600 seconds (10 minutes)";
-        errors.invalid("spec.expirationSeconds", seconds, why);
-    }
-}
-
-pub(crate) fn certificate_request_status(new: &Value, _old: &Value, errors: &mut Errors) {
-    let conditions = new["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let has = |kind: &str| conditions.iter().any(|condition| condition["type"] == kind);
-    if has("Approved") && has("Denied") {
-        let last = conditions.iter().rfind(|one| one["type"] == "Approved" || one["type"] == "Denied");
-        let why = "Approved and Denied conditions are mutually exclusive";
-        errors.invalid("status.conditions", last.map_or(Value::Null, |one| one["type"].clone()), why);
-    }
-    let mut seen = BTreeSet::new();
-    for (path, condition) in elements(&new["status"], "conditions", "status") {
-        let kind = text(condition, "type");
-        if kind.is_empty() {
-            errors.required(&format!("{path}.type"), "");
-        }
-        let field = format!("{path}.status");
-        match (kind, text(condition, "status")) {
-            (_, "") => errors.required(&field, ""),
-            ("Approved" | "Denied" | "Failed", status) if status != "True" => {
-                errors.not_supported(&field, status, &["True"]);
-            }
-            (_, status) if !["False", "True", "Unknown"].contains(&status) => {
-                errors.not_supported(&field, status, &["False", "True", "Unknown"]);
-            }
-            _ => {}
-        }
-        if !seen.insert(kind) {
-            errors.duplicate(&format!("{path}.type"), kind);
         }
     }
 }

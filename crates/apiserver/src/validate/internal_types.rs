@@ -92,7 +92,7 @@ enum Shown {
 }
 
 /// `value` as JSON of the internal type.
-pub(super) fn shown(of: &str, value: &Value) -> String {
+pub(crate) fn shown(of: &str, value: &Value) -> String {
     let mut text = String::new();
     pointer(of, value).write(&mut text, None);
     text
@@ -113,6 +113,25 @@ pub(super) fn difference(of: &str, old: &Value, new: &Value) -> String {
         text
     });
     line_diff::unified(&old, &new)
+}
+
+/// The object of the API that a text in the internal form stands for. Go takes no notice of case in the names of fields.
+pub(crate) fn read(of: &str, shown: &Value) -> Value {
+    let mut object = Map::new();
+    let given = shown.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    for (name, value) in given {
+        let fields = TYPES.get(of).into_iter().flatten();
+        let Some(field) = fields.into_iter().find(|field| field.shown.eq_ignore_ascii_case(name)) else {
+            continue;
+        };
+        let value = match (&field.form, value) {
+            (Form::Pointer(of) | Form::Struct(of), value) => read(of, value),
+            (Form::List(of), Value::Array(items)) => items.iter().map(|item| read(of, item)).collect(),
+            (_, value) => value.clone(),
+        };
+        object.insert(field.json.clone(), value);
+    }
+    Value::Object(object)
 }
 
 fn pointer(of: &str, value: &Value) -> Shown {
