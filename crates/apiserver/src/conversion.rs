@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::kinds::{Kind, Wire};
 use super::object::as_map;
+use super::validate::internal_types;
 
 /// Field names: in `events.k8s.io/v1`, and as stored (`v1`).
 const EVENT_FIELDS: &[(&str, &str)] = &[
@@ -24,6 +25,8 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
 /// Where `autoscaling/v1` keeps what it has no field for: as JSON in annotations. Upstream uses the same keys.
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
+/// The annotation has the names of this internal type.
+const BEHAVIOR_TYPE: &str = "HorizontalPodAutoscalerBehavior";
 /// Annotations with parts of the status, which a client of this version cannot write.
 const OF_STATUS: [&str; 2] =
     ["autoscaling.alpha.kubernetes.io/conditions", "autoscaling.alpha.kubernetes.io/current-metrics"];
@@ -68,7 +71,7 @@ fn to_second_version(map: &mut Map<String, Value>) {
             spec.insert("metrics".to_owned(), Value::Array(metrics));
         }
         if behavior.is_object() {
-            spec.insert("behavior".to_owned(), behavior);
+            spec.insert("behavior".to_owned(), internal_types::read(BEHAVIOR_TYPE, &behavior));
         }
     }
 }
@@ -91,12 +94,14 @@ fn to_first_version(map: &mut Map<String, Value>) {
     if let Some(index) = metrics.iter().position(|metric| share(metric).is_some()) {
         spec.insert(CPU.to_owned(), json!(share(&metrics.remove(index))));
     }
-    let metrics = (!metrics.is_empty()).then(|| metrics.iter().map(metrics::to_first_version).collect());
+    let metrics = (!metrics.is_empty())
+        .then(|| metrics.iter().map(metrics::to_first_version).collect::<Value>().to_string());
+    let behavior = behavior.map(|behavior| internal_types::shown(BEHAVIOR_TYPE, &behavior));
     for (key, value) in [(METRICS, metrics), (BEHAVIOR, behavior)] {
         if let Some(value) = value {
             let metadata = as_map(map.entry("metadata").or_insert(Value::Null));
             let annotations = as_map(metadata.entry("annotations").or_insert(Value::Null));
-            annotations.insert(key.to_owned(), Value::from(value.to_string()));
+            annotations.insert(key.to_owned(), Value::from(value));
         }
     }
 }
@@ -186,6 +191,15 @@ mod tests {
             "spec": {"maxReplicas": 3, "metrics": [other, cpu], "behavior": {"scaleUp": {"selectPolicy": "Max"}}}});
         let wire = to_wire(kind, &stored).into_owned();
         assert_eq!(wire["spec"], json!({"maxReplicas": 3, "targetCPUUtilizationPercentage": 70}));
+        assert_eq!(
+            wire["metadata"]["annotations"][BEHAVIOR],
+            "{\"ScaleUp\":{\"StabilizationWindowSeconds\":null,\"SelectPolicy\":\"Max\",\"Policies\":null,\"Tolerance\":null},\
+             \"ScaleDown\":null}"
+        );
         assert_eq!(to_storage(kind, wire), stored);
+        let behavior = r#"{"scaleUp":{"policies":[{"Type":"Pods","value":1}]}}"#;
+        let old = json!({"metadata": {"annotations": {BEHAVIOR: behavior}}, "spec": {}});
+        let expected = json!({"scaleUp": {"policies": [{"type": "Pods", "value": 1}]}});
+        assert_eq!(to_storage(kind, old)["spec"]["behavior"], expected);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::errors::{Errors, elements, text};
-use super::names;
+use super::{internal_types, names};
 use crate::object::strings;
 use crate::quantity::Quantity;
 
@@ -100,7 +100,8 @@ fn selector(spec: &Value, hard: &[&str], errors: &mut Errors) {
             errors.invalid(&format!("{path}.scopeName"), scope, "unsupported scope");
         }
         for _ in hard.iter().filter(|name| is_limited_by_quotas(name) && !is_in_scope(scope, name)) {
-            errors.invalid(path, spec["scopeSelector"].clone(), "unsupported scope applied to resource");
+            let shown = internal_types::shown("ScopeSelector", &spec["scopeSelector"]);
+            errors.invalid_shown(path, &shown, "unsupported scope applied to resource");
         }
         let exists = !["PriorityClass", "VolumeAttributesClass"].contains(&scope) && SCOPES.contains(&scope);
         if exists && operator != "Exists" {
@@ -256,6 +257,22 @@ mod tests {
         let why = "spec.limits[0].maxLimitRequestRatio[cpu]: Invalid value: \"2\": ratio 2 is greater than max/min = \
                    1.500000";
         check_create("LimitRange", range("2"), &[why]);
+    }
+
+    #[test]
+    fn a_scope_that_says_nothing_of_a_resource_is_shown_as_upstream_holds_it() {
+        let scopes = json!({"matchExpressions": [{"scopeName": "PriorityClass", "operator": "Exists"}]});
+        check_create(
+            "ResourceQuota",
+            json!({
+                "metadata": {"name": "q", "namespace": "shop"},
+                "spec": {"hard": {"services": "9"}, "scopeSelector": scopes},
+            }),
+            &[
+                "spec.scopeSelector.matchExpressions: Invalid value: {\"MatchExpressions\":[{\"ScopeName\":\"PriorityClass\",\
+               \"Operator\":\"Exists\",\"Values\":null}]}: unsupported scope applied to resource",
+            ],
+        );
     }
 
     #[test]

@@ -54,7 +54,8 @@ pub(crate) fn config_map(object: &Value, errors: &mut Errors) {
         }
     }
     if size > DATA_LIMIT {
-        errors.too_long("", DATA_LIMIT);
+        // Upstream means the object as a whole.
+        errors.too_long("[]", DATA_LIMIT);
     }
 }
 
@@ -242,7 +243,7 @@ mod tests {
         check_create(
             "ConfigMap",
             named(json!({"data": {"a": "x".repeat(1024 * 1024 + 1)}})),
-            &[": Too long: may not be more than 1048576 bytes"],
+            &["[]: Too long: may not be more than 1048576 bytes"],
         );
         let frozen = named(json!({"immutable": true, "data": {"a": "1"}}));
         check_update(
