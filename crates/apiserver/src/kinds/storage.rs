@@ -9,6 +9,7 @@ use super::lists;
 use super::row::Subresource::Status;
 use super::row::{Generation, Kind, of};
 use crate::defaults::cluster as defaults;
+use crate::rest::strategy;
 use crate::table::{cluster as table, core};
 use crate::validate::classes;
 use crate::warnings;
@@ -18,6 +19,7 @@ pub(super) static STORAGE: &[Kind] = &[
         unconditional_update: false,
         lists: &lists::CSI_DRIVER,
         defaults: defaults::csi_driver,
+        after_update: strategy::count_changes,
         validate: classes::csi_driver,
         validate_update: Some(classes::csi_driver_update),
         warn: warnings::objects::csi_driver,

@@ -297,6 +297,14 @@ pub(super) fn bump_generation(kind: &Kind, new: &mut Value, old: &Value) {
     (kind.after_update)(new, old);
 }
 
+/// A new object has no generation, but a changed one has.
+pub(crate) fn count_changes(new: &mut Value, old: &Value) {
+    if new.get("spec") != old.get("spec") {
+        let before = old.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
+        set_meta(new, "generation", before.saturating_add(1));
+    }
+}
+
 /// A write through `/status`. What else than the status gets through differs by kind, and clients rely
 /// on it: the Deployment controller writes its revision annotation this way.
 pub(super) fn prepare_status(context: &StrategyContext<'_>, kind: &Kind, new: &mut Value, old: &Value) {

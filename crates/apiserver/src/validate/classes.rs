@@ -122,8 +122,11 @@ pub(crate) fn csi_driver(object: &Value, errors: &mut Errors) {
 
 pub(crate) fn csi_driver_update(new: &Value, old: &Value, errors: &mut Errors) {
     csi_driver(new, errors);
-    for field in ["attachRequired", "volumeLifecycleModes"] {
-        errors.immutable(&format!("spec.{field}"), &new["spec"][field], &old["spec"][field]);
+    // The first name in the message is upstream's.
+    for (field, shown) in
+        [("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")]
+    {
+        errors.immutable(&format!("spec.{shown}"), &new["spec"][field], &old["spec"][field]);
     }
 }
 
@@ -192,6 +195,7 @@ pub(crate) fn runtime_class(object: &Value, errors: &mut Errors) {
 }
 
 pub(crate) fn runtime_class_update(new: &Value, old: &Value, errors: &mut Errors) {
+    runtime_class(new, errors);
     errors.immutable("handler", &new["handler"], &old["handler"]);
 }
 
@@ -200,6 +204,30 @@ mod tests {
     use serde_json::json;
 
     use crate::validate::tests::check_update;
+
+    #[test]
+    fn a_runtime_class_keeps_its_handler_and_a_driver_its_way_to_attach() {
+        let class = |handler: &str| json!({"metadata": {"name": "r"}, "handler": handler});
+        let label = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and \
+                     end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
+                     '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+        check_update(
+            "RuntimeClass",
+            class("B_"),
+            class("a"),
+            &[
+                &format!("handler: Invalid value: \"B_\": {label}"),
+                "handler: Invalid value: \"B_\": field is immutable",
+            ],
+        );
+        let driver = |attach: bool| json!({"metadata": {"name": "d"}, "spec": {"attachRequired": attach}});
+        check_update(
+            "CSIDriver",
+            driver(false),
+            driver(true),
+            &["spec.attachedRequired: Invalid value: false: field is immutable"],
+        );
+    }
 
     #[test]
     fn a_changed_storage_class_is_judged_as_a_new_one() {

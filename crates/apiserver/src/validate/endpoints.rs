@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::errors::{Errors, elements, text};
+use super::errors::{Errors, elements, essence, text};
 use super::names;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
@@ -89,6 +89,11 @@ pub(super) fn of_a_pod(address: &str, field: &str, errors: &mut Errors) {
 }
 
 pub(crate) fn endpoint_slice(object: &Value, errors: &mut Errors) {
+    type_and_ports(object, errors);
+    endpoints_of(object, errors);
+}
+
+fn type_and_ports(object: &Value, errors: &mut Errors) {
     let family = text(object, "addressType");
     match family {
         "" => errors.required("addressType", ""),
@@ -113,6 +118,10 @@ pub(crate) fn endpoint_slice(object: &Value, errors: &mut Errors) {
             errors.each_invalid(&format!("{path}.appProtocol"), protocol, names::label_key(protocol));
         }
     }
+}
+
+fn endpoints_of(object: &Value, errors: &mut Errors) {
+    let (family, count) = (text(object, "addressType"), |list: &Value| list.as_array().map_or(0, Vec::len));
     if count(&object["endpoints"]) > MAX_ENDPOINTS {
         return errors.too_many("endpoints", count(&object["endpoints"]), MAX_ENDPOINTS);
     }
@@ -169,7 +178,11 @@ fn hints(hints: &Value, path: &str, errors: &mut Errors) {
 }
 
 pub(crate) fn endpoint_slice_update(new: &Value, old: &Value, errors: &mut Errors) {
-    endpoint_slice(new, errors);
+    type_and_ports(new, errors);
+    // What was there before may be older than the rules.
+    if essence(&new["endpoints"]) != essence(&old["endpoints"]) {
+        endpoints_of(new, errors);
+    }
     errors.immutable("addressType", &new["addressType"], &old["addressType"]);
 }
 
@@ -178,6 +191,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use crate::validate::create;
+    use crate::validate::tests::check_update;
 
     fn starts(kind: &str, object: &Value) -> Vec<String> {
         let errors = create(kind, object).into_iter().map(|error| error.to_string());
@@ -209,5 +223,26 @@ mod tests {
             "subsets[0].addresses[0].nodeName: Invalid value: \"B_\"",
         ];
         assert_eq!(starts("Endpoints", &endpoints), expected);
+    }
+
+    #[test]
+    fn endpoints_that_do_not_change_are_not_judged_again() {
+        let slice = |family: &str, address: &str| {
+            let endpoints = json!([{"addresses": [address]}]);
+            json!({"metadata": {"name": "es", "namespace": "shop"}, "addressType": family, "endpoints": endpoints})
+        };
+        check_update(
+            "EndpointSlice",
+            slice("IPv6", "1.2.3.4"),
+            slice("IPv4", "1.2.3.4"),
+            &["addressType: Invalid value: \"IPv6\": field is immutable"],
+        );
+        let wrong = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+        check_update(
+            "EndpointSlice",
+            slice("IPv4", "x"),
+            slice("IPv4", "1.2.3.4"),
+            &[&format!("endpoints[0].addresses[0]: Invalid value: \"x\": {wrong}")],
+        );
     }
 }

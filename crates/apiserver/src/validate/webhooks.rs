@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::errors::{Errors, elements, text};
 use super::{names, selectors};
+use crate::object::strings;
 
 pub(crate) fn validating(object: &Value, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
@@ -138,16 +139,51 @@ fn rule(rule: &Value, path: &str, errors: &mut Errors) {
             errors.required(&path, "");
         }
     }
-    let resources = rule["resources"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let field = format!("{path}.resources");
-    if resources.is_empty() {
+    resources(rule, path, errors);
+    errors.one_of(&format!("{path}.scope"), &rule["scope"], &["*", "Cluster", "Namespaced"]);
+}
+
+/// Resources and subresources, `*` for all of them. One that another covers is refused.
+fn resources(rule: &Value, path: &str, errors: &mut Errors) {
+    let (all, field) = (strings(rule.get("resources")), format!("{path}.resources"));
+    if all.is_empty() {
         errors.required(&field, "");
     }
-    if resources.len() > 1 && resources.iter().any(|resource| resource == "*/*") {
+    let (mut every_part, mut of_every) = (BTreeSet::new(), BTreeSet::new());
+    let mut has_plain = false;
+    for (index, name) in all.iter().enumerate() {
+        let path = format!("{field}[{index}]");
+        if name.is_empty() {
+            errors.required(&path, "");
+            continue;
+        }
+        let Some((resource, part)) = name.split_once('/') else {
+            // Upstream remembers the last one.
+            has_plain = *name != "*";
+            continue;
+        };
+        if every_part.contains(resource) {
+            let why = format!("if '{resource}/*' is present, must not specify {name}");
+            errors.invalid(&path, *name, why);
+        }
+        if of_every.contains(part) {
+            errors.invalid(&path, *name, format!("if '*/{part}' is present, must not specify {name}"));
+        }
+        if part == "*" {
+            every_part.insert(resource);
+        }
+        if resource == "*" {
+            of_every.insert(part);
+        }
+    }
+    if all.len() > 1 && all.contains(&"*/*") {
         let why = "if '*/*' is present, must not specify other resources";
         errors.invalid(&field, rule["resources"].clone(), why);
     }
-    errors.one_of(&format!("{path}.scope"), &rule["scope"], &["*", "Cluster", "Namespaced"]);
+    if all.contains(&"*") && has_plain {
+        let why = "if '*' is present, must not specify other resources without subresources";
+        errors.invalid(&field, rule["resources"].clone(), why);
+    }
 }
 
 pub(crate) fn api_service(object: &Value, errors: &mut Errors) {
@@ -190,5 +226,51 @@ pub(crate) fn api_service(object: &Value, errors: &mut Errors) {
     port(service, "spec.service", errors);
     if is_insecure && !text(spec, "caBundle").is_empty() {
         errors.invalid("spec.insecureSkipTLSVerify", true, "may not be true if caBundle is present");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::validate::create;
+
+    #[test]
+    fn a_rule_names_no_resource_that_another_covers() {
+        let check = |resources: Value, expected: &[&str]| {
+            let rule = json!({"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": resources});
+            let webhook = json!({
+                "name": "a.b.c", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+                "clientConfig": {"url": "https://x"}, "rules": [rule],
+            });
+            let object = json!({"metadata": {"name": "vw"}, "webhooks": [webhook]});
+            let found = create("ValidatingWebhookConfiguration", &object);
+            let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+            let path = "webhooks[0].rules[0].resources";
+            assert_eq!(found, expected.iter().map(|error| format!("{path}{error}")).collect::<Vec<_>>());
+        };
+        for right in [json!(["*/*"]), json!(["pods", "*"]), json!(["*", "pods/status"])] {
+            check(right, &[]);
+        }
+        check(json!([]), &[": Required value"]);
+        check(json!([""]), &["[0]: Required value"]);
+        check(
+            json!(["*/*", "pods"]),
+            &[": Invalid value: [\"*/*\",\"pods\"]: if '*/*' is present, must not specify other resources"],
+        );
+        check(
+            json!(["*", "pods"]),
+            &[
+                ": Invalid value: [\"*\",\"pods\"]: if '*' is present, must not specify other resources without subresources",
+            ],
+        );
+        check(
+            json!(["pods/*", "pods/log"]),
+            &["[1]: Invalid value: \"pods/log\": if 'pods/*' is present, must not specify pods/log"],
+        );
+        check(
+            json!(["*/status", "pods/status"]),
+            &["[1]: Invalid value: \"pods/status\": if '*/status' is present, must not specify pods/status"],
+        );
     }
 }
