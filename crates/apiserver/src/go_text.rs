@@ -7,7 +7,7 @@ pub(crate) fn plain(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),
-        Value::Array(items) => format!("[{}]", items.iter().map(plain).collect::<Vec<_>>().join(" ")),
+        Value::Array(items) => plain_list(items),
         Value::Object(map) => {
             let entries: Vec<String> =
                 map.iter().map(|(key, value)| format!("{key}:{}", plain(value))).collect();
@@ -15,6 +15,11 @@ pub(crate) fn plain(value: &Value) -> String {
         }
         scalar => scalar.to_string(),
     }
+}
+
+/// A list in the same way: `[1 a]`.
+pub(crate) fn plain_list(items: &[Value]) -> String {
+    format!("[{}]", items.iter().map(plain).collect::<Vec<_>>().join(" "))
 }
 
 /// A value as `%#v` prints it: `map[string]interface {}{"a":1}`.
@@ -92,6 +97,13 @@ impl<'a> Mismatch<'a> {
     /// The sentence of the converter of unstructured objects instead (apimachinery, runtime/converter.go).
     fn of_converter(&self) -> String {
         let (expected, ours) = (self.expected, self.ours);
+        // These types read their own JSON.
+        if ["expected IntOrString", "timestamp string"].iter().any(|end| ours.ends_with(end)) {
+            return format!(
+                "json: cannot unmarshal {} into Go value of type {expected} ({ours})",
+                self.found
+            );
+        }
         let is_whole = !ours.contains(": invalid type: floating point");
         let found = match self.found {
             "object" => "map",

@@ -52,6 +52,8 @@ enum Field {
     List { key: &'static str, item: &'static Schema },
     /// A list of primitives without repetition.
     Set,
+    /// A value that the patch replaces.
+    Replaced,
 }
 
 fn field(schema: &Schema, name: &str) -> Field {
@@ -60,6 +62,7 @@ fn field(schema: &Schema, name: &str) -> Field {
         Shape::Map { keys: [key, ..], item, merges: true } => Field::List { key: key.name, item },
         Shape::Merged(key) => Field::List { key, item: &PLAIN },
         Shape::Set { merges: true } => Field::Set,
+        Shape::Replaced => Field::Replaced,
         Shape::Atomic | Shape::Map { .. } | Shape::Set { .. } => Field::Object(&PLAIN),
     }
 }
@@ -86,12 +89,18 @@ fn merge_object(
     }
     for (key, list) in patch {
         let Some(field) = key.strip_prefix(DELETE_FROM) else { continue };
-        let removed = list.as_array().ok_or(Refused::Format("invalid patch format of primitive list"))?;
+        // Upstream passes over a list that is none.
+        let Some(removed) = list.as_array() else { continue };
         if let Some(items) = current.get_mut(field).and_then(Value::as_array_mut) {
             items.retain(|item| !removed.contains(item));
             if items.is_empty() {
                 current.remove(field);
             }
+        }
+    }
+    for (key, order) in patch {
+        if let Some(name) = key.strip_prefix(SET_ORDER) {
+            check_order(order, patch.get(name), current.contains_key(name), field(schema, name))?;
         }
     }
     // How long each list was that the patch has elements for.
@@ -115,11 +124,12 @@ fn merge_object(
                 }
             }
             (Field::List { key: merge_key, item }, Value::Array(patch)) => {
+                let is_new = !current.contains_key(key);
                 let target = slot(current, key, Value::is_array, || Value::Array(Vec::new()));
                 if let Some(target) = target.as_array_mut() {
                     let known = identities(target, Some(merge_key));
                     lengths.insert(key, known.len());
-                    merge_list(target, patch, merge_key, item)?;
+                    merge_list(target, patch, merge_key, item, is_new)?;
                     if !has_order {
                         reorder(target, &known, &identities(patch, Some(merge_key)), Some(merge_key));
                     }
@@ -145,7 +155,7 @@ fn merge_object(
             }
         }
         // Go does not write an empty list, so an object that lost its last finalizer has no such field.
-        if !matches!(field, Field::Object(_))
+        if matches!(field, Field::List { .. } | Field::Set)
             && current.get(key).is_some_and(|list| *list == Value::Array(vec![]))
         {
             current.remove(key);
@@ -153,7 +163,7 @@ fn merge_object(
     }
     for (key, order) in patch {
         let Some(field) = key.strip_prefix(SET_ORDER) else { continue };
-        let order = order.as_array().ok_or(BAD_ORDER)?;
+        let Some(order) = order.as_array() else { continue };
         let Some(items) = current.get_mut(field).and_then(Value::as_array_mut) else { continue };
         let merge_key = match self::field(schema, field) {
             Field::List { key, .. } => Some(key),
@@ -193,14 +203,22 @@ fn merge_list(
     patch: &[Value],
     merge_key: &str,
     schema: &'static Schema,
+    is_new: bool,
 ) -> Result<(), Refused> {
+    let mut all = current.iter().chain(patch).map(go_text::type_of);
+    let first = all.next();
+    if all.any(|other| Some(other) != first) {
+        let (ours, theirs) = (go_text::plain_list(current), go_text::plain_list(patch));
+        return Err(Refused::Content(format!("list element types are not identical: [{ours} {theirs}]")));
+    }
     if patch.iter().any(|item| item.get(PATCH).is_some_and(|directive| directive == "replace")) {
         current.clear();
     }
     for item in patch {
         let Some(item) = item.as_object() else {
-            let why = format!("expected a map, but received a {}", type_name(item));
-            return Err(Refused::Content(why));
+            // Neither are the others, and the decoder refuses them.
+            current.push(item.clone());
+            continue;
         };
         let directive = item.get(PATCH);
         if directive.is_some_and(|directive| directive == "replace") {
@@ -210,9 +228,12 @@ fn merge_list(
             }
         }
         let Some(identity) = item.get(merge_key) else {
-            let item = go_text::plain(&Value::Object(item.clone()));
-            let why = format!("map: {item} does not contain declared merge key: {merge_key}");
-            return Err(Refused::Content(why));
+            if is_new {
+                // There is nothing to tell it apart from; its validation comes later.
+                current.push(stripped(&Value::Object(item.clone())));
+                continue;
+            }
+            return Err(without_key(&Value::Object(item.clone()), merge_key));
         };
         if directive.is_some_and(|directive| directive == "delete") {
             current.retain(|existing| existing.get(merge_key) != Some(identity));
@@ -229,6 +250,40 @@ fn merge_list(
         }
     }
     Ok(())
+}
+
+fn without_key(item: &Value, merge_key: &str) -> Refused {
+    let item = go_text::plain(item);
+    Refused::Content(format!("map: {item} does not contain declared merge key: {merge_key}"))
+}
+
+/// Whether the order that a patch wants fits the elements that it has for the same list.
+fn check_order(order: &Value, elements: Option<&Value>, is_there: bool, field: Field) -> Result<(), Refused> {
+    let Some(wanted) = order.as_array() else {
+        let found = go_text::type_of(order);
+        return Err(Refused::Content(format!("expected a []interface {{}}, but received a {found}")));
+    };
+    let merge_key = match field {
+        Field::List { key, .. } => Some(key),
+        Field::Set => None,
+        Field::Object(_) | Field::Replaced if is_there => return Err(BAD_ORDER),
+        Field::Object(_) | Field::Replaced => return Ok(()),
+    };
+    let elements = elements.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let is_kept = |item: &&Value| item.get(PATCH).is_none_or(|directive| directive != "delete");
+    let mut rest = wanted.iter();
+    let in_order = |item: &Value| rest.any(|other| identity(other, merge_key) == identity(item, merge_key));
+    if !wanted.is_empty() && !elements.iter().filter(is_kept).all(in_order) {
+        let (ours, theirs) = (go_text::plain_list(elements), go_text::plain_list(wanted));
+        return Err(Refused::Content(format!(
+            "The order in patch list:\n{ours}\n doesn't match $setElementOrder list:\n{theirs}\n"
+        )));
+    }
+    let lacks = |item: &&Value| merge_key.is_some_and(|key| item.get(key).is_none());
+    match (wanted.iter().find(lacks), merge_key) {
+        (Some(item), Some(key)) if is_there || !elements.is_empty() => Err(without_key(item, key)),
+        _ => Ok(()),
+    }
 }
 
 /// The identity of the elements of a list: their merge key, or themselves.
@@ -302,20 +357,13 @@ fn is_directive(key: &str) -> bool {
 }
 
 fn unknown_directive(directive: &Value, patch: &Map<String, Value>) -> Refused {
-    let directive = directive.as_str().map_or_else(|| directive.to_string(), str::to_owned);
+    let directive = match directive {
+        Value::String(name) => name.clone(),
+        // As `%s` prints what is no text.
+        other => format!("%!s({}={})", go_text::type_of(other), go_text::plain(other)),
+    };
     let patch = go_text::plain(&Value::Object(patch.clone()));
     Refused::Content(format!("unknown patch type: {directive} in map: {patch}"))
-}
-
-fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nil",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "slice",
-        Value::Object(_) => "map",
-    }
 }
 
 #[cfg(test)]
@@ -350,6 +398,49 @@ mod tests {
             pods(
                 json!({"containers": [{"name": "a", "image": "a:2", "tty": true}, {"name": "b", "image": "b:1"}]}),
             ),
+        );
+    }
+
+    #[test]
+    fn the_selector_of_a_budget_is_replaced() {
+        let selecting = |selector: Value| json!({"spec": {"selector": selector, "minAvailable": 1}});
+        check(
+            "PodDisruptionBudget",
+            selecting(json!({"matchLabels": {"a": "b"}})),
+            json!({"spec": {"selector": {"matchLabels": {"c": "d"}}}}),
+            selecting(json!({"matchLabels": {"c": "d"}})),
+        );
+    }
+
+    /// The sentences of a kube-apiserver 1.36.
+    #[test]
+    fn elements_and_orders_that_do_not_fit_the_list_are_refused() {
+        let refused = |spec: Value| {
+            let mut current = pods(json!({"containers": [{"name": "a"}, {"name": "b"}]}));
+            merge("Deployment", &mut current, &pods(spec)).unwrap_err().to_string()
+        };
+        assert_eq!(
+            refused(json!({
+                "$setElementOrder/containers": [{"name": "n2"}],
+                "containers": [{"name": "n3", "image": "x"}],
+            })),
+            "The order in patch list:\n[map[image:x name:n3]]\n doesn't match $setElementOrder list:\n[map[name:n2]]\n"
+        );
+        assert_eq!(
+            refused(json!({"$setElementOrder/containers": [{"x": "n2"}]})),
+            "map: map[x:n2] does not contain declared merge key: name"
+        );
+        assert_eq!(
+            refused(json!({"containers": [{"image": "x"}]})),
+            "map: map[image:x] does not contain declared merge key: name"
+        );
+        assert_eq!(
+            refused(json!({"containers": ["x"]})),
+            "list element types are not identical: [[map[name:a] map[name:b]] [x]]"
+        );
+        assert_eq!(
+            refused(json!({"$setElementOrder/containers": "x"})),
+            "expected a []interface {}, but received a string"
         );
     }
 
@@ -471,7 +562,7 @@ mod tests {
             finalizers(json!(["x.io/a", "x.io/b"])),
             json!({"metadata": {
                 "$deleteFromPrimitiveList/finalizers": ["x.io/a"],
-                "finalizers": ["x.io/b", "x.io/c"],
+                "finalizers": ["x.io/c", "x.io/b"],
                 "$setElementOrder/finalizers": ["x.io/c", "x.io/b"],
             }}),
             finalizers(json!(["x.io/c", "x.io/b"])),
@@ -564,11 +655,6 @@ mod tests {
             refuse(json!({"$patch": "mangle"})),
             "unknown patch type: mangle in map: map[$patch:mangle]"
         );
-        assert_eq!(
-            refuse(pods(json!({"containers": [{"image": "x"}]}))),
-            "map: map[image:x] does not contain declared merge key: name"
-        );
-        assert_eq!(refuse(pods(json!({"containers": ["x"]}))), "expected a map, but received a string");
         assert_eq!(refuse(json!({"spec": {"$retainKeys": "x"}})), "invalid patch format of retainKeys");
     }
 }

@@ -14,6 +14,8 @@ pub(crate) enum Shape {
     Granular(&'static Schema),
     /// One value, whatever is in it. A strategic merge patch looks into it all the same.
     Atomic,
+    /// One value, which a strategic merge patch replaces.
+    Replaced,
     /// A list of objects that are the same if they agree in all keys. In a strategic merge patch the first key tells them
     /// apart, if the list `merges` there; else the patch replaces the list.
     Map { keys: &'static [Key], item: &'static Schema, merges: bool },
@@ -249,7 +251,7 @@ static BACKEND_SERVICE: Schema = Schema(&[("port", Shape::Atomic)]);
 pub(super) static NETWORK_POLICY: Schema = Schema(&[METADATA_FIELD, ("spec", object(&NETWORK_POLICY_SPEC))]);
 static NETWORK_POLICY_SPEC: Schema = Schema(&[("podSelector", Shape::Atomic)]);
 pub(super) static BUDGET: Schema = Schema(&[METADATA_FIELD, ("spec", object(&SELECTING)), CONDITIONS_FIELD]);
-static SELECTING: Schema = Schema(&[("selector", Shape::Atomic)]);
+static SELECTING: Schema = Schema(&[("selector", Shape::Replaced)]);
 pub(super) static ROLE_BINDING: Schema = Schema(&[METADATA_FIELD, ("roleRef", Shape::Atomic)]);
 
 pub(super) static RUNTIME_CLASS: Schema = Schema(&[METADATA_FIELD, ("scheduling", object(&SCHEDULING))]);
