@@ -171,8 +171,12 @@ pub(crate) fn update(
     supplied: Option<&Value>,
     writer: Writer<'_>,
 ) {
-    // A list of one empty entry ends the tracking, and no list leaves it as it is.
-    let Some(mut entries) = read(supplied.or(old.pointer("/metadata/managedFields"))) else { return };
+    // A list of one empty entry ends the tracking. No list leaves it as it is, and one that cannot be read does.
+    if supplied.is_some_and(is_reset) {
+        return;
+    }
+    let said = read(supplied).filter(|entries| !entries.is_empty());
+    let mut entries = said.or_else(|| read(old.pointer("/metadata/managedFields"))).unwrap_or_default();
     if entries.is_empty() {
         return;
     }
@@ -296,12 +300,12 @@ fn read(list: Option<&Value>) -> Option<Vec<Entry>> {
             fields: FieldSet::from_value(entry.get("fieldsV1")?)?,
         })
     };
-    // A list of one empty entry stands for an empty list, which Go clients cannot send.
-    let list = list?.as_array()?;
-    if matches!(list.as_slice(), [Value::Object(only)] if only.is_empty()) {
-        return Some(Vec::new());
-    }
-    list.iter().map(entry).collect()
+    list?.as_array()?.iter().map(entry).collect()
+}
+
+/// A list of one empty entry stands for an empty list, which Go clients cannot send.
+fn is_reset(list: &Value) -> bool {
+    matches!(list.as_array().map(Vec::as_slice), Some([Value::Object(only)]) if only.is_empty())
 }
 
 /// Writes the entries, those of applies first, then by time and name.

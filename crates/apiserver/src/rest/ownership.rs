@@ -32,6 +32,8 @@ pub(super) fn track(
         }
         return;
     }
+    // Only a write of the object itself may say who owns what.
+    let supplied = supplied.filter(|_| request.place.subresource.is_none());
     // Most objects are pods of controllers, which are not tracked and cost nothing here.
     if old.pointer("/metadata/managedFields").is_none() && supplied.is_none() {
         return;
