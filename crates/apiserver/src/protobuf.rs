@@ -5,6 +5,7 @@
 //! object, are served in protobuf to those who ask for it ([`write`]). The price of hand-made tables of messages is that a rare field may be
 //! missing from them; a request with such a field is refused with a message that names it.
 
+pub(crate) mod go_order;
 mod kinds;
 mod messages;
 mod pod;

@@ -18,6 +18,7 @@ use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::custom::{Custom, shape};
+use super::go_text;
 use super::kinds::{self, Nulls};
 use canonical::is_string_map;
 use decode::{Dotted, Segment, Surplus, decode_as};
@@ -88,8 +89,13 @@ pub(crate) fn check_custom(
     let mut metadata = Value::Object(Map::from_iter([("metadata".to_owned(), metadata)]));
     prune_nulls(&mut metadata, false);
     canonical::rewrite(&mut metadata, &mut Vec::new())?;
-    // Any kind that needs nothing but metadata does.
-    let surplus = decode_as::<ConfigMap>(&metadata)?;
+    // Any kind that needs nothing but metadata does. On a real server they are decoded on their own.
+    let surplus = decode_as::<ConfigMap>(&metadata).map_err(|error| match &metadata["metadata"] {
+        Value::Object(_) => {
+            error.replacen("struct field ObjectMeta.metadata.", "struct field ObjectMeta.", 1)
+        }
+        other => go_text::unlike(other, "v1.ObjectMeta"),
+    })?;
     let mut unknown = remove_surplus(&mut metadata, surplus);
     map.extend(metadata.as_object_mut().map(std::mem::take).unwrap_or_default());
     unknown.extend(shape::prune(&custom.schema, &mut object));

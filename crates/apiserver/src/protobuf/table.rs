@@ -34,6 +34,11 @@ pub(super) struct Message {
 }
 
 impl Message {
+    /// All fields, in the order of the Go type.
+    pub(super) fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
     /// The field of this number.
     pub(super) fn numbered(&self, number: u64) -> Option<Field> {
         self.fields.iter().find(|field| field.number == number).copied()

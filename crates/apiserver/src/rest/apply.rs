@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::body::{self, Decoded};
+use super::body::{self, Decoded, Shown};
 use super::ownership::writer;
 use super::reply::Reply;
+use super::update::check_revision;
 use super::{create, patch, update};
 use crate::conversion;
 use crate::go_text::{self, Mismatch};
@@ -53,7 +54,12 @@ pub(super) fn apply(server: &Server, request: &Request) -> Result<Reply, Failure
 
 fn create_applied(server: &Server, request: &Request, config: Value) -> Result<Reply, Failure> {
     let kind = request.kind();
+    let is_named = !meta(&config, "name").is_empty();
     let Decoded { object, mut warnings } = decode(request, config)?;
+    if !is_named {
+        return Err(body::unnamed(&request.place));
+    }
+    check_revision(meta(&object, "resourceVersion"))?;
     let (uid, name) = (meta(&object, "uid"), request.place.name.as_str());
     if !uid.is_empty() {
         let why = format!(
@@ -83,7 +89,12 @@ fn decode(request: &Request, config: Value) -> Result<Decoded, Failure> {
     let kind = request.kind();
     body::require_type(kind, &config)?;
     let mut decoded = match kind.custom {
-        Some(_) => body::decode_patched(request, config, &Value::Null)?,
+        Some(_) => body::decode_patched(
+            request,
+            config,
+            &Value::Null,
+            &Shown { reports: &[], text: &|| text_of(request) },
+        )?,
         None => match strict::check_applied(&kind.api_version(), kind.kind, config.clone()) {
             Ok(checked) if checked.unknown.is_empty() => {
                 Decoded { object: body::stored(kind, checked.object), warnings: Vec::new() }
@@ -108,7 +119,13 @@ fn applied(server: &Server, request: &Request, live: &Value, config: &Value) -> 
         },
     )?;
     // Whatever is empty has done its work.
-    Ok(body::decode_patched(request, new, live)?.object)
+    Ok(body::decode_patched(request, new, live, &Shown { reports: &[], text: &|| text_of(request) })?.object)
+}
+
+/// The beginning of the body, which messages show.
+fn text_of(request: &Request) -> String {
+    const MOST: usize = 4096;
+    String::from_utf8_lossy(request.body.get(..MOST).unwrap_or(&request.body)).into_owned()
 }
 
 /// The API machinery takes it for a fault of its own.
@@ -118,7 +135,7 @@ fn malformed(request: &Request, why: &str) -> Failure {
         "failed to create typed patch object ({}/{}; {}, Kind={}): {why}",
         place.namespace,
         place.name,
-        kind.api_version(),
+        body::with_group(&kind.api_version()),
         kind.kind
     ))
 }
@@ -147,7 +164,7 @@ fn misfit(request: &Request, config: &Value, sentence: String) -> Failure {
     });
     match words {
         Some(words) => malformed(request, &words),
-        None => body::refused_patch(request, sentence),
+        None => body::refused_patch(request, sentence, text_of(request)),
     }
 }
 

@@ -4,15 +4,13 @@ use serde_json::Value;
 
 use crate::conversion;
 use crate::go_text;
-use crate::kinds::Kind;
+use crate::kinds::{self, Kind};
 use crate::object::{meta, metadata_mut, normalise, set_meta, text, tidy_metadata};
 use crate::params::FieldValidation;
 use crate::request::{Place, Request, Verb};
 use crate::status::Failure;
 use crate::strict::{self, Checked};
-
-/// As much of a patch is shown in the message that refuses it; an upstream server shows all of it.
-const SHOWN_PATCH: usize = 4096;
+use crate::validate::FieldError;
 
 /// An object in the form it is stored in, and what the client is to be warned of.
 #[derive(Debug)]
@@ -82,45 +80,134 @@ pub(super) fn decode(request: &Request) -> Result<Decoded, Failure> {
     Ok(Decoded { object: stored(kind, object), warnings })
 }
 
+/// What the messages about the outcome of a patch say of the patch itself.
+pub(super) struct Shown<'a> {
+    /// The sentences about its own fields.
+    pub(super) reports: &'a [String],
+    pub(super) text: &'a dyn Fn() -> String,
+}
+
 /// The object that a patch has made of `current`. Its failures are about the patch, as the API words them.
-pub(super) fn decode_patched(request: &Request, patched: Value, current: &Value) -> Result<Decoded, Failure> {
+pub(super) fn decode_patched(
+    request: &Request,
+    patched: Value,
+    current: &Value,
+    shown: &Shown<'_>,
+) -> Result<Decoded, Failure> {
     let kind = request.kind();
-    require_type(kind, &patched)?;
+    let refused = |error: String| refused_patch(request, error, (shown.text)());
     let checked = match kind.custom {
-        None => strict::check_patched(&kind.api_version(), kind.kind, patched, current),
-        Some(custom) => strict::check_custom(custom, &kind.api_version(), kind.kind, patched),
+        None => {
+            require_patched_type(request, &kind.api_version(), kind.kind, &patched, shown.text)?;
+            strict::check_patched(&kind.api_version(), kind.kind, patched, current)
+        }
+        Some(custom) => {
+            require_custom_type(request, &patched, shown.text)?;
+            strict::check_custom(custom, &kind.api_version(), kind.kind, patched)
+        }
     };
-    let checked = checked.map_err(|error| refused_patch(request, error))?;
-    let (object, reports) = split(checked);
-    let warnings = apply_validation(request.params.field_validation, reports)
-        .map_err(|error| refused_patch(request, error))?;
+    let (object, reports) = split(checked.map_err(refused)?);
+    let reports = shown.reports.iter().cloned().chain(reports).collect();
+    let warnings = apply_validation(request.params.field_validation, reports).map_err(refused)?;
     Ok(Decoded { object: stored(kind, object), warnings })
 }
 
-/// Refuses an object of another kind, or in another version.
-pub(super) fn require_type(kind: &Kind, object: &Value) -> Result<(), Failure> {
-    let (api_version, name) = (text(object, "/apiVersion"), text(object, "/kind"));
-    match (api_version, name) == (kind.api_version().as_str(), kind.kind) {
-        true => Ok(()),
-        false => Err(mismatch(kind, api_version, name)),
+/// Refuses an outcome that says to be of another type. Without a kind it is of the type of the path.
+pub(super) fn require_patched_type(
+    request: &Request,
+    api_version: &str,
+    kind: &str,
+    patched: &Value,
+    text: &dyn Fn() -> String,
+) -> Result<(), Failure> {
+    for field in ["apiVersion", "kind"] {
+        let value = &patched[field];
+        if !value.is_string() && !value.is_null() {
+            let found = go_text::json_name(value);
+            let why = format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go struct field \
+                 .{field} of type string"
+            );
+            return Err(refused_patch(request, why, text()));
+        }
+    }
+    let (said, name) = (self::text(patched, "/apiVersion"), self::text(patched, "/kind"));
+    let name = if name.is_empty() { kind } else { name };
+    match said {
+        // Upstream takes it for an object of its own memory, whose fields have no names in JSON.
+        "" => Err(unnamed(&request.place)),
+        _ if (said, name) == (api_version, kind) => Ok(()),
+        _ => Err(refused_patch(request, not_of_type(api_version, kind, said, name), text())),
     }
 }
 
-/// The failure of a patch whose result cannot be decoded.
-pub(super) fn refused_patch(request: &Request, mut error: String) -> Failure {
-    let shown = request.body.get(..SHOWN_PATCH).unwrap_or(&request.body);
-    let mut patch = String::from_utf8_lossy(shown).into_owned();
-    // Such a patch is no text any more when it is refused.
+/// The sentence of the decoder about an object of another type.
+fn not_of_type(api_version: &str, kind: &str, said: &str, name: &str) -> String {
+    if kinds::of_body(said, name).is_none() {
+        return format!(
+            "no kind {name:?} is registered for version {said:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+        );
+    }
+    let group = api_version.split_once('/').map_or("core", |(group, _)| group);
+    let package = group.split('.').next().unwrap_or_default();
+    format!("converting ({}.{name}) to ({package}.{kind}): unknown conversion", version_of(said))
+}
+
+/// `v1` of `apps/v1`.
+fn version_of(api_version: &str) -> &str {
+    api_version.rsplit('/').next().unwrap_or_default()
+}
+
+fn require_custom_type(request: &Request, patched: &Value, text: &dyn Fn() -> String) -> Result<(), Failure> {
+    let kind = request.kind();
+    let (api_version, name) = (self::text(patched, "/apiVersion"), self::text(patched, "/kind"));
+    if name.is_empty() {
+        let text = text();
+        return Err(refused_patch(request, format!("Object 'Kind' is missing in '{text}'"), text));
+    }
+    if api_version.is_empty() {
+        let why = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
+        return Err(Failure::internal(why));
+    }
+    let fields = [("kind", name, kind.kind.to_owned()), ("apiVersion", api_version, kind.api_version())];
+    let differs = |(field, said, expected): (&str, &str, String)| {
+        (said != expected).then(|| FieldError {
+            field: field.to_owned(),
+            reason: "FieldValueInvalid",
+            detail: format!("Invalid value: {said:?}: must be {expected}"),
+        })
+    };
+    let errors: Vec<FieldError> = fields.into_iter().filter_map(differs).collect();
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    Err(Failure::invalid_as(name, group, &request.place.name, &errors))
+}
+
+/// Refuses a configuration of another kind, or in another version.
+pub(super) fn require_type(kind: &Kind, object: &Value) -> Result<(), Failure> {
+    let (api_version, name) = (text(object, "/apiVersion"), text(object, "/kind"));
+    if (api_version, name) == (kind.api_version().as_str(), kind.kind) {
+        return Ok(());
+    }
+    Err(Failure::bad_request(format!("invalid object type: {}, Kind={name}", with_group(api_version))))
+}
+
+/// `/v1` of `v1`: the group and the version, whether or not there is a group.
+pub(super) fn with_group(api_version: &str) -> String {
+    if api_version.contains('/') { api_version.to_owned() } else { format!("/{api_version}") }
+}
+
+/// The failure of a patch whose outcome cannot be decoded.
+pub(super) fn refused_patch(request: &Request, mut error: String, text: String) -> Failure {
     if media_type(request) == STRATEGIC {
         error = go_text::of_converter(&error);
-        if let Ok(value) = serde_json::from_slice(&request.body) {
-            patch = go_text::plain(&value).chars().take(SHOWN_PATCH).collect();
-        }
     }
-    let error = crate::validate::FieldError {
+    let error = FieldError {
         field: "patch".to_owned(),
         reason: "FieldValueInvalid",
-        detail: format!("Invalid value: {patch:?}: {error}"),
+        detail: format!("Invalid value: {text:?}: {error}"),
     };
     Failure::invalid_as("", "", "", &[error])
 }
@@ -128,16 +215,16 @@ pub(super) fn refused_patch(request: &Request, mut error: String) -> Failure {
 /// Gives the object the name and namespace of the path, or refuses it if it says otherwise.
 pub(super) fn place_object(place: &Place, object: &mut Value) -> Result<(), Failure> {
     let (name, namespace) = (meta(object, "name"), meta(object, "namespace"));
+    if place.kind.namespaced && !namespace.is_empty() && namespace != place.namespace {
+        return Err(Failure::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
     if !place.name.is_empty() && !name.is_empty() && name != place.name {
         return Err(Failure::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
             place.name
         )));
-    }
-    if place.kind.namespaced && !namespace.is_empty() && namespace != place.namespace {
-        return Err(Failure::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
     }
     if !place.name.is_empty() {
         set_meta(object, "name", place.name.clone());
@@ -149,6 +236,20 @@ pub(super) fn place_object(place: &Place, object: &mut Value) -> Result<(), Fail
         metadata_mut(object).remove("namespace");
     }
     Ok(())
+}
+
+/// The same for an object that has to say its name: one without metadata would lose its labels and finalizers.
+pub(super) fn place_named(place: &Place, object: &mut Value) -> Result<(), Failure> {
+    let is_named = !meta(object, "name").is_empty();
+    place_object(place, object)?;
+    if is_named { Ok(()) } else { Err(unnamed(place)) }
+}
+
+pub(super) fn unnamed(place: &Place) -> Failure {
+    Failure::bad_request(format!(
+        "the name of the object ({} based on URL) was undeterminable: name must be provided",
+        place.name
+    ))
 }
 
 /// Whether the body is an object of this kind, as far as it says.
@@ -177,26 +278,36 @@ fn check_type(kind: &Kind, body: &[u8]) -> Result<(), Failure> {
 
 fn mismatch(kind: &Kind, api_version: &str, name: &str) -> Failure {
     let expected = kind.api_version();
-    if api_version != expected && !api_version.is_empty() {
+    if kind.custom.is_some() && api_version != expected && !api_version.is_empty() {
         return Failure::bad_request(format!(
             "the API version in the data ({api_version}) does not match the expected API version ({expected})"
         ));
     }
-    let version = kind.version;
+    let said = if api_version.is_empty() { &expected } else { api_version };
+    let why = match kind.custom {
+        None => not_of_type(&expected, kind.kind, said, if name.is_empty() { kind.kind } else { name }),
+        Some(_) => {
+            format!("the kind in the data ({name}) does not match the expected kind ({})", kind.kind)
+        }
+    };
+    let name = if name.is_empty() { kind.kind } else { name };
     Failure::bad_request(format!(
-        "{name} in version \"{version}\" cannot be handled as a {}: the kind in the data ({name}) does not \
-         match the expected kind ({})",
-        kind.kind, kind.kind
+        "{name} in version \"{}\" cannot be handled as a {}: {why}",
+        version_of(said),
+        kind.kind
     ))
 }
 
-fn split(checked: Checked) -> (Value, Vec<String>) {
+pub(super) fn split(checked: Checked) -> (Value, Vec<String>) {
     let Checked { object, unknown, duplicates } = checked;
     (object, duplicates.into_iter().chain(unknown).collect())
 }
 
 /// Handles reports of unknown and repeated fields as `fieldValidation` asks.
-fn apply_validation(validation: FieldValidation, reports: Vec<String>) -> Result<Vec<String>, String> {
+pub(super) fn apply_validation(
+    validation: FieldValidation,
+    reports: Vec<String>,
+) -> Result<Vec<String>, String> {
     match validation {
         FieldValidation::Strict if !reports.is_empty() => {
             Err(format!("strict decoding error: {}", reports.join(", ")))

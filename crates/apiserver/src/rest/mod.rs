@@ -13,6 +13,7 @@ mod delete;
 mod documents;
 mod evict;
 mod logs;
+mod operations;
 mod ownership;
 mod patch;
 mod profiles;

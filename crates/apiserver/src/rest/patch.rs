@@ -1,33 +1,34 @@
 //! PATCH: JSON patches (RFC 6902), merge patches (RFC 7396) and strategic merge patches.
 
-use json_patch::{AddOperation, Patch, PatchOperation};
 use serde_json::{Map, Value};
 
-use super::body;
+use super::body::{self, Shown};
 use super::reply::Reply;
-use super::{apply, update};
+use super::{apply, operations, update};
 use crate::conversion;
 use crate::go_text;
 use crate::kinds::Kind;
 use crate::object::meta;
+use crate::protobuf::go_order;
 use crate::request::Request;
 use crate::server::Server;
 use crate::status::Failure;
 use crate::strategic::{self, Refused};
+use crate::strict;
 use crate::validate::FieldError;
-
-/// More operations than this in one JSON patch are refused, as upstream does.
-const MAX_OPERATIONS: usize = 10_000;
-/// The most that the copies and moves of one JSON patch may carry, counted in values: each copy of a list into
-/// itself doubles it, so thirty of them would fill any memory.
-const MAX_CARRIED: usize = 1_000_000;
-/// The depth at which reading JSON stops as well. A deeper object could not even be dropped safely.
-const MAX_DEPTH: usize = 128;
 
 /// A patch of one of the served types.
 #[derive(Debug)]
-pub(super) enum Change {
-    Json(Vec<PatchOperation>),
+pub(super) struct Change {
+    form: Form,
+    /// The sentences about repeated fields of the patch itself, and about those that no operation has.
+    reports: Vec<String>,
+}
+
+#[derive(Debug)]
+enum Form {
+    /// The operations of a JSON patch.
+    Json(Vec<Value>),
     Merge(Value),
     Strategic(Value),
 }
@@ -45,22 +46,19 @@ pub(super) fn patch(server: &Server, request: &Request) -> Result<Reply, Failure
     }
     let change = Change::parse(request)?;
     let kind = request.kind();
-    if kind.custom.is_some() && matches!(change, Change::Strategic(_)) {
-        return Err(Failure::unsupported_media_type(
-            "a custom kind has no strategic merge patch; send application/merge-patch+json or \
-             application/json-patch+json",
-        ));
-    }
     let mut warnings = Vec::new();
     let update::Written { stored, warnings: noted } =
         update::write(server, &request.place, request, true, |stored| {
             let current_wire = conversion::to_wire(kind, stored);
             let mut object = Value::clone(&current_wire);
             change.apply(kind.kind, &mut object)?;
-            let decoded = body::decode_patched(request, object, &current_wire)?;
+            change.mark_cleared(kind, &mut object);
+            let text = || change.shown(kind.custom.is_some(), &kind.api_version(), kind.kind, &current_wire);
+            let shown = Shown { reports: &change.reports, text: &text };
+            let decoded = body::decode_patched(request, object, &current_wire, &shown)?;
             warnings = decoded.warnings;
             let mut object = decoded.object;
-            body::place_object(&request.place, &mut object)?;
+            body::place_named(&request.place, &mut object)?;
             check_uid(kind, &request.place.name, stored, &object)?;
             Ok(object)
         })?;
@@ -86,54 +84,70 @@ pub(super) fn check_uid(kind: &Kind, name: &str, old: &Value, new: &Value) -> Re
 
 impl Change {
     pub(super) fn parse(request: &Request) -> Result<Self, Failure> {
-        let fields = || go_text::unreadable(&request.body, "map[string]interface {}");
-        match body::media_type(request) {
-            "application/json-patch+json" => {
-                let Patch(operations) = operations(&request.body)?;
-                if operations.len() > MAX_OPERATIONS {
-                    let message = format!(
-                        "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
-                        operations.len()
-                    );
-                    return Err(Failure::new(413, "RequestEntityTooLarge", message));
-                }
-                Ok(Change::Json(operations))
-            }
-            "application/merge-patch+json" => {
-                let patch: Map<String, Value> = serde_json::from_slice(&request.body)
-                    .map_err(|_| Failure::bad_request(format!("error decoding patch: {}", fields())))?;
-                Ok(Change::Merge(Value::Object(patch)))
-            }
-            body::STRATEGIC => {
-                let patch: Map<String, Value> =
-                    serde_json::from_slice(&request.body).map_err(|_| Failure::bad_request(fields()))?;
-                Ok(Change::Strategic(Value::Object(patch)))
-            }
+        let is_custom = request.kind().custom.is_some();
+        let media = body::media_type(request);
+        let form: fn(Value) -> Form = match media {
+            "application/json-patch+json" => |_| Form::Json(Vec::new()),
+            "application/merge-patch+json" => Form::Merge,
+            body::STRATEGIC if !is_custom => Form::Strategic,
             // Of an object itself it is carried out before.
-            body::APPLY => Err(Failure::unsupported_media_type(
-                "a scale cannot be applied; apply the object, or patch the scale",
-            )),
-            other => Err(Failure::unsupported_media_type(format!(
-                "the body of the request was in an unknown format - accepted media types include: \
-                 application/json-patch+json, application/merge-patch+json, \
-                 application/strategic-merge-patch+json, application/apply-patch+yaml, not {other:?}"
-            ))),
-        }
+            body::APPLY => {
+                return Err(Failure::unsupported_media_type(
+                    "a scale cannot be applied; apply the object, or patch the scale",
+                ));
+            }
+            _ if is_custom => {
+                return Err(Failure::unsupported_media_type(
+                    "the body of the request was in an unknown format - accepted media types include: \
+                     application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+                ));
+            }
+            _ => return Err(Failure::unsupported_media_type("415: Unsupported Media Type")),
+        };
+        let unreadable = |wanted: &str| {
+            let why = go_text::unreadable(&request.body, wanted);
+            let before = if media == body::STRATEGIC { "" } else { "error decoding patch: " };
+            Failure::bad_request(format!("{before}{why}"))
+        };
+        let (patch, mut reports) = match strict::read(&request.body) {
+            Ok(read) => read,
+            Err(_) if media.ends_with("/json-patch+json") => {
+                return Err(unreadable("[]handlers.jsonPatchOp"));
+            }
+            Err(_) => return Err(unreadable("map[string]interface {}")),
+        };
+        let form = match (form(patch.clone()), patch) {
+            (Form::Json(_), patch) => {
+                let operations = operations::parse(&request.body, patch)?;
+                reports.iter_mut().for_each(|report| report.insert_str(0, "json patch "));
+                reports.splice(0..0, operations::unknown_fields(&operations));
+                Form::Json(operations)
+            }
+            (Form::Merge(_), Value::Null) => return Err(Failure::bad_request("Invalid JSON Patch")),
+            (Form::Strategic(_), Value::Null) => Form::Strategic(Value::Object(Map::new())),
+            (form, Value::Object(_)) => form,
+            _ => return Err(unreadable("map[string]interface {}")),
+        };
+        Ok(Change { form, reports })
+    }
+
+    pub(super) fn reports(&self) -> &[String] {
+        &self.reports
     }
 
     pub(super) fn apply(&self, kind: &str, object: &mut Value) -> Result<(), Failure> {
-        match self {
-            Change::Json(operations) => apply_operations(operations, object),
-            Change::Merge(patch) => {
+        match &self.form {
+            Form::Json(operations) => operations::apply(operations, object),
+            Form::Merge(patch) => {
                 json_patch::merge(object, patch);
                 Ok(())
             }
             // A Scale has no lists to merge.
-            Change::Strategic(patch) if kind == "Scale" => {
+            Form::Strategic(patch) if kind == "Scale" => {
                 json_patch::merge(object, patch);
                 Ok(())
             }
-            Change::Strategic(patch) => {
+            Form::Strategic(patch) => {
                 let types = ["apiVersion", "kind"].map(|field| (field, object[field].clone()));
                 strategic::merge(kind, object, patch).map_err(|refused| match refused {
                     Refused::Format(_) => Failure::bad_request(refused.to_string()),
@@ -147,86 +161,29 @@ impl Change {
             }
         }
     }
-}
 
-/// The operations of a JSON patch.
-fn operations(body: &[u8]) -> Result<Patch, Failure> {
-    serde_json::from_slice(body).map_err(|_| {
-        let all: Option<Vec<Value>> = serde_json::from_slice(body).ok();
-        let why = match all.as_deref() {
-            None => go_text::unreadable(body, "[]handlers.jsonPatchOp"),
-            Some(all) => match all.iter().find(|one| !one.is_object()) {
-                Some(one) => go_text::unlike(one, "handlers.jsonPatchOp"),
-                // Its first use fails.
-                None => return rejected(),
-            },
-        };
-        Failure::bad_request(format!("error decoding patch: {why}"))
-    })
-}
-
-/// One by one, so that each applies to the result of the ones before it.
-fn apply_operations(operations: &[PatchOperation], object: &mut Value) -> Result<(), Failure> {
-    let mut carried = 0_usize;
-    for operation in operations {
-        let (value, carries) = match operation {
-            PatchOperation::Add(add) => (Some(&add.value), false),
-            PatchOperation::Replace(replace) => (Some(&replace.value), false),
-            PatchOperation::Copy(copy) => (object.pointer(copy.from.as_str()), true),
-            PatchOperation::Move(relocation) => (object.pointer(relocation.from.as_str()), true),
-            PatchOperation::Remove(_) | PatchOperation::Test(_) => (None, false),
-        };
-        if let Some(value) = value {
-            let Extent { values, depth } = Extent::of(value);
-            carried = carried.saturating_add(if carries { values } else { 0 });
-            if carried > MAX_CARRIED || operation.path().count().saturating_add(depth) > MAX_DEPTH {
-                let message = "the object is too large or too deeply nested after the JSON patch";
-                return Err(Failure::new(413, "RequestEntityTooLarge", message));
-            }
+    /// Go tells an empty list of managedFields from none, in an object that has a type: the first ends the tracking, as a
+    /// list of one empty entry does everywhere.
+    fn mark_cleared(&self, kind: &Kind, object: &mut Value) {
+        if kind.custom.is_none()
+            && let Some(Value::Array(entries)) = object.pointer_mut("/metadata/managedFields")
+            && entries.is_empty()
+        {
+            entries.push(Value::Object(Map::new()));
         }
-        let operation = match operation {
-            // Upstream's library replaces what an object lacks as well.
-            PatchOperation::Replace(replace) if is_lacking(object, replace.path.as_str()) => {
-                &PatchOperation::Add(AddOperation {
-                    path: replace.path.clone(),
-                    value: replace.value.clone(),
-                })
-            }
-            other => other,
-        };
-        json_patch::patch(object, std::slice::from_ref(operation)).map_err(|_| rejected())?;
     }
-    Ok(())
-}
 
-/// Upstream does not say which operation failed, nor why.
-fn rejected() -> Failure {
-    Failure::new(422, "Invalid", "the server rejected our request due to an error in our request")
-}
-
-/// Whether a path ends at a field that its object does not have.
-fn is_lacking(object: &Value, path: &str) -> bool {
-    let parent = path.rsplit_once('/').and_then(|(parent, _)| object.pointer(parent));
-    parent.is_some_and(Value::is_object) && object.pointer(path).is_none()
-}
-
-/// How much there is of a value.
-struct Extent {
-    values: usize,
-    depth: usize,
-}
-
-impl Extent {
-    fn of(value: &Value) -> Self {
-        let children: Vec<&Value> = match value {
-            Value::Array(array) => array.iter().collect(),
-            Value::Object(map) => map.values().collect(),
-            _ => Vec::new(),
+    /// The text in a message that refuses the outcome: all of it as JSON, but the patch where it was strategic.
+    pub(super) fn shown(&self, is_custom: bool, api_version: &str, kind: &str, before: &Value) -> String {
+        let passed = match &self.form {
+            Form::Strategic(patch) => return go_text::plain(patch),
+            Form::Json(operations) => operations::passed(operations),
+            Form::Merge(patch) => patch.clone(),
         };
-        let start = Extent { values: 1, depth: 1 };
-        children.into_iter().map(Extent::of).fold(start, |whole, child| Extent {
-            values: whole.values + child.values,
-            depth: whole.depth.max(child.depth + 1),
-        })
+        let mut object = before.clone();
+        match self.apply(kind, &mut object) {
+            Ok(()) if !is_custom => go_order::text(api_version, kind, &object, &passed),
+            _ => go_order::sorted(&object),
+        }
     }
 }

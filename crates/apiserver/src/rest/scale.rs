@@ -38,12 +38,21 @@ pub(super) fn update(server: &Server, request: &Request) -> Result<Reply, Failur
 
 pub(super) fn patch(server: &Server, request: &Request) -> Result<Reply, Failure> {
     let change = Change::parse(request)?;
-    write(server, request, |current| {
-        let mut scale = scale_of(request.kind(), current);
+    let mut warnings = Vec::new();
+    let reply = write(server, request, |current| {
+        let before = scale_of(request.kind(), current);
+        let mut scale = before.clone();
         change.apply("Scale", &mut scale)?;
-        let checked = strict::check_value(API_VERSION, "Scale", scale);
-        Ok(checked.map_err(Failure::bad_request)?.object)
-    })
+        let text = || change.shown(false, API_VERSION, "Scale", &before);
+        body::require_patched_type(request, API_VERSION, "Scale", &scale, &text)?;
+        let refused = |error: String| body::refused_patch(request, error, text());
+        let checked = strict::check_value(API_VERSION, "Scale", scale).map_err(refused)?;
+        let (scale, unknown) = body::split(checked);
+        let reports = change.reports().iter().cloned().chain(unknown).collect();
+        warnings = body::apply_validation(request.params.field_validation, reports).map_err(refused)?;
+        Ok(scale)
+    })?;
+    Ok(reply.with_warnings(warnings))
 }
 
 fn write(
@@ -53,13 +62,9 @@ fn write(
 ) -> Result<Reply, Failure> {
     let place = Place { subresource: None, ..request.place.clone() };
     let update::Written { stored, .. } = update::write(server, &place, request, true, |current| {
-        let scale = scale(current)?;
-        let (name, said) = (place.name.as_str(), meta(&scale, "name"));
-        if !said.is_empty() && said != name {
-            return Err(Failure::bad_request(format!(
-                "the name of the object ({said}) does not match the name on the URL ({name})"
-            )));
-        }
+        let mut scale = scale(current)?;
+        body::place_named(&place, &mut scale)?;
+        let name = place.name.as_str();
         let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or_default();
         if replicas < 0 {
             let error = FieldError {

@@ -11,7 +11,7 @@ use crate::kinds::{Generation, Kind, StrategyContext, Subresource};
 use crate::object::{as_map, copy_field, map_mut, meta, metadata_mut, set_meta, strings, text};
 use crate::store::Key;
 use crate::strict::decode::TEMPLATE_GENERATION;
-use crate::validate::job;
+use crate::validate::{FieldError, job};
 
 /// Metadata that a client cannot change by an update.
 const SYSTEM_METADATA: &[&str] = &[
@@ -337,6 +337,24 @@ pub(crate) fn keep_owners_and_class(_context: &StrategyContext<'_>, new: &mut Va
 pub(super) fn prepare_finalize(new: &mut Value, old: &Value) {
     keep_system_metadata(new, old);
     copy_field(as_map(new), Some(old), "status");
+}
+
+/// Only a DELETE sets when an object is to go. Of an object that is going, a write may leave both fields out, and change
+/// neither.
+pub(super) fn deletion_errors(new: &Value, old: &Value) -> Vec<FieldError> {
+    let is_deleting = old.pointer("/metadata/deletionTimestamp").is_some();
+    let fields = [("deletionTimestamp", is_deleting), ("deletionGracePeriodSeconds", false)];
+    let moved = |(field, is_kept): (&str, bool)| {
+        let value = new["metadata"]
+            .get(field)
+            .filter(|value| !is_kept && old["metadata"].get(field) != Some(value))?;
+        Some(FieldError {
+            field: format!("metadata.{field}"),
+            reason: "FieldValueInvalid",
+            detail: format!("Invalid value: {value}: field is immutable"),
+        })
+    };
+    fields.into_iter().filter_map(moved).collect()
 }
 
 fn keep_system_metadata(new: &mut Value, old: &Value) {

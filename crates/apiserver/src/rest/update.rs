@@ -10,7 +10,7 @@ use super::{create, ownership, strategy};
 use crate::admission::{quota, services};
 use crate::kinds::{Kind, Subresource};
 use crate::object::{Object, finalizers, is_deleting, meta, metadata_mut, strings};
-use crate::request::{Place, Request};
+use crate::request::{Place, Request, Verb};
 use crate::server::Server;
 use crate::status::Failure;
 use crate::store::Key;
@@ -18,7 +18,7 @@ use crate::validate::{self, FieldError};
 
 pub(super) fn update(server: &Server, request: &Request) -> Result<Reply, Failure> {
     let Decoded { mut object, mut warnings } = body::decode(request)?;
-    body::place_object(&request.place, &mut object)?;
+    body::place_named(&request.place, &mut object)?;
     let kind = request.kind();
     let absent = server.store.get(kind.storage(), &request.key()).is_none();
     let (code, stored) = if absent && kind.create_on_update && request.place.subresource.is_none() {
@@ -29,9 +29,7 @@ pub(super) fn update(server: &Server, request: &Request) -> Result<Reply, Failur
             );
             return Err(Failure::conflict(kind, &request.place.name, &why));
         }
-        if !meta(&object, "resourceVersion").is_empty() {
-            return Err(Failure::not_found(kind, &request.place.name));
-        }
+        check_revision(meta(&object, "resourceVersion"))?;
         metadata_mut(&mut object).remove("managedFields");
         let stored = create::insert(server, kind, object, request.params.dry_run, Some(request))
             .map_err(|failure| failure.with_warnings(&warnings))?;
@@ -123,6 +121,18 @@ enum Next {
     Remove(Value),
 }
 
+/// Refuses a resourceVersion that is no number, in the words of Go.
+pub(super) fn check_revision(version: &str) -> Result<(), Failure> {
+    let is_number = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
+    let why = match version {
+        "" => return Ok(()),
+        _ if !is_number => "invalid syntax",
+        _ if version.parse::<u64>().is_err() => "value out of range",
+        _ => return Ok(()),
+    };
+    Err(Failure::unknown(format!("strconv.ParseUint: parsing {version:?}: {why}")))
+}
+
 fn next(
     server: &Server,
     place: &Place,
@@ -132,7 +142,9 @@ fn next(
     unconditional: bool,
 ) -> Result<Next, Failure> {
     let kind = place.kind;
-    check_preconditions(kind, &place.name, old, &new, unconditional)?;
+    check_preconditions(kind, request, &place.name, old, &new, unconditional)?;
+    let is_own = matches!(place.subresource, Some(Subresource::Binding));
+    let moved = if is_own { Vec::new() } else { strategy::deletion_errors(&new, old) };
     match place.subresource {
         Some(Subresource::Approval | Subresource::Status) => {
             strategy::prepare_status(&server.strategy_context(), kind, &mut new, old)
@@ -151,12 +163,15 @@ fn next(
             server.allocator(kind).update(&mut new, old)?;
         }
     }
-    let errors = match place.subresource {
+    let mut errors = match place.subresource {
         Some(Subresource::Approval | Subresource::Status) => validate::update_status_of(kind, &new, old),
         Some(Subresource::Finalize) => validate::finalize(&new, old),
         Some(Subresource::Binding) => Vec::new(),
         _ => validate::update_of(kind, &new, old),
     };
+    // Upstream finds them after the other errors about metadata.
+    let metadata = errors.iter().take_while(|error| error.field.starts_with("metadata.")).count();
+    errors.splice(metadata..metadata, moved);
     if !errors.is_empty() {
         return Err(Failure::invalid(kind, &place.name, &errors));
     }
@@ -172,12 +187,24 @@ fn next(
 
 fn check_preconditions(
     kind: &Kind,
+    request: &Request,
     name: &str,
     old: &Value,
     new: &Value,
     unconditional: bool,
 ) -> Result<(), Failure> {
+    let (wanted, found) = (meta(new, "uid"), meta(old, "uid"));
+    let uid = || {
+        let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
+        Failure::conflict(kind, name, &why)
+    };
+    let is_other = !wanted.is_empty() && wanted != found;
+    // Storage compares the UID of a PUT before it reads the revision.
+    if is_other && request.verb == Verb::Update {
+        return Err(uid());
+    }
     let version = meta(new, "resourceVersion");
+    check_revision(version)?;
     if version.is_empty() || version == "0" {
         if !unconditional {
             let error = FieldError {
@@ -191,12 +218,7 @@ fn check_preconditions(
     } else if version != meta(old, "resourceVersion") {
         return Err(Failure::modified(kind, name));
     }
-    let (wanted, found) = (meta(new, "uid"), meta(old, "uid"));
-    if !wanted.is_empty() && wanted != found {
-        let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
-        return Err(Failure::conflict(kind, name, &why));
-    }
-    Ok(())
+    if is_other { Err(uid()) } else { Ok(()) }
 }
 
 /// Whether nothing holds a deleted object any longer. A pod in its grace period is held by its kubelet.

@@ -142,6 +142,26 @@ async fn a_patch_that_cannot_be_carried_out_is_refused_in_the_words_of_a_real_se
         (STRATEGIC, containers(json!(["x"])), 500, "list element types are not identical: [[map["),
         (
             STRATEGIC,
+            json!({"spec": {"$patch": 5}}),
+            500,
+            "unknown patch type: %!s(int64=5) in map: map[$patch:5]",
+        ),
+        (
+            STRATEGIC,
+            json!({"spec": {"strategy": {"rollingUpdate": {"maxSurge": true}}}}),
+            422,
+            ": json: cannot unmarshal bool into Go value of type int32 (",
+        ),
+        (
+            STRATEGIC,
+            json!({"metadata": {"creationTimestamp": 5}}),
+            422,
+            ": json: cannot unmarshal number into Go value of type string (",
+        ),
+        (MERGE, json!(null), 400, "Invalid JSON Patch"),
+        (MERGE, json!({"metadata": null}), 400, "was undeterminable: name must be provided"),
+        (
+            STRATEGIC,
             json!([]),
             400,
             "json: cannot unmarshal array into Go value of type map[string]interface {}",
@@ -180,12 +200,178 @@ async fn a_patch_that_cannot_be_carried_out_is_refused_in_the_words_of_a_real_se
         let refused = sandbox.patch(&path, media, patch).await.refused(code);
         assert!(refused.contains(expected), "{refused}");
     }
+    // A list that is none is passed over, and so is a patch that is none.
+    let nothing = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": "x"}});
+    sandbox.patch(&path, STRATEGIC, nothing).await.ok();
+    sandbox.patch(&path, STRATEGIC, json!(null)).await.ok();
     // A type in the patch is ignored.
     let typed = sandbox.patch(&path, STRATEGIC, json!({"kind": "Pod", "apiVersion": "v1"})).await.ok();
     assert_eq!((&typed["kind"], &typed["apiVersion"]), (&json!("Deployment"), &json!("apps/v1")));
     // A field that is replaced need not be there.
     let label = json!([{"op": "replace", "path": "/metadata/labels", "value": {"a": "b"}}]);
     sandbox.patch(&path, JSON_PATCH, label).await.ok();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_without_its_name_is_refused_and_keeps_its_labels() {
+    let sandbox = sandbox();
+    let path = format!("{DEPLOYMENTS}/web");
+    let labelled = sandbox.post(DEPLOYMENTS, deployment("web")).await.ok();
+    let expected = "the name of the object (web based on URL) was undeterminable: name must be provided";
+    for (path, media, patch) in [
+        (path.clone(), MERGE, json!({"metadata": null})),
+        (path.clone(), MERGE, json!({"metadata": {"name": null}})),
+        (path.clone(), JSON_PATCH, json!([{"op": "remove", "path": "/metadata"}])),
+        (format!("{path}/status"), MERGE, json!({"metadata": null})),
+        (format!("{path}/scale"), MERGE, json!({"metadata": null})),
+    ] {
+        assert_eq!(sandbox.patch(&path, media, patch).await.refused(400), expected, "{path}");
+    }
+    let unnamed = json!({"spec": labelled["spec"]});
+    assert_eq!(sandbox.put(&path, unnamed).await.refused(400), expected);
+    let scale = json!({"spec": {"replicas": 2}});
+    assert_eq!(sandbox.put(&format!("{path}/scale"), scale).await.refused(400), expected);
+    assert_eq!(sandbox.get(&path).await.ok(), labelled);
+    // A configuration that is applied says so by its path where there is something to apply it to.
+    let config = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+    let created = sandbox.patch(&format!("{CONFIG_MAPS}/a?fieldManager=m"), APPLY, config).await.refused(400);
+    assert!(created.contains("(a based on URL) was undeterminable"), "{created}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_that_is_no_number_is_no_conflict() {
+    let sandbox = sandbox();
+    let path = format!("{CONFIG_MAPS}/a");
+    sandbox.post(CONFIG_MAPS, config_map("a")).await.ok();
+    for (version, expected) in [
+        ("abc", "strconv.ParseUint: parsing \"abc\": invalid syntax"),
+        ("-1", "strconv.ParseUint: parsing \"-1\": invalid syntax"),
+        ("18446744073709551616", "strconv.ParseUint: parsing \"18446744073709551616\": value out of range"),
+    ] {
+        let patch = json!({"metadata": {"resourceVersion": version}});
+        for media in [MERGE, STRATEGIC] {
+            assert_eq!(sandbox.patch(&path, media, patch.clone()).await.refused(500), expected);
+        }
+        let mut object = config_map("a");
+        object["metadata"]["resourceVersion"] = json!(version);
+        assert_eq!(sandbox.put(&path, object.clone()).await.refused(500), expected);
+        object["apiVersion"] = json!("v1");
+        object["kind"] = json!("ConfigMap");
+        let applied = sandbox.patch(&format!("{path}?fieldManager=m"), APPLY, object).await;
+        assert_eq!(applied.refused(500), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_cannot_set_when_an_object_is_to_go() {
+    let sandbox = sandbox();
+    let path = format!("{CONFIG_MAPS}/a");
+    sandbox.post(CONFIG_MAPS, config_map("a")).await.ok();
+    let going =
+        json!({"metadata": {"deletionTimestamp": "2020-01-01T00:00:00Z", "deletionGracePeriodSeconds": 5}});
+    assert_eq!(
+        sandbox.patch(&path, MERGE, going).await.refused(422),
+        "ConfigMap \"a\" is invalid: [metadata.deletionTimestamp: Invalid value: \"2020-01-01T00:00:00Z\": field \
+         is immutable, metadata.deletionGracePeriodSeconds: Invalid value: 5: field is immutable]"
+    );
+}
+
+/// As a kube-apiserver 1.36 shows it, up to our own words.
+#[tokio::test(start_paused = true)]
+async fn the_message_about_a_refused_patch_shows_the_patched_object() {
+    let sandbox = sandbox();
+    let path = format!("{CONFIG_MAPS}/a?fieldValidation=Strict");
+    let created = sandbox.post(CONFIG_MAPS, config_map("a")).await.ok();
+    let (uid, version) = (&created["metadata"]["uid"], &created["metadata"]["resourceVersion"]);
+    let object = |data: &str, kind: &str| {
+        format!(
+            "{{\"apiVersion\":\"v1\",\"data\":{data},\"kind\":\"{kind}\",\"metadata\":{{\"name\":\"a\",\
+             \"namespace\":\"default\",\"uid\":{uid},\"resourceVersion\":{version},\
+             \"creationTimestamp\":\"2026-01-01T00:00:00Z\",\"managedFields\":[{{\"manager\":"
+        )
+    };
+    for (media, patch, data, kind, why) in [
+        (
+            MERGE,
+            json!({"data": {"z": 1, "b": "<", "n": null}}),
+            r#"{"a":"1","b":"\u003c","z":1}"#,
+            "ConfigMap",
+            ": json: cannot unmarshal number into Go struct field ConfigMap.data of type string (",
+        ),
+        (
+            JSON_PATCH,
+            json!([{"op": "add", "path": "/data/z", "value": 1}]),
+            r#"{"a":"1","z":1}"#,
+            "ConfigMap",
+            ": json: cannot unmarshal number into Go struct field ConfigMap.data of type string (",
+        ),
+        (
+            JSON_PATCH,
+            json!([{"op": "add", "path": "/kind", "value": "Pod"}]),
+            r#"{"a":"1"}"#,
+            "Pod",
+            ": converting (v1.Pod) to (core.ConfigMap): unknown conversion",
+        ),
+        (
+            MERGE,
+            json!({"kind": "Foo"}),
+            r#"{"a":"1"}"#,
+            "Foo",
+            ": no kind \"Foo\" is registered for version \"v1\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+        ),
+    ] {
+        let refused = sandbox.patch(&path, media, patch).await.refused(422);
+        let shown = format!("{:?}", object(data, kind));
+        let expected = format!(" \"\" is invalid: patch: Invalid value: {}", shown.trim_end_matches('"'));
+        assert!(refused.starts_with(&expected), "{refused}\n{expected}");
+        assert!(refused.contains(why), "{refused}");
+    }
+    sandbox.patch(&path, MERGE, json!({"kind": null})).await.ok();
+    let scaled = json!({"spec": {"replicas": "x"}});
+    sandbox.post(DEPLOYMENTS, deployment("web")).await.ok();
+    let refused = sandbox.patch(&format!("{DEPLOYMENTS}/web/scale"), MERGE, scaled).await.refused(422);
+    assert!(refused.contains("\\\"spec\\\":{\\\"replicas\\\":\\\"x\\\"}"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn repeated_fields_of_a_patch_are_reported() {
+    let sandbox = sandbox();
+    sandbox.post(CONFIG_MAPS, config_map("a")).await.ok();
+    let path = format!("{CONFIG_MAPS}/a");
+    for (media, patch, expected) in [
+        (MERGE, r#"{"data":{"a":"2","a":"3"},"foo":1}"#, "duplicate field \"data.a\", unknown field \"foo\""),
+        (STRATEGIC, r#"{"data":{"a":"2","a":"3"}}"#, "duplicate field \"data.a\""),
+        (
+            JSON_PATCH,
+            r#"[{"op":"add","path":"/data/a","path":"/data/b","value":"1","x":1}]"#,
+            "json patch unknown field \"[0].x\", json patch duplicate field \"[0].path\"",
+        ),
+    ] {
+        let request = |path: &str| {
+            let request = Request::patch(path).header("Content-Type", media);
+            request.body(Body::from(patch)).unwrap()
+        };
+        let strict = request(&format!("{path}?fieldValidation=Strict"));
+        let refused = sandbox.send(strict).await.refused(422);
+        assert!(refused.ends_with(&format!(": strict decoding error: {expected}")), "{refused}");
+        let warned = sandbox.send(request(&path)).await;
+        assert_eq!(warned.code, 200, "{}", warned.body);
+        assert_eq!(warned.warnings.len(), expected.split(", ").count(), "{:?}", warned.warnings);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreadable_list_of_owners_leaves_them_and_an_empty_one_ends_the_tracking() {
+    let sandbox = sandbox();
+    let path = format!("{CONFIG_MAPS}/a");
+    let created = sandbox.post(CONFIG_MAPS, config_map("a")).await.ok();
+    let owners = |list: Value| json!({"metadata": {"managedFields": list}});
+    for unreadable in [json!([{"manager": "x"}]), Value::Null] {
+        let kept = sandbox.patch(&path, MERGE, owners(unreadable)).await.ok();
+        assert_eq!(kept["metadata"]["managedFields"], created["metadata"]["managedFields"]);
+    }
+    let cleared = sandbox.patch(&path, MERGE, owners(json!([]))).await.ok();
+    assert_eq!(cleared["metadata"]["managedFields"], Value::Null);
 }
 
 #[tokio::test(start_paused = true)]
