@@ -106,7 +106,7 @@ pub(crate) fn update_status_of(kind: &Kind, new: &Value, old: &Value) -> Vec<Fie
 /// Everything that is wrong with replacing `old` by `new` through the `/finalize` of a namespace.
 pub(crate) fn finalize(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    metadata::validate_update(false, &new["metadata"], &old["metadata"], &mut errors);
+    metadata::validate_update(kinds::named("Namespace"), &new["metadata"], &old["metadata"], &mut errors);
     metadata::namespace_finalizers(new, &mut errors);
     errors.into_vec()
 }
