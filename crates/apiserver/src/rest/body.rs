@@ -80,7 +80,7 @@ pub(super) fn decode(request: &Request) -> Result<Decoded, Failure> {
     Ok(Decoded { object: stored(kind, object), warnings })
 }
 
-/// What the messages about the outcome of a patch say of the patch itself.
+/// A patch in the messages about its outcome.
 pub(super) struct Shown<'a> {
     /// The sentences about its own fields.
     pub(super) reports: &'a [String],
