@@ -17,12 +17,12 @@ const MAX_DEPTH: usize = 128;
 const FIELDS: [&str; 4] = ["op", "path", "from", "value"];
 
 /// The operations of a JSON patch, each of them an object or null.
-pub(super) fn parse(body: &[u8], patch: Value) -> Result<Vec<Value>, Failure> {
+pub(super) fn parse(patch: Value) -> Result<Vec<Value>, Failure> {
     let unreadable = |why: String| Failure::bad_request(format!("error decoding patch: {why}"));
     let operations = match patch {
         Value::Array(operations) => operations,
         Value::Null => Vec::new(),
-        _ => return Err(unreadable(go_text::unreadable(body, "[]handlers.jsonPatchOp"))),
+        other => return Err(unreadable(go_text::unlike(&other, "[]handlers.jsonPatchOp"))),
     };
     for operation in &operations {
         if !operation.is_object() && !operation.is_null() {
@@ -281,7 +281,7 @@ mod tests {
     /// The object after the operations, or nothing if one is rejected.
     fn patched(operations: Value) -> Option<Value> {
         let mut object = json!({"list": ["a", "b", "c"], "map": {"x": 1}, "text": "t"});
-        let operations = parse(b"", operations).unwrap();
+        let operations = parse(operations).unwrap();
         apply(&operations, &mut object).ok().map(|()| object)
     }
 
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn an_operation_whose_fields_are_no_strings_is_unreadable() {
-        let failure = parse(b"", json!([{"op": "add", "path": 7}])).unwrap_err();
+        let failure = parse(json!([{"op": "add", "path": 7}])).unwrap_err();
         assert_eq!(
             failure.message,
             "error decoding patch: json: cannot unmarshal number into Go struct field jsonPatchOp.path of type string"

@@ -86,10 +86,10 @@ impl Change {
     pub(super) fn parse(request: &Request) -> Result<Self, Failure> {
         let is_custom = request.kind().custom.is_some();
         let media = body::media_type(request);
-        let form: fn(Value) -> Form = match media {
-            "application/json-patch+json" => |_| Form::Json(Vec::new()),
-            "application/merge-patch+json" => Form::Merge,
-            body::STRATEGIC if !is_custom => Form::Strategic,
+        let wanted = match media {
+            "application/json-patch+json" => "[]handlers.jsonPatchOp",
+            "application/merge-patch+json" => "map[string]interface {}",
+            body::STRATEGIC if !is_custom => "map[string]interface {}",
             // Of an object itself it is carried out before.
             body::APPLY => {
                 return Err(Failure::unsupported_media_type(
@@ -104,29 +104,24 @@ impl Change {
             }
             _ => return Err(Failure::unsupported_media_type("415: Unsupported Media Type")),
         };
-        let unreadable = |wanted: &str| {
-            let why = go_text::unreadable(&request.body, wanted);
-            let before = if media == body::STRATEGIC { "" } else { "error decoding patch: " };
-            Failure::bad_request(format!("{before}{why}"))
+        let is_strategic = media == body::STRATEGIC;
+        let unreadable = || {
+            let before = if is_strategic { "" } else { "error decoding patch: " };
+            Failure::bad_request(format!("{before}{}", go_text::unreadable(&request.body, wanted)))
         };
-        let (patch, mut reports) = match strict::read(&request.body) {
-            Ok(read) => read,
-            Err(_) if media.ends_with("/json-patch+json") => {
-                return Err(unreadable("[]handlers.jsonPatchOp"));
-            }
-            Err(_) => return Err(unreadable("map[string]interface {}")),
-        };
-        let form = match (form(patch.clone()), patch) {
-            (Form::Json(_), patch) => {
-                let operations = operations::parse(&request.body, patch)?;
+        let (patch, mut reports) = strict::read(&request.body).map_err(|_| unreadable())?;
+        let form = match patch {
+            patch if wanted.starts_with("[]") => {
+                let operations = operations::parse(patch)?;
                 reports.iter_mut().for_each(|report| report.insert_str(0, "json patch "));
                 reports.splice(0..0, operations::unknown_fields(&operations));
                 Form::Json(operations)
             }
-            (Form::Merge(_), Value::Null) => return Err(Failure::bad_request("Invalid JSON Patch")),
-            (Form::Strategic(_), Value::Null) => Form::Strategic(Value::Object(Map::new())),
-            (form, Value::Object(_)) => form,
-            _ => return Err(unreadable("map[string]interface {}")),
+            Value::Null if is_strategic => Form::Strategic(Value::Object(Map::new())),
+            Value::Null => return Err(Failure::bad_request("Invalid JSON Patch")),
+            Value::Object(_) if is_strategic => Form::Strategic(patch),
+            Value::Object(_) => Form::Merge(patch),
+            _ => return Err(unreadable()),
         };
         Ok(Change { form, reports })
     }
