@@ -179,7 +179,7 @@ fn hints(hints: &Value, path: &str, errors: &mut Errors) {
 
 pub(crate) fn endpoint_slice_update(new: &Value, old: &Value, errors: &mut Errors) {
     type_and_ports(new, errors);
-    // What was there before may be older than the rules.
+    // An older value may predate the rules.
     if essence(&new["endpoints"]) != essence(&old["endpoints"]) {
         endpoints_of(new, errors);
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::errors::{Errors, text};
 use super::internal_types;
 
-/// What the client itself may do.
+/// The rights of the client itself.
 pub(crate) fn of_self(review: &Value, errors: &mut Errors) {
     let spec = &review["spec"];
     let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
