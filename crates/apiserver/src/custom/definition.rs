@@ -1,6 +1,8 @@
 //! CustomResourceDefinitions as objects: defaults, validation and conditions (upstream
 //! `apiextensions-apiserver/pkg/apis/apiextensions`).
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use super::json_path::Path;
@@ -218,6 +220,11 @@ fn versions(spec: &Value, errors: &mut Errors) {
     for (index, version) in versions.iter().enumerate() {
         let (path, name) = (format!("spec.versions[{index}]"), text(version, "name"));
         errors.each_invalid(&format!("{path}.name"), name, names::dns1035_label(name));
+        let warning = &version["deprecationWarning"];
+        if !warning.is_null() && version["deprecated"] != true {
+            let why = "can only be set for deprecated versions";
+            errors.invalid(&format!("{path}.deprecationWarning"), warning.clone(), why);
+        }
         for (field, _) in PARTS.iter().filter(|(field, _)| !is_common(versions, field)) {
             part(field, version, &format!("{path}.{field}"), errors);
         }
@@ -289,10 +296,15 @@ fn shown(versions: &[Value]) -> String {
 /// Fields by which objects can be selected: of the schema, and plain values.
 fn selectable(version: &Value, path: &str, errors: &mut Errors) {
     let fields = version["selectableFields"].as_array().into_iter().flatten();
+    let mut seen = BTreeSet::new();
     for (index, field) in fields.enumerate() {
         let (found, path) = (text(field, "jsonPath"), format!("{path}[{index}].jsonPath"));
         if found.is_empty() {
             errors.required(&path, "");
+            continue;
+        }
+        if !seen.insert(found) {
+            errors.duplicate(&path, found);
             continue;
         }
         let mut at = &version["schema"]["openAPIV3Schema"];
@@ -395,7 +407,25 @@ pub(crate) fn set_condition(
 mod tests {
     use serde_json::{Value, json};
 
+    use super::*;
     use crate::validate::update;
+
+    #[test]
+    fn a_warning_needs_a_deprecated_version_and_a_field_is_selected_once() {
+        let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+        let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema},
+                             "deprecationWarning": "x", "selectableFields": [{"jsonPath": ".a"}, {"jsonPath": ".a"}]});
+        let mut errors = Errors::default();
+        versions(&json!({"versions": [version]}), &mut errors);
+        common_parts(&json!({"versions": [version]}), &mut errors);
+        assert_eq!(
+            errors.into_vec().iter().map(ToString::to_string).collect::<Vec<_>>(),
+            [
+                "spec.versions[0].deprecationWarning: Invalid value: \"x\": can only be set for deprecated versions",
+                "spec.selectableFields[1].jsonPath: Duplicate value: \".a\"",
+            ]
+        );
+    }
 
     #[test]
     fn a_definition_keeps_its_names_and_the_versions_that_are_stored() {

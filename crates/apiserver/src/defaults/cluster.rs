@@ -207,6 +207,11 @@ fn exact_count(request: &mut Object) {
     }
 }
 
+/// Go writes a spec that is not there as an empty one.
+pub(crate) fn empty_spec(object: &mut Object) {
+    ensure(object, "spec");
+}
+
 /// A kind whose status is there from the beginning, with nothing in it.
 pub(crate) fn empty_status(object: &mut Object) {
     ensure(object, "status");

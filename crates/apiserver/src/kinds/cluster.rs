@@ -213,6 +213,7 @@ pub(super) static SCHEDULING: &[Kind] = &[Kind {
 pub(super) static COORDINATION: &[Kind] = &[Kind {
     unconditional_update: false,
     create_on_update: true,
+    defaults: defaults::empty_spec,
     validate: objects::lease,
     columns: &["Name", "Holder", "Age"],
     cells: |row| vec![row.name(), row.text("/spec/holderIdentity"), row.age()],

@@ -216,6 +216,7 @@ pub(super) static ROWS: &[Kind] = &[
         short_names: &["quota"],
         subresources: &[Status],
         lists: &lists::QUOTA,
+        defaults: defaults::cluster::empty_spec,
         validate: limits::quota,
         validate_update: Some(limits::quota_update),
         warn: warnings::objects::quota,

@@ -29,6 +29,7 @@ pub(super) static STORAGE: &[Kind] = &[
     },
     Kind {
         lists: &lists::CSI_NODE,
+        defaults: defaults::empty_spec,
         columns: &["Name", "#Drivers", "Age"],
         cells: |row| vec![row.name(), row.size("/spec/drivers").into(), row.age()],
         ..of::<CSINode>()

@@ -1,6 +1,6 @@
 //! Classes of storage, priority and runtimes, and the volumes' drivers (upstream `pkg/apis/{storage,scheduling,node}/validation`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -30,9 +30,11 @@ pub(crate) fn storage_class(object: &Value, errors: &mut Errors) {
     parameters(&object["parameters"], errors);
     errors.one_of("reclaimPolicy", &object["reclaimPolicy"], &["Delete", "Retain"]);
     errors.one_of("volumeBindingMode", &object["volumeBindingMode"], &["Immediate", "WaitForFirstConsumer"]);
-    for (path, topology) in elements(object, "allowedTopologies", "") {
-        let mut keys = BTreeSet::new();
-        for (path, expression) in elements(topology, "matchLabelExpressions", &path) {
+    // Upstream counts an empty one as a copy.
+    let mut topologies = BTreeSet::from([BTreeMap::new()]);
+    for (topology_path, topology) in elements(object, "allowedTopologies", "") {
+        let mut keys = BTreeMap::new();
+        for (path, expression) in elements(topology, "matchLabelExpressions", &topology_path) {
             let mut values = BTreeSet::new();
             for (path, value) in elements(expression, "values", &path) {
                 if !values.insert(value.as_str().unwrap_or_default()) {
@@ -44,9 +46,12 @@ pub(crate) fn storage_class(object: &Value, errors: &mut Errors) {
             }
             let key = text(expression, "key");
             errors.each_invalid(&format!("{path}.key"), key, names::label_key(key));
-            if !keys.insert(key) {
+            if keys.insert(key, values).is_some() {
                 errors.duplicate(&format!("{path}.key"), key);
             }
+        }
+        if !topologies.insert(keys) {
+            errors.duplicate(&format!("{topology_path}.matchLabelExpressions"), "");
         }
     }
 }
@@ -113,10 +118,20 @@ pub(crate) fn csi_driver(object: &Value, errors: &mut Errors) {
         let (audience, path) = (text(request, "audience"), format!("{path}.audience"));
         if !seen.insert(audience) {
             errors.duplicate(&path, audience);
+            continue;
+        }
+        if let Some(seconds) = request["expirationSeconds"].as_i64().filter(|seconds| *seconds < 600) {
+            let field = path.replace(".audience", ".expirationSeconds");
+            errors.invalid(&field, seconds, "may not specify a duration less than 10 minutes");
         }
     }
+    let period = spec["nodeAllocatableUpdatePeriodSeconds"].as_i64();
     for (_, mode) in elements(spec, "volumeLifecycleModes", "spec") {
         errors.one_of("spec.volumeLifecycleModes", mode, &["Persistent", "Ephemeral"]);
+    }
+    if let Some(period) = period.filter(|period| *period < 10) {
+        let why = "must be greater than or equal to 10 seconds";
+        errors.invalid("spec.nodeAllocatableUpdatePeriodSeconds", period, why);
     }
 }
 
@@ -203,7 +218,31 @@ pub(crate) fn runtime_class_update(new: &Value, old: &Value, errors: &mut Errors
 mod tests {
     use serde_json::json;
 
-    use crate::validate::tests::check_update;
+    use crate::validate::tests::{check_create, check_update};
+
+    #[test]
+    fn no_topology_is_given_twice_or_says_nothing() {
+        let class = |topologies: serde_json::Value| json!({"metadata": {"name": "fast"}, "provisioner": "a.b/c", "allowedTopologies": topologies});
+        let zone = json!({"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]});
+        let twice = "allowedTopologies[1].matchLabelExpressions: Duplicate value: \"\"";
+        check_create("StorageClass", class(json!([zone, zone])), &[twice]);
+        check_create("StorageClass", class(json!([zone, {}])), &[twice]);
+    }
+
+    #[test]
+    fn the_times_of_a_driver_are_no_shorter_than_upstream_allows() {
+        let requests = json!([{"audience": "a", "expirationSeconds": 100}, {"audience": "a"}]);
+        let spec = json!({"tokenRequests": requests, "nodeAllocatableUpdatePeriodSeconds": 2});
+        check_create(
+            "CSIDriver",
+            json!({"metadata": {"name": "d"}, "spec": spec}),
+            &[
+                "spec.tokenRequests[0].expirationSeconds: Invalid value: 100: may not specify a duration less than 10 minutes",
+                "spec.tokenRequests[1].audience: Duplicate value: \"a\"",
+                "spec.nodeAllocatableUpdatePeriodSeconds: Invalid value: 2: must be greater than or equal to 10 seconds",
+            ],
+        );
+    }
 
     #[test]
     fn a_runtime_class_keeps_its_handler_and_a_driver_its_way_to_attach() {

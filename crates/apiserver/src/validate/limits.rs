@@ -156,8 +156,10 @@ pub(crate) fn range(object: &Value, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
     for (path, limit) in elements(&object["spec"], "limits", "spec") {
         let (kind, field) = (text(limit, "type"), format!("{path}.type"));
-        errors.each_invalid(&field, kind, names::label_key(kind));
-        if !kind.contains('/') && !matches!(kind, "Pod" | "Container" | "PersistentVolumeClaim") {
+        let why = names::label_key(kind);
+        let is_name = why.is_empty();
+        errors.each_invalid(&field, kind, why);
+        if is_name && !kind.contains('/') && !matches!(kind, "Pod" | "Container" | "PersistentVolumeClaim") {
             errors.invalid(&field, kind, "must be a standard limit type or fully qualified");
         }
         if !seen.insert(kind) {

@@ -60,8 +60,8 @@ fn claims(resources: &Value, path: &str, spec: &Value, errors: &mut Errors) {
         }
         if !known.contains(name) {
             let shown = known.iter().copied().collect::<Vec<_>>().join(", ");
-            let which = if known.is_empty() { "which is empty".to_owned() } else { format!("[{shown}]") };
-            let why = format!("must be one of the names in pod.spec.resourceClaims {which}");
+            let which = if known.is_empty() { " which is empty".to_owned() } else { format!(": {shown}") };
+            let why = format!("must be one of the names in pod.spec.resourceClaims{which}");
             errors.push(&path, "FieldValueNotFound", format!("Not found: {name:?}: {why}"));
         }
     }

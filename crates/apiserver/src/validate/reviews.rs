@@ -20,7 +20,7 @@ pub(crate) fn of_self(review: &Value, errors: &mut Errors) {
     }
 }
 
-/// What somebody may do.
+/// The rights of somebody.
 pub(crate) fn of_subject(review: &Value, errors: &mut Errors) {
     of_self(review, errors);
     let spec = &review["spec"];

@@ -5,6 +5,23 @@ use serde_json::Value;
 use super::errors::{Errors, elements, text};
 use super::{metadata, names};
 
+/// A selector in the order of the fields of its Go type.
+pub(super) fn shown(selector: &Value) -> String {
+    let in_order = |object: &Value, fields: &[(&str, String)]| {
+        let given = fields.iter().filter(|(field, _)| !object[*field].is_null() || *field == "operator");
+        let given: Vec<String> = given.map(|(field, value)| format!("{field:?}:{value}")).collect();
+        format!("{{{}}}", given.join(","))
+    };
+    let expressions = selector["matchExpressions"].as_array().into_iter().flatten().map(|expression| {
+        let value = |field: &str| expression[field].to_string();
+        let operator = format!("{:?}", text(expression, "operator"));
+        in_order(expression, &[("key", value("key")), ("operator", operator), ("values", value("values"))])
+    });
+    let expressions = format!("[{}]", expressions.collect::<Vec<_>>().join(","));
+    let labels = selector["matchLabels"].to_string();
+    in_order(selector, &[("matchLabels", labels), ("matchExpressions", expressions)])
+}
+
 /// A `metav1.LabelSelector` (apimachinery `apis/meta/v1/validation`).
 pub(super) fn label_selector(selector: &Value, path: &str, errors: &mut Errors) {
     metadata::labels(&selector["matchLabels"], &format!("{path}.matchLabels"), errors);

@@ -165,7 +165,8 @@ fn each_port(spec: &Value, errors: &mut Errors) {
         }
         errors.one_of(&format!("{path}.protocol"), &port["protocol"], &["SCTP", "TCP", "UDP"]);
         match &port["targetPort"] {
-            Value::Null => {}
+            // It would be that of the port.
+            Value::Null if number != 0 => {}
             Value::String(name) => {
                 errors.each_invalid(&format!("{path}.targetPort"), name, names::port_name(name));
             }
@@ -191,7 +192,7 @@ fn affinity(spec: &Value, errors: &mut Errors) {
             let why = format!("must be greater than 0 and less than {DAY}");
             errors.invalid("spec.sessionAffinityConfig.clientIP.timeoutSeconds", seconds, why);
         }
-    } else if !config.is_null() {
+    } else if spec["sessionAffinity"] == "None" && !config.is_null() {
         let why = "must not be set when session affinity is None";
         errors.forbidden("spec.sessionAffinityConfig", why);
     }
@@ -349,6 +350,7 @@ mod tests {
                 "spec.ports[1].name: Duplicate value: \"a\"",
                 "spec.ports[2].name: Required value",
                 "spec.ports[2].port: Invalid value: 0: must be between 1 and 65535, inclusive",
+                "spec.ports[2].targetPort: Invalid value: 0: must be between 1 and 65535, inclusive",
                 "spec.ports[1]: Duplicate value: {\"Name\":\"\",\"Protocol\":\"TCP\",\"AppProtocol\":null,\"Port\":80,\"TargetPort\":0,\"NodePort\":0}",
             ],
         );

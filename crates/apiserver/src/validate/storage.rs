@@ -41,14 +41,19 @@ pub(crate) fn volume(object: &Value, errors: &mut Errors) {
     if spec["capacity"].as_object().is_none_or(serde_json::Map::is_empty) {
         errors.required("spec.capacity", "");
     }
-    if let Some(size) = Quantity::of(&spec["capacity"]["storage"])
-        && (size.is_negative() || size.is_zero())
-    {
-        errors.invalid("spec.capacity[storage]", size.canonical(), "must be greater than zero");
-    }
     if spec["capacity"]["storage"].is_null() || spec["capacity"].as_object().is_some_and(|all| all.len() > 1)
     {
         errors.not_supported("spec.capacity", spec["capacity"].clone(), &["storage"]);
+    }
+    for (resource, amount) in spec["capacity"].as_object().into_iter().flatten() {
+        let Some(size) = Quantity::of(amount) else { continue };
+        let field = format!("spec.capacity[{resource}]");
+        if size.is_negative() {
+            errors.invalid_shown(&field, &size.canonical(), "must be a valid resource quantity");
+        }
+        if size.is_negative() || size.is_zero() {
+            errors.invalid(&field, size.canonical(), "must be greater than zero");
+        }
     }
     let policies = ["Delete", "Recycle", "Retain"];
     errors.one_of("spec.persistentVolumeReclaimPolicy", &spec["persistentVolumeReclaimPolicy"], &policies);

@@ -48,6 +48,7 @@ const SOURCES: [(&str, &[&str]); 29] = [
 pub(super) fn validate(spec: &Value, path: &str, errors: &mut Errors) -> BTreeSet<String> {
     let mut volumes = BTreeSet::new();
     for (path, volume) in elements(spec, "volumes", path) {
+        let before = errors.len();
         let kinds = SOURCES.iter().copied().chain([("image", &[] as &[&str])]);
         let mut given = kinds.filter(|(kind, _)| !volume[*kind].is_null());
         match given.next() {
@@ -71,8 +72,12 @@ pub(super) fn validate(spec: &Value, path: &str, errors: &mut Errors) -> BTreeSe
             "" => errors.required(&field, ""),
             name => {
                 errors.each_invalid(&field, name, names::dns1123_label(name));
-                if !volumes.insert(name.to_owned()) {
+                if volumes.contains(name) {
                     errors.duplicate(&field, name);
+                }
+                // No mount finds a volume that is wrong.
+                if errors.len() == before {
+                    volumes.insert(name.to_owned());
                 }
             }
         }
@@ -110,6 +115,26 @@ pub(super) fn of_persistent_volume(kind: &str, value: &Value, errors: &mut Error
     if let Some(required) = required {
         let shown = if kind == "gcePersistentDisk" { "persistentDisk" } else { kind };
         source(kind, value, required, &format!("spec.{shown}"), errors);
+    }
+    if kind == "csi" {
+        for field in ["controllerPublish", "controllerExpand", "nodePublish", "nodeExpand"] {
+            let field = format!("{field}SecretRef");
+            if !value[&field].is_null() {
+                secret(&value[&field], &format!("spec.csi.{field}"), errors);
+            }
+        }
+    }
+}
+
+/// The Secret of a driver, in a namespace of its own.
+fn secret(reference: &Value, path: &str, errors: &mut Errors) {
+    for (field, rule) in
+        [("name", names::dns1123_subdomain as fn(&str) -> Vec<String>), ("namespace", names::dns1123_label)]
+    {
+        match text(reference, field) {
+            "" => errors.required(&format!("{path}.{field}"), ""),
+            name => errors.each_invalid(&format!("{path}.{field}"), name, rule(name)),
+        }
     }
 }
 
@@ -193,9 +218,15 @@ fn blocks(kind: &str, source: &Value, path: &str, errors: &mut Errors) {
             if name.is_empty() {
                 errors.required(&field, "");
             } else if !["iqn", "eui", "naa"].iter().any(|head| name.starts_with(head)) {
-                errors.invalid(&field, name, "must be valid format starting with iqn, eui, or naa");
+                let of_a_pod = path.contains("volumes[");
+                let forms = if of_a_pod { " starting with iqn, eui, or naa" } else { "" };
+                errors.invalid(&field, name, format!("must be valid format{forms}"));
             }
             lun(errors);
+            let authenticates = source["chapAuthDiscovery"] == true || source["chapAuthSession"] == true;
+            if authenticates && source["secretRef"].is_null() {
+                errors.required(&format!("{path}.secretRef"), "");
+            }
         }
         "fc" => {
             let (field, names, ids) = (format!("{path}.targetWWNs"), count("targetWWNs"), count("wwids"));
@@ -396,11 +427,54 @@ mod tests {
         check_create("Pod", volumes(json!([{"name": "a", "emptyDir": {}}])), &[]);
         check_create(
             "Pod",
-            volumes(json!([{"name": "a"}, {"name": "a", "emptyDir": {}, "hostPath": {"path": "/x"}}])),
+            volumes(json!([
+                {"name": "a", "emptyDir": {}}, {"name": "b"}, {"name": "a", "emptyDir": {}, "hostPath": {"path": "/x"}},
+                {"name": "b", "emptyDir": {}},
+            ])),
             &[
-                "spec.volumes[0]: Required value: must specify a volume type",
-                "spec.volumes[1].hostPath: Forbidden: may not specify more than 1 volume type",
-                "spec.volumes[1].name: Duplicate value: \"a\"",
+                "spec.volumes[1]: Required value: must specify a volume type",
+                "spec.volumes[2].hostPath: Forbidden: may not specify more than 1 volume type",
+                "spec.volumes[2].name: Duplicate value: \"a\"",
+            ],
+        );
+    }
+
+    #[test]
+    fn no_mount_finds_a_volume_that_is_wrong() {
+        let mounted = with(pod(), "/spec/volumes", json!([{"name": "v", "secret": {}}]));
+        let mounted =
+            with(mounted, "/spec/containers/0/volumeMounts", json!([{"name": "v", "mountPath": "/a"}]));
+        check_create(
+            "Pod",
+            mounted,
+            &[
+                "spec.volumes[0].secret.secretName: Required value",
+                "spec.containers[0].volumeMounts[0].name: Not found: \"v\"",
+            ],
+        );
+    }
+
+    #[test]
+    fn the_secrets_of_a_persistent_volume_have_a_name_and_a_namespace() {
+        let volume = |source: serde_json::Value| {
+            let mut spec = json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]});
+            spec.as_object_mut().unwrap().extend(source.as_object().unwrap().clone());
+            json!({"metadata": {"name": "p"}, "spec": spec})
+        };
+        let driver = json!({"driver": "d", "volumeHandle": "h", "controllerExpandSecretRef": {"name": "a"},
+                            "nodeStageSecretRef": {}});
+        check_create(
+            "PersistentVolume",
+            volume(json!({"csi": driver})),
+            &["spec.csi.controllerExpandSecretRef.namespace: Required value"],
+        );
+        let target = json!({"targetPortal": "x", "iqn": "a/b/c", "lun": 1, "chapAuthDiscovery": true});
+        check_create(
+            "PersistentVolume",
+            volume(json!({"iscsi": target})),
+            &[
+                "spec.iscsi.iqn: Invalid value: \"a/b/c\": must be valid format",
+                "spec.iscsi.secretRef: Required value",
             ],
         );
     }

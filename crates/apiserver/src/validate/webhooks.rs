@@ -95,6 +95,9 @@ fn client(client: &Value, path: &str, errors: &mut Errors) {
             other => {
                 let scheme = other.map_or("", |(scheme, _)| scheme);
                 errors.invalid(&field, scheme, format!("'https' is the only allowed URL scheme{form}"));
+                if other.is_none() {
+                    errors.invalid(&field, "", format!("host must be specified{form}"));
+                }
             }
         }
         return;

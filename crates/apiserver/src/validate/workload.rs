@@ -80,7 +80,9 @@ fn common(spec: &Value, errors: &mut Errors) {
     match LabelSelector::from_spec(selector) {
         // An absent selector selects nothing.
         Err(_) if selector.is_null() => mismatch(&template["metadata"]["labels"], errors),
-        Err(_) => errors.invalid("spec.selector", selector.clone(), "invalid label selector"),
+        Err(_) => {
+            errors.invalid_shown("spec.selector", &selectors::shown(selector), "invalid label selector")
+        }
         Ok(parsed) => {
             let labels = &template["metadata"]["labels"];
             if !parsed.is_empty() && !parsed.matches(labels) {
