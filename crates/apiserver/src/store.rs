@@ -104,7 +104,44 @@ impl Store {
         expected: Option<&Arc<Object>>,
         value: Value,
     ) -> Result<Arc<Object>, Raced> {
-        let mut state = self.state.write();
+        self.commit(|state| self.put_locked(state, kind, key, expected, value))
+    }
+
+    /// Removes the object if it is still `expected`. The answer is its last state under the deletion's
+    /// revision.
+    pub(crate) fn remove(&self, kind: &str, key: &Key, expected: &Arc<Object>) -> Result<Arc<Object>, Raced> {
+        self.commit(|state| self.remove_locked(state, kind, key, expected))
+    }
+
+    /// Stores the last state of an object and removes it. Nobody writes in between: a kubelet that has seen the last
+    /// state would remove the object itself, and the deletion would answer that there is none.
+    pub(crate) fn put_and_remove(
+        &self,
+        kind: &str,
+        key: &Key,
+        expected: &Arc<Object>,
+        last: Value,
+    ) -> Result<Arc<Object>, Raced> {
+        self.commit(|state| {
+            let last = self.put_locked(state, kind, key, Some(expected), last)?;
+            self.remove_locked(state, kind, key, &last)
+        })
+    }
+
+    fn commit<T>(&self, write: impl FnOnce(&mut State) -> Result<T, Raced>) -> Result<T, Raced> {
+        let written = write(&mut self.state.write())?;
+        self.recent.packer.pack();
+        Ok(written)
+    }
+
+    fn put_locked(
+        &self,
+        state: &mut State,
+        kind: &str,
+        key: &Key,
+        expected: Option<&Arc<Object>>,
+        value: Value,
+    ) -> Result<Arc<Object>, Raced> {
         let revision = state.revision + 1;
         // The usage in a quota's status is the server's to know.
         let value = if kind == QUOTA { state.counted(&self.charge, &key.namespace, value) } else { value };
@@ -125,15 +162,16 @@ impl Store {
         state.written(revision, kind, before, Some(&after));
         let written = Written { kind, namespace, before, after: Some(&after) };
         state.charge(&self.charge, self.limits, &self.recent, &written);
-        drop(state);
-        self.recent.packer.pack();
         Ok(after)
     }
 
-    /// Removes the object if it is still `expected`. The answer is its last state under the deletion's
-    /// revision.
-    pub(crate) fn remove(&self, kind: &str, key: &Key, expected: &Arc<Object>) -> Result<Arc<Object>, Raced> {
-        let mut state = self.state.write();
+    fn remove_locked(
+        &self,
+        state: &mut State,
+        kind: &str,
+        key: &Key,
+        expected: &Arc<Object>,
+    ) -> Result<Arc<Object>, Raced> {
         let revision = state.revision + 1;
         let shelf = state.shelves.get_mut(kind).ok_or(Raced)?;
         if !same(shelf.objects.get(key), Some(expected)) {
@@ -144,8 +182,6 @@ impl Store {
         state.written(revision, kind, Some(&before), None);
         let written = Written { kind, namespace: &key.namespace, before: Some(&before), after: None };
         state.charge(&self.charge, self.limits, &self.recent, &written);
-        drop(state);
-        self.recent.packer.pack();
         departed.ok_or(Raced)
     }
 

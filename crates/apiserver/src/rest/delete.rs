@@ -220,11 +220,11 @@ pub(super) fn delete_one(
             Step::Remove(_) if options.dry_run => return Ok(Deleted::Gone(current)),
             Step::Remove(last) => {
                 // A pod gets its deletionTimestamp first, so that its last state has it.
-                let marked = match last {
-                    Some(last) => store.put(kind.storage(), key, Some(&current), last),
-                    None => Ok(current),
+                let removed = match last {
+                    Some(last) => store.put_and_remove(kind.storage(), key, &current, last),
+                    None => store.remove(kind.storage(), key, &current),
                 };
-                if let Ok(gone) = marked.and_then(|marked| store.remove(kind.storage(), key, &marked)) {
+                if let Ok(gone) = removed {
                     return Ok(Deleted::Gone(gone));
                 }
             }

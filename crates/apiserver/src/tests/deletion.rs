@@ -40,6 +40,43 @@ async fn a_running_pod_has_its_grace_period() {
     sandbox.get(&path).await.refused(404);
 }
 
+/// A kubelet removes a pod as soon as it sees that its time is up. A client that gives no grace period has removed it
+/// itself: it is never told that there is no such pod.
+#[tokio::test]
+async fn a_kubelet_cannot_overtake_a_deletion_without_grace() {
+    let sandbox = sandbox();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let codes: Vec<u16> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let kubelet = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                for pod in sandbox
+                    .objects("Pod")
+                    .iter()
+                    .filter(|pod| pod["metadata"].get("deletionTimestamp").is_some())
+                {
+                    let path = format!("{PODS}/{}", pod["metadata"]["name"].as_str().unwrap());
+                    kubelet.block_on(sandbox.delete_with(&path, json!({"gracePeriodSeconds": 0})));
+                }
+            }
+        });
+        let user = scope.spawn(|| {
+            let user = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let codes = (0..2000).map(|number| {
+                user.block_on(async {
+                    let path = bound_pod(&sandbox, &format!("p{number}")).await;
+                    sandbox.delete_with(&path, json!({"gracePeriodSeconds": 0})).await.code
+                })
+            });
+            let codes = codes.collect();
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            codes
+        });
+        user.join().unwrap()
+    });
+    assert_eq!(codes.iter().filter(|code| **code != 200).count(), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_unbound_pod_is_deleted_at_once() {
     let sandbox = sandbox();
