@@ -52,7 +52,7 @@ pub(super) fn warnings_before(kind: &Kind, new: &Value) -> Vec<String> {
 pub(crate) fn insert(
     server: &Server,
     kind: &'static Kind,
-    object: Value,
+    mut object: Value,
     dry_run: bool,
     request: Option<&Request>,
 ) -> Result<Arc<Object>, Failure> {
@@ -66,62 +66,64 @@ pub(crate) fn insert(
     if kind.namespaced {
         admit_to_namespace(server, kind, &namespace, called)?;
     }
-    let ranges = limit_range::of(&server.store, kind, &namespace);
-    let generated = given.is_empty() && !base.is_empty();
-    let mut tries = if generated { NAME_TRIES } else { 1 };
-    let allocated_alone = services::alone(&server.services, kind);
-    loop {
-        let mut object = object.clone();
-        if generated {
-            set_meta(&mut object, "name", server.names.generate(&base));
-        }
-        strategy::prepare_create(&server.strategy_context(), kind, &mut object);
-        strategy::fill(kind, &mut object);
-        if let Some(request) = request {
-            ownership::track_new(server, request, &mut object);
-        }
-        if !ranges.is_empty() {
-            limit_range::set_defaults(&mut object, &ranges);
-            // The class follows from what the containers got.
-            map_mut(&mut object, "status").remove("qosClass");
-            strategy::fill(kind, &mut object);
-        }
-        server.plugins().create(kind, called, &mut object)?;
-        if allocated_alone.is_some() {
-            server.allocator(kind).create(&mut object)?;
-        }
-        let name = meta(&object, "name").to_owned();
-        let errors = validate::create_of(kind, &object);
-        if !errors.is_empty() {
-            return Err(Failure::invalid(kind, &name, &errors));
-        }
-        limit_range::check(kind, &name, &object, &ranges)?;
-        if is_old {
-            return Err(Failure::of_storage("resourceVersion should not be set on objects to be created"));
-        }
-        let wanted =
-            quota::Request { kind, namespace: &namespace, name: &name, before: None, after: &object };
-        let _charged_alone = quota::admit(&server.store, &server.quotas, &wanted, &server.options)?;
-        let key = Key::new(&namespace, &name);
-        // Held until the object is stored, so that its definition does not end in between.
-        let registry = kind.custom.map(|_| server.registry.read());
-        if let Some(registry) = &registry {
-            registry.admit(kind)?;
-        }
-        let stored = if !dry_run {
-            server.store.put(kind.storage(), &key, None, object)
-        } else if server.store.get(kind.storage(), &key).is_none() {
-            Ok(Arc::new(Object::new(object)))
-        } else {
-            Err(Raced)
-        };
-        tries -= 1;
-        match stored {
-            Ok(stored) => return Ok(stored),
-            Err(Raced) if tries == 0 => return Err(taken(server, kind, &key, &name)),
-            Err(Raced) => {}
-        }
+    if given.is_empty() && !base.is_empty() {
+        set_meta(&mut object, "name", generate_name(server, kind, &namespace, &base));
     }
+    let ranges = limit_range::of(&server.store, kind, &namespace);
+    let allocated_alone = services::alone(&server.services, kind);
+    strategy::prepare_create(&server.strategy_context(), kind, &mut object);
+    strategy::fill(kind, &mut object);
+    if let Some(request) = request {
+        ownership::track_new(server, request, &mut object);
+    }
+    if !ranges.is_empty() {
+        limit_range::set_defaults(&mut object, &ranges);
+        // The class follows from what the containers got.
+        map_mut(&mut object, "status").remove("qosClass");
+        strategy::fill(kind, &mut object);
+    }
+    server.plugins().create(kind, called, &mut object)?;
+    if allocated_alone.is_some() {
+        server.allocator(kind).create(&mut object)?;
+    }
+    let name = meta(&object, "name").to_owned();
+    let errors = validate::create_of(kind, &object);
+    if !errors.is_empty() {
+        return Err(Failure::invalid(kind, &name, &errors));
+    }
+    limit_range::check(kind, &name, &object, &ranges)?;
+    if is_old {
+        return Err(Failure::of_storage("resourceVersion should not be set on objects to be created"));
+    }
+    let wanted = quota::Request { kind, namespace: &namespace, name: &name, before: None, after: &object };
+    let _charged_alone = quota::admit(&server.store, &server.quotas, &wanted, &server.options)?;
+    let key = Key::new(&namespace, &name);
+    // Held until the object is stored, so that its definition does not end in between.
+    let registry = kind.custom.map(|_| server.registry.read());
+    if let Some(registry) = &registry {
+        registry.admit(kind)?;
+    }
+    let stored = if !dry_run {
+        server.store.put(kind.storage(), &key, None, object)
+    } else if server.store.get(kind.storage(), &key).is_none() {
+        Ok(Arc::new(Object::new(object)))
+    } else {
+        Err(Raced)
+    };
+    stored.map_err(|Raced| taken(server, kind, &key, &name))
+}
+
+/// A name that no object of this kind has now. Somebody else may take it before the object is stored: one in seven million
+/// fourteen million, and the client hears that it is taken.
+fn generate_name(server: &Server, kind: &Kind, namespace: &str, base: &str) -> String {
+    let mut name = server.names.generate(base);
+    for _ in 1..NAME_TRIES {
+        if server.store.get(kind.storage(), &Key::new(namespace, &name)).is_none() {
+            break;
+        }
+        name = server.names.generate(base);
+    }
+    name
 }
 
 /// The refusal of a name in use. One that is about to be free says so.
