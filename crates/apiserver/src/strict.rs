@@ -184,6 +184,7 @@ fn remove_surplus(object: &mut Value, surplus: Surplus) -> Vec<String> {
             remove(object, &path);
         }
     }
+    surplus.silent.iter().for_each(|path| remove(object, path));
     for path in surplus.unknown {
         remove(object, &path);
         if unknown.len() < MAX_REPORTS {

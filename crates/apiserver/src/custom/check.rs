@@ -156,9 +156,11 @@ fn elements(schema: &Schema, items: &[Value], path: &str, errors: &mut Errors) {
 
 fn rules(rules: &Rules, value: &Value, path: &str, errors: &mut Errors) {
     if !rules.allowed.is_empty() && !rules.allowed.contains(value) {
-        let supported: Vec<String> = rules.allowed.iter().map(Value::to_string).collect();
-        let detail = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
-        errors.push(path, "FieldValueNotSupported", detail);
+        // Upstream lists texts, and whatever else there is as a text in JSON.
+        let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let supported: Vec<String> = rules.allowed.iter().map(shown).collect();
+        let supported: Vec<&str> = supported.iter().map(String::as_str).collect();
+        errors.not_supported(path, value.clone(), &supported);
     }
     match value {
         Value::Number(number) => {
@@ -202,12 +204,12 @@ fn limits(rules: &Rules, number: f64, value: &Value, path: &str, errors: &mut Er
 
 fn strings(rules: &Rules, text: &str, path: &str, errors: &mut Errors) {
     let length = text.chars().count() as u64;
+    if let Some(most) = rules.lengths.most.filter(|most| length > *most) {
+        errors.too_long(path, usize::try_from(most).unwrap_or(usize::MAX));
+    }
     let mut refuse = |why: String| errors.invalid(path, text, format!("{path} in body {why}"));
     if let Some(least) = rules.lengths.least.filter(|least| length < *least) {
         refuse(format!("should be at least {least} chars long"));
-    }
-    if let Some(most) = rules.lengths.most.filter(|most| length > *most) {
-        refuse(format!("should be at most {most} chars long"));
     }
     if let Some(pattern) = rules.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
         refuse(format!("should match '{}'", pattern.as_str()));
@@ -366,6 +368,8 @@ mod tests {
         );
         let mode = json!({"type": "string", "enum": ["x", "y"]});
         check(mode, json!("z"), &["a: Unsupported value: \"z\": supported values: \"x\", \"y\""]);
+        let short = json!({"type": "string", "maxLength": 1});
+        check(short, json!("ab"), &["a: Too long: may not be more than 1 bytes"]);
     }
 
     #[test]

@@ -219,7 +219,7 @@ fn versions(spec: &Value, errors: &mut Errors) {
     }
     for (index, version) in versions.iter().enumerate() {
         let (path, name) = (format!("spec.versions[{index}]"), text(version, "name"));
-        errors.each_invalid(&format!("{path}.name"), name, names::dns1035_label(name));
+        label(&format!("{path}.name"), name, errors);
         let warning = &version["deprecationWarning"];
         if !warning.is_null() && version["deprecated"] != true {
             let why = "can only be set for deprecated versions";
@@ -236,6 +236,17 @@ fn versions(spec: &Value, errors: &mut Errors) {
     if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
         let why = "must have exactly one version marked as storage version";
         errors.invalid_shown("spec.versions", &shown(versions), why);
+    }
+    // A field of older versions, which has the first name.
+    if let Some(first) = names.first().filter(|name| !name.is_empty()) {
+        label("spec.version", first, errors);
+    }
+}
+
+fn label(field: &str, name: &str, errors: &mut Errors) {
+    let wrong = names::dns1035_label(name);
+    if !wrong.is_empty() {
+        errors.invalid(field, name, wrong.join(","));
     }
 }
 
@@ -305,6 +316,11 @@ fn selectable(version: &Value, path: &str, errors: &mut Errors) {
         }
         if !seen.insert(found) {
             errors.duplicate(&path, found);
+            continue;
+        }
+        if !found.starts_with('.') {
+            let start = found.split(['.', '[', ']']).next().unwrap_or_default();
+            errors.invalid(&path, found, format!("is an invalid path: expected [ or . but got: {start}"));
             continue;
         }
         let mut at = &version["schema"]["openAPIV3Schema"];

@@ -154,6 +154,10 @@ fn read(value: &Value, path: &str, position: Position, depth: usize, errors: &mu
     if position != Position::Logic && schema.kind == Some(Type::Array) && value["items"].is_null() {
         errors.required(&format!("{path}.items"), "must be specified for an array");
     }
+    // Go reads anything else than an object or a list as items without a schema.
+    if matches!(value["items"], Value::Bool(_) | Value::Number(_) | Value::String(_)) {
+        errors.required(&format!("{path}.items"), "must be specified");
+    }
     let within = |part| if position == Position::Logic { Position::Logic } else { part };
     for (name, property) in value["properties"].as_object().into_iter().flatten() {
         let path = format!("{path}.properties[{name}]");
@@ -196,7 +200,9 @@ fn read(value: &Value, path: &str, position: Position, depth: usize, errors: &mu
         only_limits(value, path, errors);
     } else if !value["default"].is_null() {
         let default = value["default"].clone();
-        check::value(&schema, &default, &format!("{path}.default"), errors);
+        let (field, before) = (format!("{path}.default"), errors.len());
+        check::value(&schema, &default, &field, errors);
+        errors.name_parts_of(&field, before);
         schema.default = Some(default);
     }
     schema
@@ -229,8 +235,19 @@ fn forbidden_keywords(value: &Value, path: &str, errors: &mut Errors) {
 fn list_type(value: &Value, path: &str, schema: &Schema, errors: &mut Errors) -> ListType {
     let field = format!("{path}.x-kubernetes-list-type");
     let keys: Vec<String> = texts(&value["x-kubernetes-list-map-keys"]);
-    match value["x-kubernetes-list-type"].as_str().unwrap_or_default() {
-        "" | "atomic" => ListType::Atomic,
+    let kind = value["x-kubernetes-list-type"].as_str();
+    const KINDS: [&str; 3] = ["atomic", "set", "map"];
+    if let Some(other) = kind.filter(|kind| !KINDS.contains(kind)) {
+        errors.not_supported(&field, other, &KINDS);
+    }
+    if !keys.is_empty() && kind != Some("map") {
+        let why = "must be map if x-kubernetes-list-map-keys is non-empty";
+        match kind {
+            None => errors.required(&field, why),
+            Some(other) => errors.invalid(&field, other, why),
+        }
+    }
+    match kind.unwrap_or_default() {
         "set" => ListType::Set,
         "map" if keys.is_empty() => {
             let field = format!("{path}.x-kubernetes-list-map-keys");
@@ -247,10 +264,7 @@ fn list_type(value: &Value, path: &str, schema: &Schema, errors: &mut Errors) ->
             }
             ListType::Map(keys)
         }
-        other => {
-            errors.not_supported(&field, other, &["atomic", "set", "map"]);
-            ListType::Atomic
-        }
+        _ => ListType::Atomic,
     }
 }
 
@@ -431,9 +445,13 @@ mod tests {
         check_schema(
             json!({"type": "object", "properties": {"a": {"type": "integer", "default": "x"}}}),
             &[
-                "s.properties[a].default: Invalid value: \"string\": s.properties[a].default in body must be of \
-                 type integer: \"string\"",
+                "s.properties[a].default: Invalid value: \"string\":  in body must be of type integer: \"string\"",
             ],
+        );
+        let within = json!({"type": "object", "default": {"b": 1}, "properties": {"b": {"type": "integer", "minimum": 2}}});
+        check_schema(
+            json!({"type": "object", "properties": {"a": within}}),
+            &["s.properties[a].default.b: Invalid value: 1: b in body should be greater than or equal to 2"],
         );
     }
 

@@ -52,6 +52,8 @@ impl fmt::Display for Dotted<'_> {
 pub(crate) struct Surplus {
     /// No field of the type takes these.
     pub(super) unknown: Vec<FieldPath>,
+    /// The same where nothing is said of it.
+    pub(super) silent: Vec<FieldPath>,
     /// Fields with an empty value, and the types they are of: some of them are left out.
     pub(super) empty: Vec<(&'static str, FieldPath)>,
     /// Items of lists that are null, and the empty values that Go reads them as.
@@ -214,9 +216,10 @@ impl<'de> Field<'de, '_> {
         }
     }
 
-    /// Whether this is an item of a list that Go reads as `empty`.
+    /// Whether this is an item of a list or a map that Go reads as `empty`.
     fn is_null_item(&mut self, empty: Value) -> bool {
-        let is_one = self.value.is_null() && matches!(self.tracker.path.last(), Some(Step::Index(_)));
+        let is_item = matches!(self.tracker.path.last(), Some(Step::Index(_) | Step::Key(_, None)));
+        let is_one = self.value.is_null() && is_item;
         if is_one {
             let path = self.tracker.segments();
             self.tracker.surplus.nulls.push((path, empty));
@@ -287,8 +290,22 @@ impl<'de> Deserializer<'de> for Field<'de, '_> {
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.tracker.expected = Some(type_name::<V::Value>());
+        let name = type_name::<V::Value>();
+        self.tracker.expected = Some(name);
+        // Go has a decoder for these that says nothing of unknown fields, and takes anything for items.
+        let is_schema = name.contains("::JSONSchemaPropsOr");
         match self.value {
+            Value::Object(fields) if is_schema => {
+                let before = self.tracker.surplus.unknown.len();
+                let field = Field { tracker: &mut *self.tracker, ..self };
+                let value = field.object(fields, Some("JSONSchemaProps"), visitor)?;
+                let surplus = &mut self.tracker.surplus;
+                surplus.silent.extend(surplus.unknown.drain(before..));
+                Ok(value)
+            }
+            Value::Bool(_) | Value::Number(_) | Value::String(_) if name.ends_with("OrArray") => {
+                visitor.visit_map(MapDeserializer::new(iter::empty::<((), ())>()))
+            }
             Value::Null => visitor.visit_unit(),
             Value::Bool(it) => visitor.visit_bool(*it),
             Value::Number(number) => number.deserialize_any(visitor),
@@ -307,9 +324,20 @@ impl<'de> Deserializer<'de> for Field<'de, '_> {
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
-        _name: &'static str,
+        name: &'static str,
         visitor: V,
     ) -> Result<V::Value, Error> {
+        // Go has this as a struct without fields.
+        if name == "CustomResourceSubresourceStatus" {
+            let Value::Object(fields) = self.value else {
+                return Err(self.unlike(&visitor, type_name::<V::Value>()));
+            };
+            for field in fields.keys() {
+                let mut path = self.tracker.segments();
+                path.push(Segment::Key(field.clone()));
+                self.tracker.surplus.unknown.push(path);
+            }
+        }
         visitor.visit_newtype_struct(self)
     }
 

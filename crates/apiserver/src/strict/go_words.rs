@@ -162,6 +162,9 @@ pub(super) struct Wrong<'a> {
 impl Wrong<'_> {
     /// The sentence of Go about this value.
     pub(super) fn sentence(self, value: &Value) -> Option<String> {
+        if self.expected.ends_with("::JSONSchemaPropsOrBool") {
+            return Some("boolean or JSON schema expected".to_owned());
+        }
         let (of, field) = *self.fields.last()?;
         let expected = match go_type(self.expected)? {
             text if text.ends_with("string") && !text.contains("map[") => named(of, field, &text)?,
@@ -256,14 +259,11 @@ fn go_type(rust: &str) -> Option<String> {
         "f64" => "float64".to_owned(),
         "ByteString" => "[]uint8".to_owned(),
         // A text or a number in it is judged by the type itself.
-        "Quantity"
-        | "JSON"
-        | "JSONSchemaPropsOrArray"
-        | "JSONSchemaPropsOrBool"
-        | "JSONSchemaPropsOrStringArray" => {
+        "Quantity" | "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrBool" | "JSONSchemaPropsOrStringArray" => {
             return None;
         }
         "Timestamp" => "string".to_owned(),
+        "JSON" => "v1.JSON".to_owned(),
         // `k8s_openapi::v1_36::api::core::v1::pod_spec::PodSpec`
         _ => format!("{}.{name}", module.split("::").skip(2).filter(is_version).last()?),
     })

@@ -60,6 +60,13 @@ impl Errors {
         self.push(field, "FieldValueInvalid", format!("Invalid value: {why}"));
     }
 
+    /// Names only the part of the value of `field` that is wrong in the reasons of the errors after the first `before`.
+    pub(crate) fn name_parts_of(&mut self, field: &str, before: usize) {
+        for error in self.0.iter_mut().skip(before) {
+            error.detail = error.detail.replace(&format!("{field}."), "").replace(field, "");
+        }
+    }
+
     pub(crate) fn each_invalid(&mut self, field: &str, value: &str, errors: Vec<String>) {
         for why in errors {
             self.invalid(field, value, why);
