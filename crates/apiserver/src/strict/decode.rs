@@ -6,6 +6,7 @@ use std::any::type_name;
 use std::fmt;
 use std::iter::{self, Enumerate};
 use std::slice;
+use std::sync::LazyLock;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use serde::de::value::{BorrowedStrDeserializer, MapDeserializer};
@@ -18,6 +19,11 @@ use serde_json::{Error, Value, json};
 
 use super::go_words::Wrong;
 use crate::kinds::release;
+
+/// Times that are never missing in Go, where they are no pointers, by type.
+const TIMES: [(&str, &str); 2] = [("Condition", "lastTransitionTime"), ("EventSeries", "lastObservedTime")];
+/// Go's zero.
+static NO_TIME: LazyLock<Value> = LazyLock::new(|| json!("0001-01-01T00:00:00.000000Z"));
 
 /// Where a DaemonSet shows how often its template has changed.
 pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
@@ -245,7 +251,10 @@ impl<'de> Field<'de, '_> {
         visitor: V,
     ) -> Result<V::Value, Error> {
         let depth = self.tracker.path.len();
-        let mut object = Object { fields: fields.iter(), value: None, of, depth, tracker: self.tracker };
+        let time = TIMES.iter().find(|(name, time)| of == Some(*name) && !fields.contains_key(*time));
+        let missing = time.map(|(_, time)| *time);
+        let mut object =
+            Object { fields: fields.iter(), missing, value: None, of, depth, tracker: self.tracker };
         let value = visitor.visit_map(&mut object)?;
         object.tracker.path.truncate(depth);
         match object.fields.len() {
@@ -409,6 +418,8 @@ impl<'de> SeqAccess<'de> for List<'de, '_> {
 /// The fields of an object.
 struct Object<'de, 't> {
     fields: serde_json::map::Iter<'de>,
+    /// A time that the type needs and the object does not have.
+    missing: Option<&'static str>,
     /// That of the key that was asked for last.
     value: Option<&'de Value>,
     /// The type; `None` for a map.
@@ -425,11 +436,20 @@ impl<'de> MapAccess<'de> for Object<'de, '_> {
         let newer = self.of.map_or(&[][..], release::newer);
         loop {
             self.tracker.path.truncate(self.depth);
-            let Some((key, value)) = self.fields.next() else { return Ok(None) };
+            let Some((key, value)) = self.fields.next() else {
+                let Some(time) = self.missing.take() else { return Ok(None) };
+                self.value = Some(&NO_TIME);
+                return seed.deserialize(BorrowedStrDeserializer::new(time)).map(Some);
+            };
             self.tracker.path.push(Step::Key(key, self.of));
             if newer.contains(&key.as_str()) {
                 let path = self.tracker.segments();
                 self.tracker.surplus.unknown.push(path);
+                continue;
+            }
+            if self.of.is_some_and(|of| release::GATED.contains(&(of, key.as_str()))) {
+                let path = self.tracker.segments();
+                self.tracker.surplus.silent.push(path);
                 continue;
             }
             self.value = Some(value);
