@@ -149,6 +149,8 @@ fn decoded(api_version: &str, kind: &str, mut object: Value) -> Result<(Value, S
         Nulls::Schemas => take(&mut object, "spec").map(|spec| ("spec", spec)),
         Nulls::Absent | Nulls::PlainSelector => None,
     };
+    // Those of a class are texts; an IngressClass has others in its spec.
+    object.get_mut("parameters").into_iter().for_each(|parameters| prune_nulls(parameters, true));
     prune_nulls(&mut object, false);
     bytes::rewrite(kind, &mut object)?;
     canonical::rewrite(&mut object, &mut Vec::new())?;
@@ -266,7 +268,17 @@ fn prune_nulls(value: &mut Value, string_map: bool) {
                 if let Value::Object(amounts) = value
                     && matches!(
                         key.as_str(),
-                        "limits" | "requests" | "hard" | "capacity" | "allocatable" | "podFixed"
+                        "limits"
+                            | "requests"
+                            | "hard"
+                            | "capacity"
+                            | "allocatable"
+                            | "podFixed"
+                            | "default"
+                            | "defaultRequest"
+                            | "max"
+                            | "min"
+                            | "maxLimitRequestRatio"
                     )
                 {
                     let nulls = amounts.values_mut().filter(|amount| amount.is_null());

@@ -18,7 +18,14 @@ const MICROSECONDS: &str = "2006-01-02T15:04:05.000000Z07:00";
 pub(super) fn is_string_map(field: &str) -> bool {
     matches!(
         field,
-        "labels" | "annotations" | "matchLabels" | "nodeSelector" | "data" | "stringData" | "binaryData"
+        "labels"
+            | "annotations"
+            | "matchLabels"
+            | "nodeSelector"
+            | "data"
+            | "stringData"
+            | "binaryData"
+            | "volumeAttributes"
     )
 }
 
