@@ -9,6 +9,7 @@ mod canonical;
 pub(crate) mod decode;
 mod empty;
 mod go_words;
+pub(crate) mod kept;
 
 use std::fmt;
 

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::fields::{Object, child, ensure, fill, fill_number, objects};
+use super::fields::{Object, child, ensure, fill, fill_number, objects, remove_empty_list};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -20,7 +20,13 @@ pub(crate) fn endpoint_slice(object: &mut Object) {
     }
     for endpoint in objects(object, "endpoints") {
         ensure(endpoint, "conditions");
+        if let Some(hints) = child(endpoint, "hints") {
+            for list in ["forZones", "forNodes"] {
+                objects(hints, list).for_each(|hint| fill(hint, "name", ""));
+            }
+        }
     }
+    ["endpoints", "ports"].iter().for_each(|list| remove_empty_list(object, list));
 }
 
 pub(crate) fn ingress(object: &mut Object) {
@@ -73,6 +79,7 @@ pub(crate) fn csi_driver(object: &mut Object) {
         fill(spec, field, false);
     }
     fill(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
+    objects(spec, "tokenRequests").for_each(|request| fill(request, "audience", ""));
     if spec.get("volumeLifecycleModes").is_none_or(|modes| modes.as_array().is_none_or(Vec::is_empty)) {
         spec.insert("volumeLifecycleModes".to_owned(), json!(["Persistent"]));
     }

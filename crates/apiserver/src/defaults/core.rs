@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::fields::{Object, child, ensure, fill, keep_in_step, objects};
+use super::fields::{Object, child, ensure, fill, keep_in_step, objects, remove_empty_list};
 
 pub(crate) fn node(object: &mut Object) {
     /// Structs in Go, which are never absent.
@@ -49,10 +49,7 @@ pub(crate) fn event(object: &mut Object) {
 
 pub(crate) fn limit_range(object: &mut Object) {
     if let Some(spec) = child(object, "spec") {
-        // Protobuf, in which a server stores it, does not tell an empty list from none.
-        if spec.get("limits").and_then(Value::as_array).is_some_and(Vec::is_empty) {
-            spec.remove("limits");
-        }
+        remove_empty_list(spec, "limits");
         objects(spec, "limits").for_each(crate::admission::limit_range::fill_item);
     }
 }

@@ -2,11 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::strict::kept;
+
 pub(super) type Object = Map<String, Value>;
 
-/// Sets a field that is absent or an empty string.
+/// Sets a field that is absent, or an empty string that Go does not tell from that.
 pub(super) fn fill(object: &mut Object, field: &str, value: impl Into<Value>) {
-    if object.get(field).is_none_or(|value| value.is_null() || value == "") {
+    if object.get(field).is_none_or(|value| value.is_null() || (value == "" && !kept::is_kept(field))) {
         object.insert(field.to_owned(), value.into());
     }
 }
@@ -40,6 +42,13 @@ pub(super) fn keep_in_step(object: &mut Object, first: &str, list: &str, wrap: f
                 object.insert(first.to_owned(), one);
             }
         }
+    }
+}
+
+/// Removes a list that is empty: protobuf, in which a server stores it, does not tell it from none.
+pub(super) fn remove_empty_list(object: &mut Object, field: &str) {
+    if object.get(field).and_then(Value::as_array).is_some_and(Vec::is_empty) {
+        object.remove(field);
     }
 }
 

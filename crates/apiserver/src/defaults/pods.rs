@@ -56,7 +56,9 @@ pub(super) fn pod_spec(spec: &mut Object) {
     fill(spec, "restartPolicy", "Always");
     fill(spec, "schedulerName", "default-scheduler");
     fill(spec, "terminationGracePeriodSeconds", 30);
-    ensure(spec, "securityContext");
+    if let Some(context) = ensure(spec, "securityContext") {
+        objects(context, "sysctls").for_each(|sysctl| fill(sysctl, "value", ""));
+    }
     // The deprecated alias always shows the same account.
     for (set, other) in [("serviceAccountName", "serviceAccount"), ("serviceAccount", "serviceAccountName")] {
         if let Some(Value::String(name)) = spec.get(set).cloned()

@@ -2,7 +2,7 @@
 //!
 //! Go leaves a field out of JSON where its tag says `omitempty` and the value is the zero of its type. A pointer to a zero is
 //! none, and a struct always stays. OpenAPI shows which fields have no such tag, for they are required, and not which are pointers: these are listed
-//! here (the files `types.go` of k8s.io/api, apimachinery and apiextensions-apiserver, 1.36).
+//! here and in `kept.rs` (the files `types.go` of k8s.io/api, apimachinery and apiextensions-apiserver, 1.36).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -10,46 +10,10 @@ use std::sync::OnceLock;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
+use super::kept::is_kept;
 use crate::kinds;
 
-/// Fields that stay when they are empty, in whatever type they stand: pointers, and a few that are optional without the tag.
-#[rustfmt::skip]
-const KEPT: &[&str] = &[
-    "$ref", "activeDeadlineSeconds", "allocateLoadBalancerNodePorts", "allowPrivilegeEscalation",
-    "allowVolumeExpansion", "appProtocol", "attachRequired", "automountServiceAccountToken",
-    "averageUtilization", "backoffLimit", "backoffLimitPerIndex", "blockOwnerDeletion", "borrowingLimitPercent",
-    "cachingMode", "capacity", "collisionCount", "completionMode", "completions",
-    "currentCPUUtilizationPercentage", "currentHealthy", "currentMetrics", "currentVolumeAttributesClassName",
-    "defaultMode", "deletionGracePeriodSeconds", "deprecationWarning", "desiredHealthy", "disruptionsAllowed",
-    "enableServiceLinks", "endPort", "endpoints", "endpointsNamespace", "errorCode", "expectedPods",
-    "expirationSeconds", "failedIndexes", "failedJobsHistoryLimit", "failurePolicy", "fsGroup",
-    "fsGroupChangePolicy", "fsGroupPolicy", "gmsaCredentialSpec", "gmsaCredentialSpecName", "handSize",
-    "holderIdentity", "hostProcess", "hostUsers", "hostnameOverride", "immutable", "ingressClassName",
-    "initiatorName", "internalTrafficPolicy", "ipFamilyPolicy", "ipMode", "labelSelectorPath",
-    "leaseDurationSeconds", "leaseTransitions", "lendablePercent", "loadBalancerClass", "localhostProfile",
-    "lun", "managedBy", "manualSelector", "matchPolicy", "matchingPrecedence", "maxExpirationSeconds",
-    "maxFailedIndexes", "maxItems", "maxLength", "maxProperties", "maximum", "minDomains", "minItems",
-    "minLength", "minProperties", "minReplicas", "minimum", "mode", "mountPropagation", "multipleOf", "names",
-    "nodeAffinityPolicy", "nodeAllocatableUpdatePeriodSeconds", "nodeTaintsPolicy", "nominalConcurrencyShares",
-    "optional", "optionalOldSelf", "parallelism", "parameterNotFoundAction", "pathType", "persistentVolumeName",
-    "podGroupName", "podInfoOnMount", "podReplacementPolicy", "port", "preemptionPolicy", "preferredHolder",
-    "preventPodSchedulingIfMissing", "privileged", "procMount", "progressDeadlineSeconds", "queueLengthLimit",
-    "queues", "readOnlyRootFilesystem", "ready", "reclaimPolicy", "recursiveReadOnly",
-    "recursiveReadOnlyMounts", "reportingComponent", "requiresRepublish", "resourceClaimName",
-    "resourceClaimTemplateName", "revisionHistoryLimit", "runAsGroup", "runAsNonRoot", "runAsUser",
-    "runAsUserName", "runtimeClassName", "scope", "seLinuxChangePolicy", "seLinuxMount", "secretNamespace",
-    "selectPolicy", "service", "serviceAccountTokenInSecrets", "serviceName", "serving", "setHostnameAsFQDN",
-    "shareProcessNamespace", "sideEffects", "sources", "stabilizationWindowSeconds", "start", "started",
-    "startingDeadlineSeconds", "stopSignal", "storageCapacity", "storedVersions", "strategy", "succeededCount",
-    "succeededIndexes", "successfulJobsHistoryLimit", "supplementalGroupsPolicy", "suspend",
-    "targetCPUUtilizationPercentage", "terminating", "terminatingReplicas", "terminationGracePeriodSeconds",
-    "timeZone", "tolerationSeconds", "topologyKeys", "trafficDistribution", "ttlSecondsAfterFinished",
-    "unhealthyPodEvictionPolicy", "userNamespaces", "volumeAttributesClassName", "volumeBindingMode",
-    "volumeMode", "x-kubernetes-list-type", "x-kubernetes-map-type", "x-kubernetes-preserve-unknown-fields",
-    "zone",
-];
-
-/// The same in these types only.
+/// Fields that stay when they are empty in these types only, beside those of `kept.rs`.
 #[rustfmt::skip]
 const KEPT_IN: &[(&str, &[&str])] = &[
     ("apiGroup", &["IngressClassParametersReference", "RoleRef", "TypedLocalObjectReference", "TypedObjectReference"]),
@@ -105,8 +69,7 @@ pub(super) fn is_dropped(of: &str, field: &str) -> bool {
     if field == "name" && UNNAMED.contains(&of) {
         return true;
     }
-    let is_kept = KEPT.binary_search(&field).is_ok()
-        || KEPT_IN.iter().any(|(kept, types)| *kept == field && types.contains(&of));
+    let is_kept = is_kept(field) || KEPT_IN.iter().any(|(kept, types)| *kept == field && types.contains(&of));
     !is_kept && !required().get(of).is_some_and(|fields| fields.contains(field))
 }
 
@@ -132,6 +95,7 @@ mod tests {
 
     use super::*;
     use crate::strict::check_value;
+    use crate::strict::kept::KEPT;
 
     fn stored(api_version: &str, kind: &str, body: Value) -> Value {
         let mut object = check_value(api_version, kind, body).unwrap().object;

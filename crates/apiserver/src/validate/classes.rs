@@ -28,7 +28,10 @@ pub(crate) fn storage_class(object: &Value, errors: &mut Errors) {
         }
     }
     parameters(&object["parameters"], errors);
-    errors.one_of("reclaimPolicy", &object["reclaimPolicy"], &["Delete", "Retain"]);
+    // Upstream lets an empty one pass, and defaults only one that is absent.
+    if object["reclaimPolicy"] != "" {
+        errors.one_of("reclaimPolicy", &object["reclaimPolicy"], &["Delete", "Retain"]);
+    }
     errors.one_of("volumeBindingMode", &object["volumeBindingMode"], &["Immediate", "WaitForFirstConsumer"]);
     // Upstream counts an empty one as a copy.
     let mut topologies = BTreeSet::from([BTreeMap::new()]);
