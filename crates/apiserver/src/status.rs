@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-use super::kinds::Kind;
+use super::kinds::{Kind, Wire};
 use super::managed_fields::Conflict;
 use super::store::Unreadable;
 use super::validate::FieldError;
@@ -142,7 +142,9 @@ impl Failure {
     }
 
     pub(crate) fn invalid(kind: &Kind, name: &str, errors: &[FieldError]) -> Self {
-        Self::invalid_as(kind.kind, kind.group, name, errors)
+        // Events are validated in the group in which they are stored.
+        let group = if kind.wire == Wire::EventsV1 { "" } else { kind.group };
+        Self::invalid_as(kind.kind, group, name, errors)
     }
 
     /// [`Failure::invalid`] for what is not a kind of the table, such as a Scale.

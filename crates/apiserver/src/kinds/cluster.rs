@@ -48,7 +48,8 @@ const fn policy_binding(kind: Kind) -> Kind {
     }
 }
 
-pub(super) static EVENTS: &[Kind] = &[Kind { wire: Wire::EventsV1, ..event(of::<Event>()) }];
+pub(super) static EVENTS: &[Kind] =
+    &[Kind { wire: Wire::EventsV1, validate: objects::new_event, ..event(of::<Event>()) }];
 
 const fn review(kind: Kind) -> Kind {
     Kind { verbs: REVIEW_VERBS, ..kind }

@@ -1,7 +1,7 @@
 //! The smaller kinds: ConfigMap, Secret, Lease, Event.
 
 use k8s_openapi::ByteString;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::errors::{Errors, elements, essence, text};
 use super::{names, workload};
@@ -104,7 +104,10 @@ fn no_json(encoded: &str) -> Option<String> {
     Some(match first {
         None => "unexpected end of JSON input".to_owned(),
         Some(first) if !b"{[\"-0123456789tfn".contains(first) => {
-            format!("invalid character '{}' looking for beginning of value", first.escape_ascii())
+            // Go takes the byte for a character.
+            let shown =
+                if *first > 0xa0 { char::from(*first).to_string() } else { first.escape_ascii().to_string() };
+            format!("invalid character '{shown}' looking for beginning of value")
         }
         Some(_) => error.to_string(),
     })
@@ -147,15 +150,46 @@ pub(crate) fn lease(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// Events live beside what they are about; those about cluster-scoped objects in `default`.
 pub(crate) fn event(object: &Value, errors: &mut Errors) {
+    any_event(object, "reportingComponent", errors);
+}
+
+/// A new event of `events.k8s.io/v1` has a time and a known type, and none of the fields of older events.
+pub(crate) fn new_event(object: &Value, errors: &mut Errors) {
+    any_event(object, "reportingController", errors);
+    let (name, series) = (text(&object["metadata"], "name"), &object["series"]);
+    errors.each_invalid("metadata.name", name, names::dns1123_subdomain(name));
+    if series.is_object() && series["count"].as_i64().unwrap_or(0) < 2 {
+        errors.invalid("series.count", "", "should be at least 2");
+    }
+    if series.is_object() && series["lastObservedTime"].is_null() {
+        errors.required("series.lastObservedTime", "");
+    }
+    if object["eventTime"].is_null() {
+        errors.required("eventTime", "");
+    }
+    let kind = text(object, "type");
+    if !["Normal", "Warning"].contains(&kind) {
+        errors.invalid("type", "", format!("has invalid value: {kind}"));
+    }
+    for field in ["firstTimestamp", "lastTimestamp", "count", "source"] {
+        let value = essence(&object[field]);
+        if !value.is_null() && value != json!({}) {
+            errors.invalid(field, "", "needs to be unset");
+        }
+    }
+}
+
+/// Events live beside what they are about; those about cluster-scoped objects in `default`.
+fn any_event(object: &Value, controller_field: &str, errors: &mut Errors) {
     let namespace = text(&object["metadata"], "namespace");
     let involved = text(&object["involvedObject"], "namespace");
     let timed = object["eventTime"].is_string();
     let misplaced = match (involved, namespace) {
         ("", "default" | "") => false,
         ("", "kube-system") => !timed,
-        (involved, namespace) => involved != namespace,
+        ("", _) => true,
+        (involved, namespace) => !timed && involved != namespace,
     };
     if misplaced {
         errors.invalid("involvedObject.namespace", involved, "does not match event.namespace");
@@ -166,9 +200,9 @@ pub(crate) fn event(object: &Value, errors: &mut Errors) {
     }
     let controller = text(object, "reportingComponent");
     if controller.is_empty() {
-        errors.required("reportingComponent", "");
+        errors.required(controller_field, "");
     } else {
-        errors.each_invalid("reportingComponent", controller, names::label_key(controller));
+        errors.each_invalid(controller_field, controller, names::label_key(controller));
     }
     for field in ["reportingInstance", "action", "reason"] {
         let value = text(object, field);
@@ -219,7 +253,7 @@ mod tests {
         check_create("Event", about("depot"), &[&elsewhere]);
         let nowhere = format!("involvedObject.namespace: Invalid value: \"\": {misplaced}");
         check_create("Event", about(""), &[&nowhere]);
-        let timed = with(about("shop"), "/eventTime", json!("2026-01-01T00:00:00.000000Z"));
+        let timed = with(about("depot"), "/eventTime", json!("2026-01-01T00:00:00.000000Z"));
         check_create(
             "Event",
             timed,
