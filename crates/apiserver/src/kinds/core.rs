@@ -194,6 +194,7 @@ pub(super) static ROWS: &[Kind] = &[
         lists: &lists::WORKLOAD,
         defaults: defaults::workloads::replication_controller,
         // Its selector may change: it is older than the rule.
+        name: |name| names::subdomain(name, "bytes"),
         validate: workload::replication_controller,
         validate_status: |new, _, errors| workload::replica_set_status(new, errors),
         status_form: counts::with_replicas,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::errors::{Errors, elements, text};
-use super::{metadata, names, resources, scheduling};
+use super::{internal_types, metadata, names, resources, scheduling};
 
 const MAX_PARAMETERS: usize = 512;
 const MAX_PARAMETERS_SIZE: usize = 256 * 1024;
@@ -111,8 +111,6 @@ pub(super) fn driver(name: &str, field: &str, errors: &mut Errors) {
 }
 
 pub(crate) fn csi_driver(object: &Value, errors: &mut Errors) {
-    let name = text(&object["metadata"], "name");
-    driver(name, "metadata.name", errors);
     let spec = &object["spec"];
     let policies = ["File", "None", "ReadWriteOnceWithFSType"];
     errors.one_of("spec.fsGroupPolicy", &spec["fsGroupPolicy"], &policies);
@@ -210,6 +208,13 @@ pub(crate) fn runtime_class(object: &Value, errors: &mut Errors) {
     }
     metadata::labels(&object["scheduling"]["nodeSelector"], "scheduling.nodeSelector", errors);
     scheduling::tolerations(&object["scheduling"], "scheduling", errors);
+    let mut seen = BTreeSet::new();
+    for (path, toleration) in elements(&object["scheduling"], "tolerations", "scheduling") {
+        if !seen.insert(["key", "operator", "value", "effect"].map(|field| text(toleration, field))) {
+            let shown = internal_types::shown("Toleration", toleration);
+            errors.push(&path, "FieldValueDuplicate", format!("Duplicate value: {shown}"));
+        }
+    }
 }
 
 pub(crate) fn runtime_class_update(new: &Value, old: &Value, errors: &mut Errors) {

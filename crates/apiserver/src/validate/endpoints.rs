@@ -41,6 +41,9 @@ pub(crate) fn endpoints(object: &Value, errors: &mut Errors) {
                 errors.invalid(&format!("{path}.port"), number, why);
             }
             errors.one_of(&format!("{path}.protocol"), &port["protocol"], &PROTOCOLS);
+            if let Some(protocol) = port["appProtocol"].as_str() {
+                errors.each_invalid(&format!("{path}.appProtocol"), protocol, names::label_key(protocol));
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ pub fn dns1123_subdomain(text: &str) -> Vec<String> {
     subdomain(text, "characters")
 }
 
-fn subdomain(text: &str, unit: &str) -> Vec<String> {
+pub(crate) fn subdomain(text: &str, unit: &str) -> Vec<String> {
     let mut errors = too_long(text, 253, unit);
     if !text.split('.').all(is_label) {
         errors.push(

@@ -159,10 +159,10 @@ fn reference(reference: &Value, path: &str, errors: &mut Errors) {
 
 pub(crate) fn ingress_class(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
-    domain_prefixed_path("spec.controller", text(spec, "controller"), errors);
     if text(spec, "controller").len() > 250 {
         errors.too_long("spec.controller", 250);
     }
+    domain_prefixed_path("spec.controller", text(spec, "controller"), errors);
     let parameters = &spec["parameters"];
     if parameters.is_null() {
         return;

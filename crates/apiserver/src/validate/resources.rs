@@ -75,11 +75,22 @@ fn parsed(amount: &Value) -> Option<Quantity> {
     Quantity::parse(amount.as_str().unwrap_or_default())
 }
 
+/// Judges the name of a resource that a container may have.
+pub(super) fn name_for_container(name: &str, field: &str, errors: &mut Errors) {
+    errors.each_invalid(field, name, names::label_key(name));
+    if !name.contains('/') && !is_standard(name) {
+        errors.invalid(field, name, "must be a standard resource for containers");
+    }
+}
+
+fn is_standard(name: &str) -> bool {
+    matches!(name, "cpu" | "memory" | "ephemeral-storage") || is_huge(name)
+}
+
 /// Judges the name and the amount of a resource at `field`; the amount.
 fn resource(name: &str, amount: &Value, field: &str, errors: &mut Errors) -> Option<Quantity> {
     errors.each_invalid(field, name, names::label_key(name));
-    let is_standard = matches!(name, "cpu" | "memory" | "ephemeral-storage") || is_huge(name);
-    if !name.contains('/') && !is_standard {
+    if !name.contains('/') && !is_standard(name) {
         if !super::limits::is_limited_by_quotas(name) {
             errors.invalid(field, name, "must be a standard resource type or fully qualified");
         }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::errors::{Errors, elements, text};
-use super::{names, selectors, workload};
+use super::{names, resources, selectors, workload};
 use crate::quantity::Quantity;
 
 /// A number, or at most 100 percent.
@@ -131,6 +131,8 @@ fn source(kind: &str, source: &Value, path: &str, errors: &mut Errors) {
     if of_resource {
         if text(source, "name").is_empty() {
             errors.required(&format!("{path}.name"), "must specify a resource name");
+        } else if kind == "containerResource" {
+            resources::name_for_container(text(source, "name"), &format!("{path}.name"), errors);
         }
         match (kind, text(source, "container")) {
             ("containerResource", "") => {

@@ -10,6 +10,32 @@ use crate::quantity::Quantity;
 
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
+/// The sources of a volume, in the order in which they are judged.
+const SOURCES: [&str; 22] = [
+    "hostPath",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "glusterfs",
+    "flocker",
+    "nfs",
+    "rbd",
+    "quobyte",
+    "cephfs",
+    "iscsi",
+    "cinder",
+    "fc",
+    "flexVolume",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "scaleIO",
+    "local",
+    "storageos",
+    "csi",
+];
+
 /// The fields of a volume's spec that name no volume.
 const NO_SOURCE: [&str; 9] = [
     "accessModes",
@@ -60,11 +86,14 @@ pub(crate) fn volume(object: &Value, errors: &mut Errors) {
     if !spec["nodeAffinity"].is_null() {
         scheduling::volume_affinity(&spec["nodeAffinity"], "spec.nodeAffinity", errors);
     }
-    let fields = spec.as_object();
-    let mut sources = fields.into_iter().flatten().filter(|(name, _)| !NO_SOURCE.contains(&name.as_str()));
+    let mut sources = SOURCES.iter().filter(|kind| !spec[**kind].is_null());
     match sources.next() {
         None => errors.required("spec", "must specify a volume type"),
-        Some((kind, source)) => super::volume::of_persistent_volume(kind, source, errors),
+        Some(kind) => super::volume::of_persistent_volume(kind, &spec[*kind], errors),
+    }
+    for kind in sources {
+        let shown = if *kind == "cephfs" { "cephFS" } else { kind };
+        errors.forbidden(&format!("spec.{shown}"), "may not specify more than 1 volume type");
     }
     if !spec["local"].is_null() && spec["nodeAffinity"].is_null() {
         errors.required("spec.nodeAffinity", "Local volume requires node affinity");
@@ -86,9 +115,6 @@ pub(crate) fn volume(object: &Value, errors: &mut Errors) {
         if spec["csi"].is_null() {
             errors.required("spec.csi", "has to be specified when using volumeAttributesClassName");
         }
-    }
-    if let Some((name, _)) = sources.next() {
-        errors.forbidden(&format!("spec.{name}"), "may not specify more than 1 volume type");
     }
 }
 

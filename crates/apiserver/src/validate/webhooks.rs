@@ -193,7 +193,7 @@ pub(crate) fn api_service(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
     let (group, version) = (text(spec, "group"), text(spec, "version"));
     let (name, wanted) = (text(&object["metadata"], "name"), format!("{version}.{group}"));
-    if name != wanted {
+    if name != wanted && names::path_segment(name).is_empty() {
         errors.invalid("metadata.name", name, format!("must be `spec.version+\".\"+spec.group`: {wanted:?}"));
     }
     if group.is_empty() {

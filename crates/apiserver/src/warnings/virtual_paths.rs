@@ -1,6 +1,6 @@
 //! Files of a volume that hide each other: the later one wins, or none can be written.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Warnings, text};
 
@@ -37,6 +37,9 @@ pub(super) fn overlaps(spec: &Value, warnings: &mut Warnings) {
             judge(name, &shown, files(&volume[field], ""), warnings);
         }
         let projected = volume["projected"]["sources"].as_array().into_iter().flatten();
+        for _ in projected.clone().filter(|source| source.as_object().is_none_or(Map::is_empty)) {
+            warnings.add(format!("volume {name:?} (Projected) has no sources provided"));
+        }
         judge(name, "Projected", projected.flat_map(projection).collect(), warnings);
     }
 }
