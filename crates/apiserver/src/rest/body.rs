@@ -1,6 +1,6 @@
 //! Decoding the object in a request's body, as strictly as the request's fieldValidation.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::conversion;
 use crate::go_text;
@@ -320,6 +320,14 @@ pub(super) fn apply_validation(
 /// The object in the form it is stored in.
 pub(super) fn stored(kind: &Kind, object: Value) -> Value {
     let mut object = conversion::to_storage(kind, object);
+    // Go tells an empty list of managedFields from none, in an object that has a type: the first ends the tracking, as a
+    // list of one empty entry does everywhere.
+    if kind.custom.is_none()
+        && let Some(Value::Array(entries)) = object.pointer_mut("/metadata/managedFields")
+        && entries.is_empty()
+    {
+        entries.push(json!({}));
+    }
     tidy(kind, &mut object);
     object
 }

@@ -52,7 +52,6 @@ pub(super) fn patch(server: &Server, request: &Request) -> Result<Reply, Failure
             let current_wire = conversion::to_wire(kind, stored);
             let mut object = Value::clone(&current_wire);
             change.apply(kind.kind, &mut object)?;
-            change.mark_cleared(kind, &mut object);
             let text = || change.shown(kind.custom.is_some(), &kind.api_version(), kind.kind, &current_wire);
             let shown = Shown { reports: &change.reports, text: &text };
             let decoded = body::decode_patched(request, object, &current_wire, &shown)?;
@@ -154,17 +153,6 @@ impl Change {
                 }
                 Ok(())
             }
-        }
-    }
-
-    /// Go tells an empty list of managedFields from none, in an object that has a type: the first ends the tracking, as a
-    /// list of one empty entry does everywhere.
-    fn mark_cleared(&self, kind: &Kind, object: &mut Value) {
-        if kind.custom.is_none()
-            && let Some(Value::Array(entries)) = object.pointer_mut("/metadata/managedFields")
-            && entries.is_empty()
-        {
-            entries.push(Value::Object(Map::new()));
         }
     }
 

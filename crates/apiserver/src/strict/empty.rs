@@ -26,6 +26,7 @@ const KEPT_IN: &[(&str, &[&str])] = &[
     ("fsType", &["AzureDiskVolumeSource", "CSIVolumeSource", "LocalVolumeSource"]),
     ("hostname", &["Endpoint"]),
     ("kind", &["AzureDiskVolumeSource"]),
+    ("managedFields", &["ObjectMeta"]),
     ("message", &["ResourceHealth"]),
     ("name", &["ClusterTrustBundleProjection", "EndpointPort", "NodeRuntimeHandler"]),
     ("namespace", &["IngressClassParametersReference", "TypedObjectReference"]),

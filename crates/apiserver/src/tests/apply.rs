@@ -299,8 +299,11 @@ async fn who_sets_a_field_once_more_did_it_now_and_who_removes_one_did_not() {
 #[tokio::test(start_paused = true)]
 async fn an_empty_list_of_owners_ends_the_tracking() {
     let sandbox = sandbox();
-    apply(&sandbox, "ci", configuration(&json!({}))).await.ok();
+    let mut created = apply(&sandbox, "ci", configuration(&json!({}))).await.ok();
     let path = format!("{DEPLOYMENTS}/web");
+    created["metadata"]["managedFields"] = json!([]);
+    assert_eq!(sandbox.put(&path, created).await.ok()["metadata"].get("managedFields"), None);
+    apply(&sandbox, "ci", configuration(&json!({}))).await.ok();
     let ended = sandbox.patch(&path, MERGE, json!({"metadata": {"managedFields": [{}]}})).await.ok();
     assert_eq!(ended["metadata"].get("managedFields"), None);
 }
