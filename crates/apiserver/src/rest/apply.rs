@@ -1,5 +1,7 @@
 //! Server-side apply: a configuration and its owner (KEP-555).
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::body::{self, Decoded, Shown};
@@ -131,9 +133,11 @@ fn text_of(request: &Request) -> String {
 /// The API machinery takes it for a fault of its own.
 fn malformed(request: &Request, why: &str) -> Failure {
     let (kind, place) = (request.kind(), &request.place);
+    // It need not stand in the body.
+    let namespace = configuration(request).map(|config| meta(&config, "namespace").to_owned());
     Failure::unknown(format!(
         "failed to create typed patch object ({}/{}; {}, Kind={}): {why}",
-        place.namespace,
+        namespace.unwrap_or_default(),
         place.name,
         body::with_group(&kind.api_version()),
         kind.kind
@@ -150,21 +154,43 @@ fn undeclared(request: &Request, config: &Value, sentences: &[String]) -> Failur
     let all: Vec<String> = paths
         .map(|path| format!("{}: field not declared in schema", shown(config, schema, path).0))
         .collect();
-    match all.as_slice() {
-        [one] => malformed(request, one),
-        several => malformed(request, &format!("errors:\n  {}", several.join("\n  "))),
+    malformed(request, &several(&all))
+}
+
+/// About the values of a configuration that have the wrong type, by the sentence of the decoder about the first of them.
+fn misfit(request: &Request, config: &Value, sentence: String) -> Failure {
+    const MOST: usize = 100;
+    let (kind, mut rest, mut next) = (request.kind(), config.clone(), Some(sentence.clone()));
+    let mut words = BTreeSet::new();
+    while let Some(mismatch) = next.as_deref().and_then(Mismatch::of).filter(|_| words.len() < MOST) {
+        let (path, value) = shown(&rest, managed_fields::schema_of(kind), mismatch.path());
+        let Some(expected) = expected(&mismatch, value) else { break };
+        words.insert(format!("{path}: {expected}"));
+        // The others show when this one is gone.
+        rest = without(&rest, value);
+        next = strict::check_applied(&kind.api_version(), kind.kind, rest.clone()).err();
+    }
+    match words.len() {
+        0 => body::refused_patch(request, sentence, text_of(request)),
+        _ => malformed(request, &several(&Vec::from_iter(words))),
     }
 }
 
-/// About a value of a configuration that has the wrong type, by the sentence of the decoder.
-fn misfit(request: &Request, config: &Value, sentence: String) -> Failure {
-    let words = Mismatch::of(&sentence).and_then(|mismatch| {
-        let (path, value) = shown(config, managed_fields::schema_of(request.kind()), mismatch.path());
-        Some(format!("{path}: {}", expected(&mismatch, value)?))
-    });
+/// One sentence, or a list of them.
+fn several(words: &[String]) -> String {
     match words {
-        Some(words) => malformed(request, &words),
-        None => body::refused_patch(request, sentence, text_of(request)),
+        [one] => one.clone(),
+        several => format!("errors:\n  {}", several.join("\n  ")),
+    }
+}
+
+/// A copy of a value in which one part, which is known by its place in memory, is null.
+fn without(value: &Value, part: &Value) -> Value {
+    match value {
+        _ if std::ptr::eq(value, part) => Value::Null,
+        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), without(value, part))).collect(),
+        Value::Array(items) => items.iter().map(|item| without(item, part)).collect(),
+        plain => plain.clone(),
     }
 }
 

@@ -321,6 +321,13 @@ async fn a_configuration_that_does_not_fit_the_schema_is_refused_by_the_path_of_
             configuration(&json!({"replicas": "abc"})),
             ".spec.replicas: expected numeric (int or float), got string",
         ),
+        (
+            configuration(
+                &json!({"replicas": "abc", "paused": "no", "template": {"spec": {"hostNetwork": 1}}}),
+            ),
+            "errors:\n  .spec.paused: expected boolean, got &{no}\n  .spec.replicas: expected numeric (int or float), got \
+             string\n  .spec.template.spec.hostNetwork: expected boolean, got &{1}",
+        ),
         (configuration(&json!({"replicaz": 0})), ".spec.replicaz: field not declared in schema"),
         (configuration(&json!({"paused": "no"})), ".spec.paused: expected boolean, got &{no}"),
         (configuration(&json!({"strategy": []})), ".spec.strategy: expected map, got &{[]}"),
@@ -347,7 +354,8 @@ async fn a_configuration_that_does_not_fit_the_schema_is_refused_by_the_path_of_
         ),
     ] {
         let refused = apply(&sandbox, "ci", config).await.refused(500);
-        let about = "failed to create typed patch object (default/web; apps/v1, Kind=Deployment): ";
+        // The namespace is that of the body.
+        let about = "failed to create typed patch object (/web; apps/v1, Kind=Deployment): ";
         assert_eq!(refused, format!("{about}{expected}"));
     }
     let unnamed = apply(&sandbox, "ci", with_container(json!({"image": "a"}))).await.refused(422);
