@@ -16,6 +16,8 @@ pub(crate) enum Form {
     Protobuf,
     /// Their metadata in protobuf.
     ProtobufMetadata,
+    /// The objects themselves in YAML.
+    Yaml,
     /// Discovery documents of all groups in one. Only `/api` and `/apis` have it.
     AggregatedDiscovery,
 }
@@ -28,6 +30,7 @@ impl Form {
                 "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
             }
             Form::Protobuf | Form::ProtobufMetadata => MEDIA_TYPE,
+            Form::Yaml => "application/yaml",
             _ => "application/json",
         }
     }
@@ -64,6 +67,9 @@ pub(crate) fn negotiate(accept: &str, offer: Offer) -> Result<Form, Failure> {
 fn form_of(range: &str, Offer { aggregated, protobuf, protobuf_metadata }: Offer) -> Option<Form> {
     let mut parts = range.split(';').map(str::trim);
     let media = parts.next()?;
+    if range.trim() == "application/yaml" && !aggregated {
+        return Some(Form::Yaml);
+    }
     let is_protobuf = (protobuf || protobuf_metadata) && media == MEDIA_TYPE;
     if !is_protobuf && !matches!(media, "application/json" | "application/*" | "*/*") {
         return None;

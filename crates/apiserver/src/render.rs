@@ -62,7 +62,7 @@ impl Renderer {
             Form::ProtobufMetadata => {
                 write::envelope(METADATA_VERSION, METADATA_KIND, &object.metadata_message())
             }
-            Form::Plain | Form::AggregatedDiscovery => self.plain(object),
+            Form::Plain | Form::Yaml | Form::AggregatedDiscovery => self.plain(object),
         }
     }
 
@@ -86,7 +86,7 @@ impl Renderer {
                 let items: Vec<Bytes> = objects.iter().map(|object| object.metadata_message()).collect();
                 write::list(METADATA_VERSION, METADATA_KIND, &list.to_value(), &items)
             }
-            Form::Plain | Form::AggregatedDiscovery => {
+            Form::Plain | Form::Yaml | Form::AggregatedDiscovery => {
                 let items = objects.iter().map(|object| self.plain(object));
                 let list_kind = match self.kind.custom {
                     Some(custom) => custom.list_kind.clone(),
@@ -106,7 +106,7 @@ impl Renderer {
         let (kind, api_version) = match self.form {
             Form::Table => return to_bytes(&self.table(metadata, Vec::new(), false)),
             Form::PartialMetadata | Form::ProtobufMetadata => (METADATA_KIND, METADATA_VERSION.to_owned()),
-            Form::Plain | Form::Protobuf | Form::AggregatedDiscovery => {
+            Form::Plain | Form::Yaml | Form::Protobuf | Form::AggregatedDiscovery => {
                 (self.kind.kind, self.kind.api_version())
             }
         };

@@ -182,6 +182,9 @@ impl Incoming {
                 let protobuf = protobuf_metadata && place.kind.protobuf;
                 let form = negotiate(accept, Offer { aggregated: false, protobuf, protobuf_metadata })?;
                 let verb = request::verb(&parts.method, &place, params.watch)?;
+                if verb == Verb::Watch && form == Form::Yaml {
+                    return Err(Failure::not_acceptable());
+                }
                 match (&params.bad_version, verb) {
                     (Some(why), Verb::List) => {
                         return Err(Failure::bad_request(format!("invalid resource version: {why}")));
@@ -275,7 +278,11 @@ impl Incoming {
         {
             reply.warnings.insert(0, request.kind().deprecated.to_owned());
         }
-        let reply = if pretty { reply.prettified() } else { reply };
+        let reply = match self {
+            Incoming::Object(request) if request.form == Form::Yaml => reply.in_yaml(),
+            _ if pretty => reply.prettified(),
+            _ => reply,
+        };
         match aggregated {
             Some(known) => reply.tagged(known),
             None => reply,

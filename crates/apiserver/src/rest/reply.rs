@@ -98,6 +98,19 @@ impl Reply {
         self
     }
 
+    /// In YAML, also where it is a failure.
+    pub(super) fn in_yaml(mut self) -> Self {
+        if let Content::Text(text) = &self.content
+            && self.content_type.starts_with("application/")
+            && let Ok(value) = serde_json::from_slice::<Value>(text)
+            && let Ok(yaml) = serde_saphyr::to_string(&value)
+        {
+            self.content = Content::Text(yaml.into());
+            self.content_type = Form::Yaml.content_type();
+        }
+        self
+    }
+
     pub(crate) fn into_response(self) -> Response {
         let body = match self.content {
             Content::Text(text) => Body::from(text),

@@ -192,3 +192,22 @@ async fn people_read_indented_json_and_send_yaml() {
         assert_eq!(answer.contains("\n  \"data\": {"), indented, "{agent} {query}: {answer}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn objects_lists_and_failures_are_shown_in_yaml() {
+    let sandbox = sandbox();
+    sandbox.post("/api/v1/namespaces/default/configmaps", config_map("a")).await.ok();
+    for (path, expected) in [
+        ("/api/v1/namespaces/default/configmaps/a", "kind: ConfigMap\n"),
+        ("/api/v1/namespaces/default/configmaps", "kind: ConfigMapList\n"),
+        ("/api/v1/namespaces/default/configmaps/b", "reason: NotFound\n"),
+    ] {
+        let request = Request::get(path).header("accept", "application/yaml").body(Body::empty()).unwrap();
+        let response = sandbox.router().oneshot(request).await.unwrap();
+        assert_eq!(response.headers()["content-type"], "application/yaml");
+        let text = response.into_body().collect().await.unwrap().to_bytes();
+        assert!(String::from_utf8_lossy(&text).contains(expected), "{text:?}");
+    }
+    let watch = sandbox.get_as("/api/v1/namespaces/default/configmaps?watch=true", "application/yaml").await;
+    watch.refused(406);
+}
