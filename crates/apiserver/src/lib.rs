@@ -111,7 +111,7 @@ impl Sandbox {
         });
         let classes = admission::plugins::system_classes().into_iter().filter(|_| has_classes);
         for (kind, object) in namespaces.chain(classes) {
-            if let Err(failure) = rest::insert(&server, kind, object, false, None) {
+            if let Err(failure) = rest::insert(&server, kind, object, false, None, &mut Vec::new()) {
                 tracing::error!(message = failure.message, "cannot create an initial object");
             }
         }

@@ -74,8 +74,8 @@ fn create_applied(server: &Server, request: &Request, config: Value) -> Result<R
     let mut new = applied(server, request, &empty, &object)?;
     body::place_object(&request.place, &mut new)?;
     warnings.extend(create::warnings_before(kind, &new));
-    let created = create::insert(server, kind, new, request.params.dry_run, None)?;
-    warnings.extend(create::warnings_of(kind, &created.value(), None));
+    let created = create::insert(server, kind, new, request.params.dry_run, None, &mut warnings)
+        .map_err(|failure| failure.with_warnings(&warnings))?;
     Ok(Reply::object(server, request, 201, &created).with_warnings(warnings))
 }
 

@@ -25,9 +25,9 @@ pub(super) fn create(server: &Server, request: &Request) -> Result<Reply, Failur
     body::place_object(&request.place, &mut object)?;
     metadata_mut(&mut object).remove("managedFields");
     warnings.extend(warnings_before(request.kind(), &object));
-    let created = insert(server, request.kind(), object, request.params.dry_run, Some(request))
-        .map_err(|failure| failure.with_warnings(&warnings))?;
-    warnings.extend(warnings_of(request.kind(), &created.value(), None));
+    let created =
+        insert(server, request.kind(), object, request.params.dry_run, Some(request), &mut warnings)
+            .map_err(|failure| failure.with_warnings(&warnings))?;
     Ok(Reply::object(server, request, 201, &created).with_warnings(warnings))
 }
 
@@ -48,13 +48,14 @@ pub(super) fn warnings_before(kind: &Kind, new: &Value) -> Vec<String> {
 }
 
 /// Stores a new object, whose namespace is set already. On a dry run everything happens but that. The author of `request`
-/// owns the fields of an object that does not say who does.
+/// owns the fields of an object that does not say who does. A valid object has its warnings also where it is refused.
 pub(crate) fn insert(
     server: &Server,
     kind: &'static Kind,
     mut object: Value,
     dry_run: bool,
     request: Option<&Request>,
+    warnings: &mut Vec<String>,
 ) -> Result<Arc<Object>, Failure> {
     // Only what would be stored is refused, and only after all else.
     // A text that is no number counts as none.
@@ -91,6 +92,7 @@ pub(crate) fn insert(
     if !errors.is_empty() {
         return Err(Failure::invalid(kind, &name, &errors));
     }
+    warnings.extend(warnings_of(kind, &object, None));
     limit_range::check(kind, &name, &object, &ranges)?;
     if is_old {
         return Err(Failure::of_storage("resourceVersion should not be set on objects to be created"));
@@ -113,7 +115,7 @@ pub(crate) fn insert(
     stored.map_err(|Raced| taken(server, kind, &key, &name))
 }
 
-/// A name that no object of this kind has now. Somebody else may take it before the object is stored: one in seven million
+/// A name that no object of this kind has now. Somebody else may take it before the object is stored, with one chance in
 /// fourteen million, and the client hears that it is taken.
 fn generate_name(server: &Server, kind: &Kind, namespace: &str, base: &str) -> String {
     let mut name = server.names.generate(base);

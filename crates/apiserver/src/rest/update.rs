@@ -31,9 +31,9 @@ pub(super) fn update(server: &Server, request: &Request) -> Result<Reply, Failur
         }
         check_revision(meta(&object, "resourceVersion"))?;
         metadata_mut(&mut object).remove("managedFields");
-        let stored = create::insert(server, kind, object, request.params.dry_run, Some(request))
+        let dry_run = request.params.dry_run;
+        let stored = create::insert(server, kind, object, dry_run, Some(request), &mut warnings)
             .map_err(|failure| failure.with_warnings(&warnings))?;
-        warnings.extend(create::warnings_of(kind, &stored.value(), None));
         (201, stored)
     } else {
         let unconditional = kind.unconditional_update;
