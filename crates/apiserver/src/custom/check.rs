@@ -9,6 +9,8 @@ use super::formats;
 use super::schema::{Additional, ListType, Range, Rules, Schema, Type};
 use crate::validate::Errors;
 
+/// The path of errors about a value as a whole.
+const NO_PATH: &str = "<nil>";
 /// Nobody reads more errors than that.
 const MAX_ERRORS: usize = 100;
 
@@ -102,7 +104,7 @@ fn range_of_format(schema: &Schema, value: &Value, path: &str, errors: &mut Erro
         format if formats::is_known(kind, format) => format!("with format {format}"),
         _ => "(default format)".to_owned(),
     };
-    errors.invalid("<nil>", "", format!("Checked value must be of type {kind} {format} in {path}"));
+    errors.invalid(NO_PATH, "", format!("Checked value must be of type {kind} {format} in {path}"));
 }
 
 fn fields(schema: &Schema, object: &Value, path: &str, errors: &mut Errors) {
@@ -162,6 +164,7 @@ fn rules(rules: &Rules, value: &Value, path: &str, errors: &mut Errors) {
         let supported: Vec<&str> = supported.iter().map(String::as_str).collect();
         errors.not_supported(path, value.clone(), &supported);
     }
+    logic(rules, value, path, errors);
     match value {
         Value::Number(number) => {
             if let Some(number) = number.as_f64() {
@@ -169,16 +172,15 @@ fn rules(rules: &Rules, value: &Value, path: &str, errors: &mut Errors) {
             }
         }
         Value::String(text) => strings(rules, text, path, errors),
-        Value::Array(items) => count(rules.items, items.len(), value, path, "items", errors),
+        Value::Array(items) => count(rules.items, items.len(), path, "items", errors),
         Value::Object(map) => {
-            count(rules.properties, map.len(), value, path, "properties", errors);
+            count(rules.properties, map.len(), path, "properties", errors);
             for name in rules.required.iter().filter(|name| !map.contains_key(*name)) {
                 errors.required(&join(path, name), "");
             }
         }
         Value::Null | Value::Bool(_) => {}
     }
-    logic(rules, value, path, errors);
 }
 
 fn limits(rules: &Rules, number: f64, value: &Value, path: &str, errors: &mut Errors) {
@@ -219,43 +221,46 @@ fn strings(rules: &Rules, text: &str, path: &str, errors: &mut Errors) {
     }
 }
 
-fn count(range: Range, number: usize, value: &Value, path: &str, what: &str, errors: &mut Errors) {
-    let number = number as u64;
-    if let Some(least) = range.least.filter(|least| number < *least) {
-        errors.invalid(path, value.clone(), format!("{path} in body should have at least {least} {what}"));
+fn count(range: Range, number: usize, path: &str, what: &str, errors: &mut Errors) {
+    if let Some(least) = range.least.filter(|least| (number as u64) < *least) {
+        errors.invalid(path, number, format!("{path} in body should have at least {least} {what}"));
     }
-    if let Some(most) = range.most.filter(|most| number > *most) {
-        let what = if most == 1 && what == "items" { "item" } else { what };
-        let detail = format!("Too many: {number}: must have at most {most} {what}");
-        errors.push(path, "FieldValueTooMany", detail);
+    if let Some(most) = range.most.filter(|most| number as u64 > *most) {
+        errors.too_many(path, number, usize::try_from(most).unwrap_or(usize::MAX));
     }
 }
 
 fn logic(rules: &Rules, value: &Value, path: &str, errors: &mut Errors) {
-    for schema in &rules.all_of {
-        self::value(schema, value, path, errors);
-    }
-    let fits = |schema: &Schema| {
+    let failures = |schema: &Schema| {
         let mut found = Errors::default();
         self::value(schema, value, path, &mut found);
-        found.len() == 0
+        found
     };
-    let mut refuse =
-        |why: String| errors.invalid(path, value.clone(), format!("{path:?} must validate {why}"));
-    if !rules.any_of.is_empty() && !rules.any_of.iter().any(fits) {
-        refuse("at least one schema (anyOf)".to_owned());
+    // Upstream reports these at no path, and then why the best alternative does not fit: of several, mostly the first.
+    let mut refuse = |why: &str, best: Option<&Schema>| {
+        errors.invalid(NO_PATH, "", format!("{path:?} must {why}"));
+        best.into_iter().for_each(|schema| errors.append(failures(schema)));
+    };
+    let fits = |schema: &&Schema| failures(schema).len() == 0;
+    if !rules.any_of.is_empty() && !rules.any_of.iter().any(|schema| fits(&schema)) {
+        refuse("validate at least one schema (anyOf)", rules.any_of.first());
     }
     if !rules.one_of.is_empty() {
-        match rules.one_of.iter().filter(|schema| fits(schema)).count() {
+        let one = "validate one and only one schema (oneOf). Found";
+        match rules.one_of.iter().filter(fits).count() {
             1 => {}
-            0 => refuse("one and only one schema (oneOf). Found none valid".to_owned()),
-            several => {
-                refuse(format!("one and only one schema (oneOf). Found {several} valid alternatives"));
-            }
+            0 => refuse(&format!("{one} none valid"), rules.one_of.first()),
+            several => refuse(&format!("{one} {several} valid alternatives"), None),
         }
     }
-    if rules.not.as_deref().is_some_and(fits) {
-        errors.invalid(path, value.clone(), format!("{path:?} must not validate the schema (not)"));
+    let fitting = rules.all_of.iter().filter(fits).count();
+    rules.all_of.iter().for_each(|schema| errors.append(failures(schema)));
+    if fitting < rules.all_of.len() {
+        let none = if fitting == 0 { ". None validated" } else { "" };
+        errors.invalid(NO_PATH, "", format!("{path:?} must validate all the schemas (allOf){none}"));
+    }
+    if rules.not.as_deref().is_some_and(|schema| fits(&schema)) {
+        errors.invalid(NO_PATH, "", format!("{path:?} must not validate the schema (not)"));
     }
 }
 
@@ -399,11 +404,31 @@ mod tests {
             any,
             json!({"b": "x", "c": "x"}),
             &[
-                "a: Invalid value: {\"b\":\"x\",\"c\":\"x\"}: \"a\" must validate one and only one schema (oneOf). \
-               Found 2 valid alternatives",
+                "<nil>: Invalid value: \"\": \"a\" must validate one and only one schema (oneOf). Found 2 valid \
+                 alternatives",
             ],
         );
         let not = json!({"type": "string", "not": {"enum": ["x"]}});
-        check(not, json!("x"), &["a: Invalid value: \"x\": \"a\" must not validate the schema (not)"]);
+        check(not, json!("x"), &["<nil>: Invalid value: \"\": \"a\" must not validate the schema (not)"]);
+        let all = json!({"type": "string", "allOf": [{"minLength": 3}]});
+        check(
+            all,
+            json!("x"),
+            &[
+                "a: Invalid value: \"x\": a in body should be at least 3 chars long",
+                "<nil>: Invalid value: \"\": \"a\" must validate all the schemas (allOf). None validated",
+            ],
+        );
+        let some = json!({"type": "object", "properties": {"b": {"type": "string"}}, "minProperties": 1,
+            "anyOf": [{"required": ["b"]}, {"required": ["c"]}]});
+        check(
+            some,
+            json!({}),
+            &[
+                "<nil>: Invalid value: \"\": \"a\" must validate at least one schema (anyOf)",
+                "a.b: Required value",
+                "a: Invalid value: 0: a in body should have at least 1 properties",
+            ],
+        );
     }
 }

@@ -456,6 +456,15 @@ mod tests {
     }
 
     #[test]
+    fn an_item_of_a_default_is_named_below_it() {
+        let list = json!({"type": "array", "items": {"type": "string", "maxLength": 1}, "default": ["ab"]});
+        check_schema(
+            json!({"type": "object", "properties": {"a": list}}),
+            &["s.properties[a].default.[0]: Too long: may not be more than 1 bytes"],
+        );
+    }
+
+    #[test]
     fn a_schema_that_is_too_deep_is_refused() {
         let mut schema = json!({"type": "object"});
         for _ in 0..60 {

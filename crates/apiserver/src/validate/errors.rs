@@ -34,6 +34,10 @@ impl Errors {
         self.0
     }
 
+    pub(crate) fn append(&mut self, others: Errors) {
+        self.0.extend(others.0);
+    }
+
     pub(crate) fn push(&mut self, field: &str, reason: &'static str, detail: String) {
         self.0.push(FieldError { field: field.to_owned(), reason, detail });
     }
@@ -63,6 +67,12 @@ impl Errors {
     /// Names only the part of the value of `field` that is wrong in the reasons of the errors after the first `before`.
     pub(crate) fn name_parts_of(&mut self, field: &str, before: usize) {
         for error in self.0.iter_mut().skip(before) {
+            if error.field == "<nil>" {
+                error.field = field.to_owned();
+            }
+            if let Some(item) = error.field.strip_prefix(field).filter(|rest| rest.starts_with('[')) {
+                error.field = format!("{field}.{item}");
+            }
             error.detail = error.detail.replace(&format!("{field}."), "").replace(field, "");
         }
     }
