@@ -230,36 +230,40 @@ fn count(range: Range, number: usize, path: &str, what: &str, errors: &mut Error
     }
 }
 
+/// Each alternative is judged once: what is judged twice at every level of nested alternatives takes for ever.
 fn logic(rules: &Rules, value: &Value, path: &str, errors: &mut Errors) {
     let failures = |schema: &Schema| {
         let mut found = Errors::default();
         self::value(schema, value, path, &mut found);
         found
     };
+    let all = |schemas: &[Schema]| schemas.iter().map(failures).collect::<Vec<Errors>>();
+    let fitting = |found: &[Errors]| found.iter().filter(|errors| errors.len() == 0).count();
     // Upstream reports these at no path, and then why the best alternative does not fit: of several, mostly the first.
-    let mut refuse = |why: &str, best: Option<&Schema>| {
+    let mut refuse = |why: &str, best: Option<Errors>| {
         errors.invalid(NO_PATH, "", format!("{path:?} must {why}"));
-        best.into_iter().for_each(|schema| errors.append(failures(schema)));
+        best.into_iter().for_each(|found| errors.append(found));
     };
-    let fits = |schema: &&Schema| failures(schema).len() == 0;
-    if !rules.any_of.is_empty() && !rules.any_of.iter().any(|schema| fits(&schema)) {
-        refuse("validate at least one schema (anyOf)", rules.any_of.first());
+    let any = all(&rules.any_of);
+    if !any.is_empty() && fitting(&any) == 0 {
+        refuse("validate at least one schema (anyOf)", any.into_iter().next());
     }
-    if !rules.one_of.is_empty() {
-        let one = "validate one and only one schema (oneOf). Found";
-        match rules.one_of.iter().filter(fits).count() {
-            1 => {}
-            0 => refuse(&format!("{one} none valid"), rules.one_of.first()),
-            several => refuse(&format!("{one} {several} valid alternatives"), None),
-        }
+    let one = all(&rules.one_of);
+    let words = "validate one and only one schema (oneOf). Found";
+    match fitting(&one) {
+        _ if one.is_empty() => {}
+        1 => {}
+        0 => refuse(&format!("{words} none valid"), one.into_iter().next()),
+        several => refuse(&format!("{words} {several} valid alternatives"), None),
     }
-    let fitting = rules.all_of.iter().filter(fits).count();
-    rules.all_of.iter().for_each(|schema| errors.append(failures(schema)));
-    if fitting < rules.all_of.len() {
-        let none = if fitting == 0 { ". None validated" } else { "" };
+    let every = all(&rules.all_of);
+    let (number, needed) = (fitting(&every), every.len());
+    every.into_iter().for_each(|found| errors.append(found));
+    if number < needed {
+        let none = if number == 0 { ". None validated" } else { "" };
         errors.invalid(NO_PATH, "", format!("{path:?} must validate all the schemas (allOf){none}"));
     }
-    if rules.not.as_deref().is_some_and(|schema| fits(&schema)) {
+    if rules.not.as_deref().is_some_and(|schema| failures(schema).len() == 0) {
         errors.invalid(NO_PATH, "", format!("{path:?} must not validate the schema (not)"));
     }
 }
@@ -276,14 +280,18 @@ mod tests {
 
     /// The errors for `a` of a custom object whose schema says `schema` about it.
     #[track_caller]
-    fn check(schema: Value, a: Value, expected: &[&str]) {
+    fn said(schema: Value, a: Value) -> Vec<String> {
         let mut errors = Errors::default();
         let schema = json!({"type": "object", "properties": {"a": schema}});
         let schema = Schema::parse(&schema, "s", &mut errors);
         assert_eq!(errors.len(), 0);
         object(&schema, &json!({"a": a}), &mut errors);
-        let said: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
-        assert_eq!(said, expected);
+        errors.into_vec().iter().map(ToString::to_string).collect()
+    }
+
+    #[track_caller]
+    fn check(schema: Value, a: Value, expected: &[&str]) {
+        assert_eq!(said(schema, a), expected);
     }
 
     #[test]
@@ -430,5 +438,14 @@ mod tests {
                 "a: Invalid value: 0: a in body should have at least 1 properties",
             ],
         );
+    }
+
+    #[test]
+    fn alternatives_within_alternatives_are_judged_once() {
+        for keyword in ["allOf", "anyOf", "oneOf"] {
+            let mut deep = (0..38).fold(json!({"minLength": 3}), |inner, _| json!({keyword: [inner]}));
+            deep["type"] = json!("string");
+            assert_eq!(said(deep, json!("x")).len(), 39, "{keyword}");
+        }
     }
 }

@@ -159,7 +159,8 @@ fn undeclared(request: &Request, config: &Value, sentences: &[String]) -> Failur
 
 /// About the values of a configuration that have the wrong type, by the sentence of the decoder about the first of them.
 fn misfit(request: &Request, config: &Value, sentence: String) -> Failure {
-    const MOST: usize = 100;
+    // Each takes a reading of the whole body.
+    const MOST: usize = 20;
     let (kind, mut rest, mut next) = (request.kind(), config.clone(), Some(sentence.clone()));
     let mut words = BTreeSet::new();
     while let Some(mismatch) = next.as_deref().and_then(Mismatch::of).filter(|_| words.len() < MOST) {
