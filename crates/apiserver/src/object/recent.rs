@@ -10,8 +10,9 @@ use serde_json::Value;
 use super::packed::Packer;
 use crate::protobuf::write;
 
-/// How many bytes of text the remembered trees have. The trees themselves are about ten times as large.
-const CAPACITY: usize = 1 << 19;
+/// How many bytes of text the remembered trees have. The trees themselves are about ten times as large, and have to stay in
+/// the cache of the processor: with sixteen times as many, a rollout of 10,000 pods took a tenth more CPU time.
+const CAPACITY: usize = 1 << 15;
 
 /// A tree, and what is computed from it once.
 #[derive(Debug)]
