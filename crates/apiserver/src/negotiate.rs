@@ -1,5 +1,7 @@
 //! Content negotiation: the form of a response by the client's Accept header.
 
+use std::iter;
+
 use super::protobuf::MEDIA_TYPE;
 use super::status::Failure;
 
@@ -61,7 +63,14 @@ pub(crate) fn negotiate(accept: &str, offer: Offer) -> Result<Form, Failure> {
     if accept.trim().is_empty() {
         return Ok(Form::Plain);
     }
-    accept.split(',').find_map(|range| form_of(range, offer)).ok_or_else(Failure::not_acceptable)
+    accept.split(',').find_map(|range| form_of(range, offer)).ok_or_else(|| {
+        let others = [
+            ("application/yaml", !offer.aggregated),
+            (MEDIA_TYPE, offer.protobuf || offer.protobuf_metadata),
+        ];
+        let others = others.into_iter().filter_map(|(media, is_offered)| is_offered.then_some(media));
+        Failure::not_acceptable(&iter::once("application/json").chain(others).collect::<Vec<_>>())
+    })
 }
 
 fn form_of(range: &str, Offer { aggregated, protobuf, protobuf_metadata }: Offer) -> Option<Form> {

@@ -205,8 +205,9 @@ impl Failure {
         Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
     }
 
-    pub(crate) fn not_acceptable() -> Self {
-        Self::new(406, "NotAcceptable", "only the following media types are accepted: application/json")
+    pub(crate) fn not_acceptable(accepted: &[&str]) -> Self {
+        let accepted = accepted.join(", ");
+        Self::new(406, "NotAcceptable", format!("only the following media types are accepted: {accepted}"))
     }
 
     pub(crate) fn unsupported_media_type(message: impl Into<String>) -> Self {

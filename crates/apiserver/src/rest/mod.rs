@@ -183,7 +183,10 @@ impl Incoming {
                 let form = negotiate(accept, Offer { aggregated: false, protobuf, protobuf_metadata })?;
                 let verb = request::verb(&parts.method, &place, params.watch)?;
                 if verb == Verb::Watch && form == Form::Yaml {
-                    return Err(Failure::not_acceptable());
+                    return Err(Failure::not_acceptable(&[
+                        "application/json;stream=watch",
+                        "application/vnd.kubernetes.protobuf;stream=watch",
+                    ]));
                 }
                 match (&params.bad_version, verb) {
                     (Some(why), Verb::List) => {

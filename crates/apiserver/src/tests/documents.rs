@@ -112,7 +112,11 @@ async fn a_missing_object_is_not_found() {
         assert_eq!(message, "the server could not find the requested resource", "{path}");
     }
     sandbox.post(&format!("{PODS}/a"), pod("a")).await.refused(405);
-    sandbox.get_as(PODS, "application/cbor").await.refused(406);
+    assert_eq!(
+        sandbox.get_as(PODS, "application/cbor").await.refused(406),
+        "only the following media types are accepted: application/json, application/yaml, \
+         application/vnd.kubernetes.protobuf"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,5 +213,9 @@ async fn objects_lists_and_failures_are_shown_in_yaml() {
         assert!(String::from_utf8_lossy(&text).contains(expected), "{text:?}");
     }
     let watch = sandbox.get_as("/api/v1/namespaces/default/configmaps?watch=true", "application/yaml").await;
-    watch.refused(406);
+    assert_eq!(
+        watch.refused(406),
+        "only the following media types are accepted: application/json;stream=watch, \
+         application/vnd.kubernetes.protobuf;stream=watch"
+    );
 }
