@@ -200,9 +200,9 @@ fn read(value: &Value, path: &str, position: Position, depth: usize, errors: &mu
         only_limits(value, path, errors);
     } else if !value["default"].is_null() {
         let default = value["default"].clone();
-        let (field, before) = (format!("{path}.default"), errors.len());
-        check::value(&schema, &default, &field, errors);
-        errors.name_parts_of(&field, before);
+        let mut wrong = Errors::default();
+        check::value(&schema, &default, "", &mut wrong);
+        errors.append_within(&format!("{path}.default"), wrong);
         schema.default = Some(default);
     }
     schema

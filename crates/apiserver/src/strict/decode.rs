@@ -301,10 +301,9 @@ impl<'de> Deserializer<'de> for Field<'de, '_> {
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         let name = type_name::<V::Value>();
         self.tracker.expected = Some(name);
-        // Go has a decoder for these that says nothing of unknown fields, and takes anything for items.
-        let is_schema = name.contains("::JSONSchemaPropsOr");
+        // Go has a decoder for these schemas that says nothing of unknown fields, and takes anything for items.
         match self.value {
-            Value::Object(fields) if is_schema => {
+            Value::Object(fields) if name.contains("::JSONSchemaPropsOr") => {
                 let before = self.tracker.surplus.unknown.len();
                 let field = Field { tracker: &mut *self.tracker, ..self };
                 let value = field.object(fields, Some("JSONSchemaProps"), visitor)?;

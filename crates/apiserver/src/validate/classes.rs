@@ -116,13 +116,13 @@ pub(crate) fn csi_driver(object: &Value, errors: &mut Errors) {
     errors.one_of("spec.fsGroupPolicy", &spec["fsGroupPolicy"], &policies);
     let mut seen = BTreeSet::new();
     for (path, request) in elements(spec, "tokenRequests", "spec") {
-        let (audience, path) = (text(request, "audience"), format!("{path}.audience"));
+        let audience = text(request, "audience");
         if !seen.insert(audience) {
-            errors.duplicate(&path, audience);
+            errors.duplicate(&format!("{path}.audience"), audience);
             continue;
         }
         if let Some(seconds) = request["expirationSeconds"].as_i64().filter(|seconds| *seconds < 600) {
-            let field = path.replace(".audience", ".expirationSeconds");
+            let field = format!("{path}.expirationSeconds");
             errors.invalid(&field, seconds, "may not specify a duration less than 10 minutes");
         }
     }

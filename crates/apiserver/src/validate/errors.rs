@@ -64,17 +64,13 @@ impl Errors {
         self.push(field, "FieldValueInvalid", format!("Invalid value: {why}"));
     }
 
-    /// Names only the part of the value of `field` that is wrong in the reasons of the errors after the first `before`.
-    pub(crate) fn name_parts_of(&mut self, field: &str, before: usize) {
-        for error in self.0.iter_mut().skip(before) {
-            if error.field == "<nil>" {
-                error.field = field.to_owned();
-            }
-            if let Some(item) = error.field.strip_prefix(field).filter(|rest| rest.starts_with('[')) {
-                error.field = format!("{field}.{item}");
-            }
-            error.detail = error.detail.replace(&format!("{field}."), "").replace(field, "");
-        }
+    /// Appends what is wrong with the value of `field`: the paths of these errors begin within the value.
+    pub(crate) fn append_within(&mut self, field: &str, others: Errors) {
+        self.0.extend(others.0.into_iter().map(|error| {
+            let whole = matches!(error.field.as_str(), "" | "<nil>");
+            let field = if whole { field.to_owned() } else { format!("{field}.{}", error.field) };
+            FieldError { field, ..error }
+        }));
     }
 
     pub(crate) fn each_invalid(&mut self, field: &str, value: &str, errors: Vec<String>) {
