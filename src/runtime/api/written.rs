@@ -97,11 +97,15 @@ impl Api {
         };
         // A server that knows no protobuf takes the next of the media types; some that are no Kubernetes refuse them all.
         // It has not carried out what it refuses.
-        if !matches!(&error, ApiError::Status(status) if matches!(status.code, 406 | 415)) {
-            return Err(error);
-        }
-        let Some(mut again) = again else {
-            *self.answers_in_protobuf.lock() = known.filter(|protobuf| !protobuf);
+        let code = match &error {
+            ApiError::Status(status) => status.code,
+            _ => return Err(error),
+        };
+        let Some(mut again) = again.filter(|_| matches!(code, 406 | 415)) else {
+            // One behind this server, for a group of its own: its next write is answered. A 415 is about the body here.
+            if code == 406 {
+                *self.answers_in_protobuf.lock() = Some(false);
+            }
             return Err(error);
         };
         again.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA));
@@ -174,6 +178,17 @@ mod tests {
             assert_eq!(write(&api).await.unwrap(), Some(9));
         }
         assert_eq!(*asked.lock(), ["protobuf", "protobuf"]);
+    }
+
+    #[tokio::test]
+    async fn a_server_behind_the_server_that_refuses_protobuf_is_asked_for_json_the_next_time() {
+        for (code, then) in [(406, "json"), (415, "protobuf")] {
+            let (api, asked) = refusing("protobuf", code);
+            *api.answers_in_protobuf.lock() = Some(true);
+            assert_eq!(write(&api).await.unwrap_err().status().unwrap().code, code);
+            let _ = write(&api).await;
+            assert_eq!(*asked.lock(), ["protobuf", then]);
+        }
     }
 
     #[tokio::test]
