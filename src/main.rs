@@ -7,7 +7,6 @@ use windlass::args::{self, LoadError};
 use windlass::config::Config;
 use windlass::logging::Verbosity;
 use windlass::runtime::client::ClientError;
-use windlass::runtime::coalescing::coalesce_wake_ups;
 use windlass::runtime::shutdown::{shutdown_on_signals, signals};
 use windlass::{app, logging};
 
@@ -40,8 +39,7 @@ fn main() -> ExitCode {
     };
     // One thread; only the Lease has another. The work between two requests is short, and of two threads each wakes the
     // other for nothing: that took a sixth of the CPU time. The price: a large list is decoded on this thread alone.
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = match coalesce_wake_ups(runtime.enable_all()).build() {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error, 1),
     };

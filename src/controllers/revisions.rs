@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::engine::context::Context;
 use crate::engine::error::SyncError;
-use crate::engine::execute::path;
+use crate::engine::execute::{Written, path, raw};
 use crate::model::{Annotated, ControllerRevision, Meta, Record};
 use crate::plan::EventNote;
 use crate::plan::revisions::Taken;
@@ -66,11 +66,13 @@ impl<T: Record> RevisionWrite<'_, T> {
         let without_count = |error: SyncError| (error, None);
         let json = |error| (SyncError::Json { what: self.what(), error }, None);
         let fresh = self.read_owner(context).await.map_err(without_count)?;
-        let body = body(&fresh.annotations).map_err(json)?;
+        let body = body(&fresh.annotations).and_then(raw).map_err(json)?;
         let collection = ControllerRevision::RESOURCE.path(Some(&self.owner.meta().key.namespace));
-        let request = request::post_json(&collection, &[context.field_manager()], body);
+        let request = request::post(&collection, &[context.field_manager()], &body)
+            .map(request::metadata_only)
+            .map_err(json)?;
         let still_wanted = || context.is_unchanged(self.owners, self.owner.meta());
-        let error = match context.api_for(self.owner).write_while(request, still_wanted).await {
+        let error = match context.api_for(self.owner).call_while::<Written>(request, still_wanted).await {
             Ok(written) => {
                 let version = written.resource_version().unwrap_or(0);
                 context.expect_write(self.owner, ControllerRevision::RESOURCE, version);

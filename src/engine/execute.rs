@@ -4,7 +4,8 @@
 //! A write names us as the field manager, carries the version that it was computed from, and when it has succeeded,
 //! records what the caches must show before the next decision about its owner.
 
-use serde::Serialize;
+use serde::{Deserialize as _, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::context::Context;
@@ -21,6 +22,38 @@ pub const FIELD_MANAGER: &str = "windlass";
 /// How many creations or deletions of one batch are in flight at once. The client's rate limiter delays
 /// them anyway; this bounds the memory and the connections of a batch of 500.
 pub(crate) const AT_ONCE: usize = 32;
+
+/// The metadata of an answer, as far as it is decoded.
+#[derive(serde::Deserialize)]
+pub(crate) struct Written {
+    metadata: Option<WrittenMeta>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenMeta {
+    uid: Option<String>,
+    resource_version: Option<String>,
+    deletion_timestamp: Option<serde::de::IgnoredAny>,
+}
+
+impl Written {
+    pub(crate) fn resource_version(&self) -> Option<u64> {
+        self.metadata.as_ref()?.resource_version.as_ref()?.parse().ok()
+    }
+
+    /// The identity of what was written.
+    pub(crate) fn uid(&self) -> Option<Uid> {
+        self.metadata.as_ref()?.uid.as_deref().map(Uid::new)
+    }
+
+    /// The version of a deletion that has begun. An object that is removed at once is returned as it was, from
+    /// older servers with the version that it had: that version does not tell when it was removed.
+    pub(crate) fn deletion_version(&self) -> Option<u64> {
+        self.metadata.as_ref()?.deletion_timestamp.as_ref()?;
+        self.resource_version()
+    }
+}
 
 pub(crate) fn path(resource: Resource, object: &Meta) -> String {
     resource.path_of(&object.key)
@@ -68,9 +101,10 @@ impl Context {
         body: &impl Serialize,
     ) -> Result<u64, SyncError> {
         let request = request::patch(path, &[self.field_manager()], kind, body)
+            .map(request::metadata_only)
             .map_err(|error| SyncError::Json { what: what(), error })?;
-        let written =
-            self.api_for(owner).write(request).await.map_err(|error| SyncError::api(what(), error))?;
+        let written: Written =
+            self.api_for(owner).call(request).await.map_err(|error| SyncError::api(what(), error))?;
         Ok(written.resource_version().unwrap_or(0))
     }
 
@@ -114,9 +148,10 @@ impl Context {
     ) -> Result<(), ApiError> {
         let preconditions = if planted!("deletions carry no UID") { Value::Null } else { preconditions };
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
-        let request =
-            request::delete(&path(T::RESOURCE, object.meta()), &[], &options).map_err(ApiError::Decode)?;
-        let version = match self.api_for(owner).write_while(request, still_wanted).await {
+        let request = request::delete(&path(T::RESOURCE, object.meta()), &[], &options)
+            .map(request::metadata_only)
+            .map_err(ApiError::Decode)?;
+        let version = match self.api_for(owner).call_while::<Written>(request, still_wanted).await {
             Ok(written) => written.deletion_version(),
             Err(error) if error.is_not_found() => None,
             Err(error) => return Err(error),
@@ -125,6 +160,11 @@ impl Context {
         self.expectations.expect_deletion(&owner.meta().uid, T::RESOURCE, &meta.key, &meta.uid, version);
         Ok(())
     }
+}
+
+/// A body that is JSON already, to be sent as it is.
+pub(crate) fn raw(json: Vec<u8>) -> Result<Box<RawValue>, serde_json::Error> {
+    Box::<RawValue>::deserialize(&mut serde_json::Deserializer::from_slice(&json))
 }
 
 /// The error of concurrent calls: one without a conclusive answer before a refusal, because nothing may follow it.

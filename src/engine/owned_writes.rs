@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::context::Context;
 use super::entry::ControllerEntry;
 use super::error::SyncError;
+use super::execute::Written;
 use crate::model::{ObjectKey, Record};
 use crate::runtime::api::ApiError;
 use crate::runtime::request::{self, PatchType};
@@ -27,8 +28,9 @@ impl Context {
             || format!("creating {} {}/{}", resource.kind, namespace.meta().key, body["metadata"]["name"]);
         let collection = resource.path(Some(&namespace.meta().key.name));
         let request = request::post(&collection, &[self.field_manager()], body)
+            .map(request::metadata_only)
             .map_err(|error| SyncError::Json { what: what(), error })?;
-        match self.api_of_controller(entry, namespace).write(request).await {
+        match self.api_of_controller(entry, namespace).call::<Written>(request).await {
             Ok(written) => {
                 self.expect_write(namespace, resource, written.resource_version().unwrap_or(0));
                 Ok(())
@@ -82,8 +84,9 @@ impl Context {
         options["apiVersion"] = "v1".into();
         options["kind"] = "DeleteOptions".into();
         let request = request::delete(&T::RESOURCE.path_of(&object.meta().key), &[], &options)
+            .map(request::metadata_only)
             .map_err(ApiError::Decode)?;
-        match self.api_of_controller(entry, owner).write(request).await {
+        match self.api_of_controller(entry, owner).call::<Written>(request).await {
             Ok(written) => Ok(written.deletion_version()),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
@@ -132,10 +135,11 @@ impl Context {
         body: &impl Serialize,
     ) -> Result<u64, SyncError> {
         let request = request::patch(path, query, kind, body)
+            .map(request::metadata_only)
             .map_err(|error| SyncError::Json { what: what(), error })?;
-        let written = self
+        let written: Written = self
             .api_of_controller(entry, owner)
-            .write(request)
+            .call(request)
             .await
             .map_err(|error| SyncError::api(what(), error))?;
         Ok(written.resource_version().unwrap_or(0))

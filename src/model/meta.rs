@@ -1,6 +1,5 @@
 //! Object metadata, trimmed: identity, version, labels and the one owner that controls the object.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use super::texts::Texts;
 pub const POLICY_PREFIX: &str = "windlass.dev/";
 
 /// Names an object of one kind: `namespace/name`. Cheap to clone; the strings are shared.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
     /// The namespace; empty for a cluster-scoped object.
     pub namespace: Arc<str>,
@@ -25,24 +24,6 @@ impl ObjectKey {
     /// Names an object.
     pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         ObjectKey { namespace: namespace.into(), name: name.into() }
-    }
-}
-
-impl PartialOrd for ObjectKey {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// By namespace, and within one by name.
-impl Ord for ObjectKey {
-    fn cmp(&self, other: &Self) -> Ordering {
-        // Objects of one namespace share its name, and a look-up compares a dozen of them.
-        let by_namespace = match Arc::ptr_eq(&self.namespace, &other.namespace) {
-            true => Ordering::Equal,
-            false => self.namespace.cmp(&other.namespace),
-        };
-        by_namespace.then_with(|| self.name.cmp(&other.name))
     }
 }
 

@@ -1,6 +1,5 @@
 //! The tolerations of a pod that decide how long it stays on a node with taints of effect NoExecute.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::meta::shared;
@@ -30,7 +29,7 @@ pub struct Toleration<'a> {
 
 impl Tolerations {
     /// Those with these strings.
-    pub(super) fn new<'a>(all: impl Iterator<Item = [Cow<'a, str>; FIELDS]>) -> Self {
+    pub(super) fn new(all: impl Iterator<Item = [String; FIELDS]>) -> Self {
         Tolerations(all.flatten().collect())
     }
 

@@ -6,7 +6,6 @@
 //! happened all the same ([`ApiError::outcome_unknown`]), so that a lost reply does not become a second pod.
 
 mod answer;
-mod written;
 
 use std::fmt;
 use std::io;
@@ -19,7 +18,6 @@ use hyper_util::client::legacy;
 use kube::client::AuthError;
 use kube::core::Status;
 use kube::core::response::reason;
-use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -33,7 +31,6 @@ use crate::metrics::Metrics;
 use crate::model::Uid;
 pub(super) use answer::collect;
 use answer::refusal;
-pub use written::Written;
 
 /// The default timeout of a call.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -273,8 +270,6 @@ pub struct Api {
     /// Ends the wait for retries when cancelled; without it nothing is retried.
     pub(super) retry_until: Option<CancellationToken>,
     outage: Outage,
-    /// Whether the server answers writes in protobuf; `None` as long as it has answered none.
-    answers_in_protobuf: Arc<Mutex<Option<bool>>>,
     metrics: Arc<Metrics>,
 }
 
@@ -304,7 +299,6 @@ impl Api {
             shared_connection: None,
             retry_until: None,
             outage: Outage::default(),
-            answers_in_protobuf: Arc::default(),
             metrics,
         }
     }

@@ -6,7 +6,6 @@
 //! each within its own timeout, so that a leader whose plugin hangs loses its lease and ends. A plugin that timed
 //! out is not killed: kube does not tell which process it is.
 
-mod batched;
 mod connector;
 mod credentials;
 mod proxy;

@@ -18,7 +18,6 @@
 //! * [`expectations`]: no decision on a cache older than our own writes.
 //! * [`events`]: what users read in `kubectl describe`.
 //! * [`leader_election`]: which of several processes writes, and until when.
-//! * [`coalescing`]: how often a busy thread looks for what has arrived.
 //! * [`tasks`]: tasks that are reported by name.
 //! * [`shutdown`]: the first signal requests the shutdown, the second ends the process.
 
@@ -26,7 +25,6 @@ pub mod api;
 pub mod backoff;
 pub(crate) mod certificate_chain;
 pub mod client;
-pub mod coalescing;
 mod delta_handler;
 pub mod discovery;
 mod encoding;

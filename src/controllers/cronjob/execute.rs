@@ -5,6 +5,7 @@ use serde_json::json;
 use super::{CronJobController, ENTRY};
 use crate::engine::controller::Executed;
 use crate::engine::error::SyncError;
+use crate::engine::execute::{Written, raw};
 use crate::model::{ActiveJob, CronJob, Job, Record, Uid};
 use crate::plan::EventNote;
 use crate::plan::cronjob::{Cause, Deletion, Outcome, Plan, Start, new_job, reference};
@@ -83,10 +84,12 @@ impl CronJobController {
         let what = || format!("creating job {}/{name}", meta.key.namespace);
         let json = |error| SyncError::Json { what: what(), error };
         let collection = Job::RESOURCE.path(Some(&meta.key.namespace));
-        let body = new_job::body(cron_job, *time, zone).map_err(json)?;
-        let request = request::post_json(&collection, &[context.field_manager()], body);
+        let body = new_job::body(cron_job, *time, zone).and_then(raw).map_err(json)?;
+        let request = request::post(&collection, &[context.field_manager()], &body)
+            .map(request::metadata_only)
+            .map_err(json)?;
         let still_wanted = || context.is_unchanged(&self.cron_jobs, meta);
-        let error = match context.api_for(cron_job).write_while(request, still_wanted).await {
+        let error = match context.api_for(cron_job).call_while::<Written>(request, still_wanted).await {
             Ok(written) => {
                 let resource_version = written.resource_version().unwrap_or(0);
                 let uid = written.uid().unwrap_or_else(|| Uid::new(""));

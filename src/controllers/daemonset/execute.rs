@@ -13,7 +13,7 @@ use crate::controllers::patch;
 use crate::controllers::revisions::RevisionWrite;
 use crate::engine::controller::Executed;
 use crate::engine::error::SyncError;
-use crate::engine::execute::{AT_ONCE, first_open, path};
+use crate::engine::execute::{AT_ONCE, Written, first_open, path, raw};
 use crate::model::{DaemonSet, Meta, Pod, Record};
 use crate::plan::EventNote;
 use crate::plan::daemonset::body::pod_body;
@@ -193,9 +193,11 @@ impl DaemonSetController {
             }
             let what = || format!("creating pod {}/{}", key.namespace, new.name);
             let json = |error| SyncError::Json { what: what(), error };
-            let body = pod_body(daemon_set, &new, hash).map_err(json)?;
-            let request = request::post_json(&collection, &[self.context.field_manager()], body);
-            let answer = self.context.api_for(daemon_set).write_while(request, still_wanted).await;
+            let body = pod_body(daemon_set, &new, hash).and_then(raw).map_err(json)?;
+            let request = request::post(&collection, &[self.context.field_manager()], &body)
+                .map(request::metadata_only)
+                .map_err(json)?;
+            let answer = self.context.api_for(daemon_set).call_while::<Written>(request, still_wanted).await;
             let error = match answer {
                 Ok(written) => {
                     let version = written.resource_version().unwrap_or(0);

@@ -8,7 +8,7 @@ use super::{DeploymentController, ENTRY};
 use crate::controllers::patch;
 use crate::engine::controller::Executed;
 use crate::engine::error::SyncError;
-use crate::engine::execute::path;
+use crate::engine::execute::{Written, path, raw};
 use crate::model::{Deployment, Record, ReplicaSet};
 use crate::plan::EventNote;
 use crate::plan::deployment::progress::{Failed, Outcome};
@@ -131,12 +131,16 @@ impl DeploymentController {
         outcome: &mut Outcome,
     ) -> Result<(), SyncError> {
         let what = || format!("creating ReplicaSet {}/{}", deployment.meta.key.namespace, new.name);
-        let body =
-            replica_set_body(deployment, new).map_err(|error| SyncError::Json { what: what(), error })?;
+        let body = replica_set_body(deployment, new)
+            .and_then(raw)
+            .map_err(|error| SyncError::Json { what: what(), error })?;
         let collection = ReplicaSet::RESOURCE.path(Some(&deployment.meta.key.namespace));
-        let request = request::post_json(&collection, &[self.context.field_manager()], body);
+        let request = request::post(&collection, &[self.context.field_manager()], &body)
+            .map(request::metadata_only)
+            .map_err(|error| SyncError::Json { what: what(), error })?;
         let still_wanted = || self.context.is_unchanged(&self.deployments, &deployment.meta);
-        let error = match self.context.api_for(deployment).write_while(request, still_wanted).await {
+        let error = match self.context.api_for(deployment).call_while::<Written>(request, still_wanted).await
+        {
             Ok(written) => {
                 let version = written.resource_version().unwrap_or(0);
                 self.context.expectations.expect_write(&deployment.meta.uid, ReplicaSet::RESOURCE, version);

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{ENTRY, EndpointsController};
 use crate::engine::error::SyncError;
+use crate::engine::execute::Written;
 use crate::model::{Endpoints, Record, Service, Uid};
 use crate::plan::endpoints::{Plan, Write};
 use crate::runtime::api::ApiError;
@@ -32,10 +33,11 @@ impl EndpointsController {
         let what = || format!("creating Endpoints {}", meta.key);
         let collection = Endpoints::RESOURCE.path(Some(&meta.key.namespace));
         let request = request::post(&collection, &[context.field_manager()], body)
+            .map(request::metadata_only)
             .map_err(|error| SyncError::Json { what: what(), error })?;
         let still_wanted = || context.is_unchanged(&self.services, meta);
         let api = context.api_of_controller(&ENTRY, service);
-        let error = match api.write_while(request, still_wanted).await {
+        let error = match api.call_while::<Written>(request, still_wanted).await {
             Ok(written) => {
                 let version = written.resource_version().unwrap_or(0);
                 if let Some(uid) = written.uid() {

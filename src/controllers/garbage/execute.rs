@@ -109,7 +109,7 @@ impl Collector {
         self.outdate(uid);
         let deletions = &self.context.metrics().garbage.deletions;
         let count = |result| deletions.with_label_values(&[result]).inc();
-        match self.api_for(uid).write(request).await {
+        match self.api_for(uid).call::<IgnoredAny>(request::metadata_only(request)).await {
             Ok(_) => count("deleted"),
             Err(error) if is_about(&error, &target.resource, &target.name) => {
                 count("gone");
@@ -232,7 +232,7 @@ impl Collector {
         let request = request::patch(&target.path, &[self.context.field_manager()], kind, body)
             .map_err(|error| target.malformed("patching", error))?;
         self.outdate(uid);
-        match self.api_for(uid).write(request).await {
+        match self.api_for(uid).call::<IgnoredAny>(request::metadata_only(request)).await {
             Ok(_) => Ok(()),
             Err(error) if is_about(&error, &target.resource, &target.name) => Ok(()),
             Err(error) if error.is_invalid() => match self.read(uid, target).await? {

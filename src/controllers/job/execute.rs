@@ -13,7 +13,7 @@ use super::{ENTRY, JobController};
 use crate::controllers::patch;
 use crate::engine::controller::Executed;
 use crate::engine::error::SyncError;
-use crate::engine::execute::{AT_ONCE, first_open, owner_of, path};
+use crate::engine::execute::{AT_ONCE, Written, first_open, owner_of, path, raw};
 use crate::model::{Job, Meta, Pod, Record, Uid};
 use crate::plan::EventNote;
 use crate::plan::job::new_pod::pod_body;
@@ -202,12 +202,14 @@ impl JobController {
             return Ok(false);
         }
         let collection = Pod::RESOURCE.path(Some(&key.namespace));
-        let body = pod_body(job, new).map_err(json)?;
-        let request = request::post_json(&collection, &[self.context.field_manager()], body);
+        let body = pod_body(job, new).and_then(raw).map_err(json)?;
+        let request = request::post(&collection, &[self.context.field_manager()], &body)
+            .map(request::metadata_only)
+            .map_err(json)?;
         if new.index.is_none() {
             self.names().name_requested(job, name);
         }
-        let error = match self.context.api_for(job).write_while(request, still_wanted).await {
+        let error = match self.context.api_for(job).call_while::<Written>(request, still_wanted).await {
             Ok(written) => {
                 self.pod_created(job, name, written.resource_version().unwrap_or(0));
                 return Ok(true);

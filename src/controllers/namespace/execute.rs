@@ -188,7 +188,7 @@ impl NamespaceController {
         let target = path(Namespace::RESOURCE, &namespace.meta) + "/finalize";
         let request = request::put(&target, &[self.context.field_manager()], &object)
             .map_err(|error| SyncError::Json { what: what(), error })?;
-        match self.context.api_for(namespace).write(request).await {
+        match self.context.api_for(namespace).call::<IgnoredAny>(request::metadata_only(request)).await {
             Ok(_) => {}
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(SyncError::api(what(), error)),
@@ -345,7 +345,7 @@ impl Requests<'_> {
         let uid = (!planted!("deletions in a namespace carry no UID")).then_some(&*item.uid);
         let request = request::delete(&path, &[], &in_the_background(uid))
             .map_err(|error| SyncError::Json { what: what(), error })?;
-        match self.api.write(request).await {
+        match self.api.call::<IgnoredAny>(request::metadata_only(request)).await {
             Ok(_) => Ok(()),
             // It went by itself, or another has its name, which the next list shows.
             Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),

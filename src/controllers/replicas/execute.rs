@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{ReplicaController, ReplicaKind};
 use crate::engine::controller::Executed;
 use crate::engine::error::SyncError;
-use crate::engine::execute::{AT_ONCE, first_refusal, owner_of};
+use crate::engine::execute::{AT_ONCE, Written, first_refusal, owner_of, raw};
 use crate::model::{Meta, Pod, Record};
 use crate::plan::EventNote;
 use crate::plan::replicaset::new_pod::pod_body;
@@ -112,11 +112,14 @@ impl<O: ReplicaKind> ReplicaController<O> {
         while let Some(name) = next_name() {
             let what = || format!("creating pod {}/{name}", meta.key.namespace);
             let body = pod_body(owner.as_replica_set(), owner_of(owner, &api_version), name)
+                .and_then(raw)
                 .map_err(|error| SyncError::Json { what: what(), error })?;
-            let request = request::post_json(&collection, &[self.context.field_manager()], body);
+            let request = request::post(&collection, &[self.context.field_manager()], &body)
+                .map(request::metadata_only)
+                .map_err(|error| SyncError::Json { what: what(), error })?;
             self.names().name_requested(owner, name);
             let still_wanted = || self.still_needs(owner, true);
-            let error = match self.context.api_for(owner).write_while(request, still_wanted).await {
+            let error = match self.context.api_for(owner).call_while::<Written>(request, still_wanted).await {
                 Ok(written) => {
                     let version = written.resource_version().unwrap_or(0);
                     self.pod_created(owner, name, version);

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{ENTRY, Observed, RollingUpdates};
 use crate::controllers::patch::set_status;
 use crate::engine::error::SyncError;
+use crate::engine::execute::Written;
 use crate::model::{Meta, Record, ReplicaSetStatus, ReplicationController};
 use crate::plan::EventNote;
 use crate::plan::rolling_update::job::{Plan, Side, Write, resized, second};
@@ -164,8 +165,9 @@ impl RollingUpdates {
         let context = &self.context;
         let path = ReplicationController::RESOURCE.path_of(&on.key) + subresource;
         let request = request::patch(&path, &[context.field_manager()], kind, body)
+            .map(request::metadata_only)
             .map_err(|error| SyncError::Json { what: what(), error })?;
-        let written = context.api_of_controller(&ENTRY, own).write(request).await;
+        let written = context.api_of_controller(&ENTRY, own).call::<Written>(request).await;
         let written = written.map_err(|error| SyncError::api(what(), error))?;
         Ok(written.resource_version().unwrap_or(0))
     }
@@ -181,8 +183,9 @@ impl RollingUpdates {
         let options =
             if planted!("a controller is deleted whatever its version is") { json!({}) } else { options };
         let request = request::delete(&ReplicationController::RESOURCE.path_of(&meta.key), &[], &options)
+            .map(request::metadata_only)
             .map_err(|error| SyncError::Json { what: what(), error })?;
-        let version = match context.api_of_controller(&ENTRY, own).write(request).await {
+        let version = match context.api_of_controller(&ENTRY, own).call::<Written>(request).await {
             Ok(written) => written.deletion_version(),
             Err(error) if error.is_not_found() => None,
             Err(error) => return Err(SyncError::api(what(), error)),

@@ -10,6 +10,7 @@ use super::memory::SyncMemory;
 use crate::engine::context::Context;
 use crate::engine::entry::ControllerEntry;
 use crate::engine::error::SyncError;
+use crate::engine::execute::Written;
 use crate::metrics::Metrics;
 use crate::model::{EndpointSlice, ObjectKey, Record};
 use crate::plan::endpointslice::{Create, Memory, Plan, Update, Writes};
@@ -106,10 +107,11 @@ impl<O: Record> SliceWriter<O> {
         let what = || format!("failed to create EndpointSlice for {}", of(owner));
         let collection = EndpointSlice::RESOURCE.path(Some(&meta.key.namespace));
         let request = request::post(&collection, &[context.field_manager()], body)
+            .map(request::metadata_only)
             .map_err(|error| SyncError::Json { what: what(), error })?;
         let still_wanted = || context.is_unchanged(&self.owners, meta);
         let api = context.api_of_controller(self.entry, owner);
-        let error = match api.write_while(request, still_wanted).await {
+        let error = match api.call_while::<Written>(request, still_wanted).await {
             Ok(written) => {
                 let version = written.resource_version().unwrap_or(0);
                 if let Some(uid) = written.uid() {

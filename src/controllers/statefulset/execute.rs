@@ -13,7 +13,7 @@ use crate::controllers::patch;
 use crate::controllers::revisions::RevisionWrite;
 use crate::engine::controller::Executed;
 use crate::engine::error::SyncError;
-use crate::engine::execute::{AT_ONCE, first_open, path};
+use crate::engine::execute::{AT_ONCE, Written, first_open, path, raw};
 use crate::model::statefulset::ClaimTemplate;
 use crate::model::{
     ControllerRevision, Meta, PersistentVolumeClaim, Pod, Record, RevisionTemplate, StatefulSet, Template,
@@ -304,10 +304,13 @@ impl StatefulSetController {
         let what = || format!("creating the claim {} of pod {}", template.name(), new.name);
         let json = |error| SyncError::Json { what: what(), error };
         let (claim, body) = claim_body(set, template, new).map_err(json)?;
-        let request = request::post_json(collection, &[self.context.field_manager()], body);
+        let body = raw(body).map_err(json)?;
+        let request = request::post(collection, &[self.context.field_manager()], &body)
+            .map(request::metadata_only)
+            .map_err(json)?;
         let still_wanted = || self.may_continue(set);
         let (set_name, pod) = (&set.meta.key.name, &new.name);
-        let error = match self.context.api_for(set).write_while(request, still_wanted).await {
+        let error = match self.context.api_for(set).call_while::<Written>(request, still_wanted).await {
             Ok(written) => {
                 let version = written.resource_version().unwrap_or(0);
                 self.context.expect_write(set, PersistentVolumeClaim::RESOURCE, version);
@@ -360,9 +363,11 @@ impl StatefulSetController {
             return Ok(());
         }
         let collection = Pod::RESOURCE.path(Some(&key.namespace));
-        let body = pod_body(set, template, new).map_err(json)?;
-        let request = request::post_json(&collection, &[self.context.field_manager()], body);
-        let error = match self.context.api_for(set).write_while(request, still_wanted).await {
+        let body = pod_body(set, template, new).and_then(raw).map_err(json)?;
+        let request = request::post(&collection, &[self.context.field_manager()], &body)
+            .map(request::metadata_only)
+            .map_err(json)?;
+        let error = match self.context.api_for(set).call_while::<Written>(request, still_wanted).await {
             Ok(written) => {
                 self.pod_created(set, &new.name, written.resource_version().unwrap_or(0));
                 return Ok(());

@@ -1,6 +1,5 @@
 //! Reads the tolerations of a pod.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -32,8 +31,9 @@ pub(super) fn read(wire: Option<&[TolerationWire<'_>]>, interner: &mut Interner)
     let texts = concerned.map(|wire| {
         let TolerationWire { key, operator, value, effect, toleration_seconds } = wire;
         let seconds = toleration_seconds.map(|seconds| seconds.to_string()).unwrap_or_default();
-        let [key, operator, value, effect] = [key, operator, value, effect].map(|text| text.as_str().into());
-        [key, operator, value, effect, Cow::Owned(seconds)]
+        let [key, operator, value, effect] =
+            [key, operator, value, effect].map(|text| text.as_str().to_owned());
+        [key, operator, value, effect, seconds]
     });
     Some(interner.tolerations(Tolerations::new(texts)))
 }

@@ -16,10 +16,10 @@ use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tower::{Service, ServiceExt};
 
-use super::batched::Batched;
 use super::proxy::{Protocol, Proxy, Route, port_of, unbracketed};
 
 /// How long a connection may take, with the proxy and the TLS handshake. A server that accepts and then sends
@@ -119,7 +119,7 @@ impl Connector {
         Ok(ApiStream { stream: TokioIo::new(stream), whole_urls, is_http2 })
     }
 
-    async fn tcp(&self, uri: &Uri) -> io::Result<Batched> {
+    async fn tcp(&self, uri: &Uri) -> io::Result<TcpStream> {
         let connected = self.tcp.clone().oneshot(uri.clone()).await;
         // The kind and the text of the cause: `Connection refused` tells that nothing was sent.
         let connected = connected.map_err(|error| {
@@ -134,7 +134,7 @@ impl Connector {
                 }
             }
         })?;
-        Ok(Batched::new(connected.into_inner()))
+        Ok(connected.into_inner())
     }
 
     async fn reach(&self, proxy: &Proxy) -> io::Result<Boxed> {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -156,7 +157,8 @@ impl EventWriter {
             });
             (request::patch(&path, &[], PatchType::Merge, &change), "patch")
         };
-        self.api.write(request.map_err(ApiError::Decode)?).await?;
+        let request = request.map(request::metadata_only).map_err(ApiError::Decode)?;
+        self.api.call::<IgnoredAny>(request).await?;
         self.api.metrics().events_written.with_label_values(&[event.kind.as_str(), verb]).inc();
         Ok(())
     }
@@ -192,7 +194,7 @@ pub async fn create_once(
         "lastTimestamp": seconds(at),
     });
     let request = request::post(&EVENTS.path(Some(namespace)), &[], &event).map_err(ApiError::Decode)?;
-    api.write(request).await?;
+    api.call::<IgnoredAny>(request::metadata_only(request)).await?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use http::Request;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -77,7 +77,7 @@ async fn the_kernel_gives_up_a_connection_that_is_not_acknowledged_for_30_second
     let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
     let (_, client) = tls("api");
     let stream = Connector::new(client, None, Route::Direct).tcp(&url).await.unwrap();
-    let socket = socket2::SockRef::from(&stream.tcp);
+    let socket = socket2::SockRef::from(&stream);
     assert!(socket.keepalive().unwrap());
     assert_eq!(socket.tcp_keepalive_time().unwrap(), PROBE_AFTER);
     assert_eq!(socket.tcp_keepalive_interval().unwrap(), PROBE_EVERY);
